@@ -1,0 +1,44 @@
+"""Everything that regard refuses, as one small tree.
+
+    RegardError            what a user can mend; the command line prints it and exits with status 2
+    ├── RecipeError        a key or value of a recipe, or of --set
+    ├── DataError          a corpus: missing, misaligned, not UTF-8, empty, unreadable
+    ├── ModelError         a model directory or checkpoint: missing, damaged, of another format
+    ├── TrainingError      training cannot go on: the loss is no longer finite, nothing fits a batch
+    └── MissingExtra       an optional dependency that is not installed
+
+A message is one sentence for a person: where (file and line), what is wrong, the bound, the remedy.
+"""
+
+from pathlib import Path
+
+
+class RegardError(Exception):
+    """Base of every refusal; `str(error)` is the sentence to show."""
+
+
+class RecipeError(RegardError):
+    """A recipe names an unknown key, or gives a value that its field does not take."""
+
+
+class DataError(RegardError):
+    """A corpus cannot be used; says which file and, where there is one, which line (from 1)."""
+
+    def __init__(self, problem: str, path: str | Path | None = None, line: int | None = None):
+        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(place + problem)
+
+
+class ModelError(RegardError):
+    """A model directory or checkpoint is missing, damaged or not ours."""
+
+
+class TrainingError(RegardError):
+    """Training stopped itself, or could not begin."""
+
+
+class MissingExtra(RegardError):
+    """A feature needs an optional dependency: `pip install 'regard[name]'`."""
+
+    def __init__(self, feature: str, extra: str):
+        super().__init__(f"{feature} needs an extra: pip install 'regard[{extra}]'")

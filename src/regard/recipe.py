@@ -1,0 +1,273 @@
+"""What to build and how: a recipe is a value, written in the paper's symbols.
+
+A recipe has five sections. Every field name is unique among them, so that a variation reads as the
+paper's Table 3 does: `BASE.but(heads=1, d_k=512, d_v=512)`. On disk it is TOML:
+
+    base = "base"            # optional: a recipe to start from
+    [model]
+    layers = 2
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from regard.errors import RecipeError
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Section(BaseModel):
+    """Frozen, strictly typed, and closed to unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
+
+
+class ModelRecipe(Section):
+    """§3: the architecture. The defaults are the paper's base model."""
+
+    layers: Count = 6
+    """N: identical layers in the encoder, and as many in the decoder."""
+    d_model: Annotated[int, Field(ge=2, multiple_of=2)] = 512
+    """Width of the embeddings and of every sub-layer's output."""
+    d_ff: Count = 2048
+    """Inner width of the feed-forward networks."""
+    heads: Count = 8
+    """h: parallel attention heads."""
+    d_k: Count = 64
+    """Width of queries and keys in one head; d_model / heads where not given."""
+    d_v: Count = 64
+    """Width of values in one head; d_model / heads where not given."""
+    dropout: Share = 0.1
+    """P_drop on every sub-layer's output and on embedding + position."""
+    attention_dropout: Share = 0.0
+    """Dropout on the attention weights; the paper uses it for parsing only."""
+    relu_dropout: Share = 0.0
+    """Dropout after the ReLU of the feed-forward networks; none in the paper."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Positional encoding: §3.5's sinusoids, or learned (row E of Table 3)."""
+    max_positions: Count = 1024
+    """How many positions a learned encoding has; sinusoids have no limit."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_width_among_heads(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            width, heads = given.get("d_model", 512), given.get("heads", 8)
+            if isinstance(width, int) and isinstance(heads, int) and heads > 0:
+                return {"d_k": max(1, width // heads), "d_v": max(1, width // heads)} | given
+        return given
+
+
+class TokenizerRecipe(Section):
+    """§5.1: one vocabulary shared by source and target."""
+
+    kind: Literal["bpe", "wordpiece"] = "bpe"
+    """Byte-pair encoding (EN-DE) or word pieces (EN-FR); unseen characters fall back to bytes."""
+    vocabulary: Annotated[int, Field(ge=300, le=1_000_000)] = 37_000
+    """Entries to learn, the 256 bytes and three special symbols included."""
+
+
+class DataRecipe(Section):
+    """§5.1: which sentence pairs are kept, and how they are batched."""
+
+    max_length: Annotated[int, Field(ge=2)] = 256
+    """Longest sentence kept for training, in pieces with </s>, on either side."""
+    max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
+    """Largest length ratio of a kept pair, in characters, for pairs over ten characters."""
+    deduplicate: bool = False
+    """Keep only the first of identical pairs."""
+    held_out: Count = 1000
+    """Pairs set aside for validation when no validation files are given; a tenth at most."""
+    source_tokens: Count = 25_000
+    """Source tokens of a batch, padding included."""
+    target_tokens: Count = 25_000
+    """Target tokens of a batch, padding included."""
+    layout: Literal["auto", "grouped", "packed"] = "auto"
+    """Rows of one pair grouped by length (CPU), or fixed rows packed with pairs (GPU)."""
+    row_length: Annotated[int, Field(ge=8, multiple_of=8)] = 256
+    """Width of a packed row in tokens."""
+
+
+class TrainingRecipe(Section):
+    """§5.2 to §5.4: how long, how fast, how regularised, how often saved."""
+
+    steps: Count = 100_000
+    """Optimizer steps in all."""
+    warmup_steps: Count = 4000
+    """Steps over which the learning rate rises linearly."""
+    beta1: Share = 0.9
+    """Adam's decay of the first moment."""
+    beta2: Share = 0.98
+    """Adam's decay of the second moment."""
+    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    """Adam's epsilon."""
+    label_smoothing: Share = 0.1
+    """epsilon_ls, spread over the whole vocabulary."""
+    accumulate: Count = 1
+    """Batches whose gradients are summed into one step."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic; auto is bf16 where the processor has it, always with an fp32 master copy."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Seed of initialisation, order of the data and dropout."""
+    log_every: Count = 20
+    """Steps between two lines of the journal."""
+    validate_every: Count = 1000
+    """Steps between two validations; the last step always validates."""
+    validate_sentences: Annotated[int, Field(ge=0)] = 200
+    """Sentences decoded for BLEU at a validation; 0 is none."""
+    save_every: Annotated[int, Field(ge=0)] = 0
+    """Steps between two checkpoints; 0 leaves it to save_minutes."""
+    save_minutes: Annotated[float, Field(ge=0)] = 10.0
+    """Minutes between two checkpoints; 0 leaves it to save_every."""
+    keep: Count = 5
+    """Newest checkpoints kept."""
+    average: Count = 5
+    """Last checkpoints averaged into the final model (§6.1: 5 for base, 20 for big)."""
+
+    @model_validator(mode="after")
+    def _keeps_what_it_averages(self) -> Self:
+        if self.keep < self.average:
+            raise ValueError(f"keep = {self.keep} is less than average = {self.average}")
+        return self
+
+
+class SearchRecipe(Section):
+    """§6.1: beam search."""
+
+    beam: Count = 4
+    """Hypotheses kept alive; 1 is greedy search."""
+    alpha: Annotated[float, Field(ge=0)] = 0.6
+    """Length penalty: score = log p / ((5 + length) / 6)^alpha."""
+    max_extra: Count = 50
+    """Longest output: the source's length in pieces plus this."""
+
+
+class Recipe(Section):
+    """Everything that decides a model, besides the text it learns from."""
+
+    model: ModelRecipe = ModelRecipe()
+    tokenizer: TokenizerRecipe = TokenizerRecipe()
+    data: DataRecipe = DataRecipe()
+    training: TrainingRecipe = TrainingRecipe()
+    search: SearchRecipe = SearchRecipe()
+
+    def but(self, **changes: Any) -> Recipe:
+        """This recipe with some fields changed, each named without its section.
+
+        Raises RecipeError for an unknown name or an ill-typed value.
+        """
+        sections: dict[str, dict[str, Any]] = {}
+        for key, value in changes.items():
+            sections.setdefault(_section_of(key), {})[key] = value
+        return self.merged(sections)
+
+    def merged(self, changes: Mapping[str, Any]) -> Recipe:
+        """This recipe with `{section: {field: value}}` changed; raises RecipeError."""
+        whole: dict[str, Any] = self.model_dump()
+        for section, fields in changes.items():
+            _known(section, list(Recipe.model_fields), "section")
+            if not isinstance(fields, Mapping):
+                raise RecipeError(f"{section} is a section: write [{section}] and keys under it")
+            for key in fields:
+                _known(key, list(type(getattr(self, section)).model_fields), "key", prefix=f"{section}.")
+            if section == "model" and {"d_model", "heads"} & set(fields):
+                whole[section] = _without(whole[section], "d_k", "d_v")  # follow d_model / heads
+            whole[section] = whole[section] | dict(fields)
+        try:
+            return Recipe.model_validate(whole)
+        except ValidationError as error:
+            raise RecipeError(_first_problem(error)) from None
+
+    def set(self, *assignments: str) -> Recipe:
+        """This recipe with `section.key=value` texts applied; values are read as TOML.
+
+        >>> Recipe().set("training.steps=4000").training.steps
+        4000
+        """
+        recipe = self
+        for assignment in assignments:
+            path, equals, text = assignment.partition("=")
+            section, dot, key = path.strip().partition(".")
+            if not (equals and dot):
+                raise RecipeError(f"--set {assignment!r}: write it as section.key=value")
+            recipe = recipe.merged({section: {key: _toml_value(text.strip())}})
+        return recipe
+
+    def to_toml(self) -> str:
+        """The whole recipe as TOML."""
+        lines = []
+        for section, fields in self.model_dump().items():
+            lines.append(f"[{section}]")
+            # A JSON scalar is also a TOML scalar.
+            lines += [f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in fields.items()]
+            lines.append("")
+        return "\n".join(lines)
+
+    @classmethod
+    def from_toml(cls, text: str, bases: Mapping[str, Recipe], where: str = "recipe") -> Recipe:
+        """Read TOML; `base = "name"` starts from one of `bases`, otherwise from the defaults.
+
+        Raises RecipeError that begins with `where`.
+        """
+        try:
+            table = tomllib.loads(text)
+            name = table.pop("base", None)
+            if name is not None:
+                _known(name, list(bases), "base recipe")
+            return (cls() if name is None else bases[name]).merged(table)
+        except (tomllib.TOMLDecodeError, RecipeError) as error:
+            raise RecipeError(f"{where}: {error}") from None
+
+    @classmethod
+    def read(cls, path: str | Path, bases: Mapping[str, Recipe]) -> Recipe:
+        """Read a TOML file; raises RecipeError if it is missing, not UTF-8 or not a recipe."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot read the recipe: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise RecipeError(f"{path}: a recipe is UTF-8 text: {error.reason}") from None
+        return cls.from_toml(text, bases, where=str(path))
+
+
+def _without(fields: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key not in keys}
+
+
+def _section_of(key: str) -> str:
+    homes = {field: name for name, section in Recipe() for field in type(section).model_fields}
+    _known(key, list(homes), "key")
+    return homes[key]
+
+
+def _known(name: Any, names: list[str], what: str, prefix: str = "") -> None:
+    if name not in names:
+        nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
+        raise RecipeError(f"unknown {what} {prefix}{name}: did you mean {prefix}{nearest[0]}?")
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    problem = first["msg"].removeprefix("Value error, ")
+    given = first["input"]
+    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
+    return f"{key}: {problem[0].lower()}{problem[1:]}{shown}"
