@@ -1,0 +1,341 @@
+"""The paper's tables as values: recipes to build from, and every number it printed beside them.
+
+The figures are those of "Attention Is All You Need", arXiv 1706.03762v7. A recipe of Table 3 is the
+base model with one thing changed, exactly as the table shows it: blanks inherit from base.
+`base = "A1"` in a recipe file, or any other name in `NAMED`, starts from one of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import log
+from types import MappingProxyType
+from typing import Literal
+
+from regard.recipe import ModelRecipe, Recipe
+
+BASE = Recipe()
+"""The base model, English to German (§3, §5): the defaults of a recipe are the paper's."""
+
+BIG = BASE.but(d_model=1024, d_ff=4096, heads=16, dropout=0.3, steps=300_000, keep=20, average=20)
+"""The big model, English to German: the last row of Table 3, 20 checkpoints averaged (§6.1)."""
+
+BIG_EN_FR = BIG.but(dropout=0.1, kind="wordpiece", vocabulary=32_000)
+"""The big model, English to French: dropout 0.1 (§6.1) and 32,000 word pieces (§5.1)."""
+
+TABLE_3: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "base": BASE,
+        "A1": BASE.but(heads=1, d_k=512, d_v=512),
+        "A2": BASE.but(heads=4, d_k=128, d_v=128),
+        "A3": BASE.but(heads=16, d_k=32, d_v=32),
+        "A4": BASE.but(heads=32, d_k=16, d_v=16),
+        "B1": BASE.but(d_k=16),
+        "B2": BASE.but(d_k=32),
+        "C1": BASE.but(layers=2),
+        "C2": BASE.but(layers=4),
+        "C3": BASE.but(layers=8),
+        "C4": BASE.but(d_model=256, d_k=32, d_v=32),
+        "C5": BASE.but(d_model=1024, d_k=128, d_v=128),
+        "C6": BASE.but(d_ff=1024),
+        "C7": BASE.but(d_ff=4096),
+        "D1": BASE.but(dropout=0.0),
+        "D2": BASE.but(dropout=0.2),
+        "D3": BASE.but(label_smoothing=0.0),
+        "D4": BASE.but(label_smoothing=0.2),
+        "E": BASE.but(positions="learned", max_positions=306),
+        "big": BIG,
+    }
+)
+"""Table 3 in the paper's order. The paper only letters its groups; the digits, which count the rows
+of a group from the top, are ours. 306 positions hold the longest training sentence, 256 pieces, and
+the 50 more that its translation may have (§6.1); the paper does not say how many were learned.
+"""
+
+WSJ = BASE.but(
+    layers=4, d_model=1024, dropout=0.2, attention_dropout=0.2, warmup_steps=16_000,
+    max_length=512, row_length=512, vocabulary=16_000, beam=21, alpha=0.3, max_extra=300
+)  # fmt: skip
+"""§6.3: the parser trained on the Wall Street Journal alone.
+
+Both dropouts and the learning rate were tuned on section 22 and not printed; 0.2, 16,000 warm-up
+steps and sentences of up to 512 pieces are the setting that the authors released.
+"""
+
+WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
+"""§6.3: the semi-supervised parser. Residual dropout and warm-up as the authors released them; how
+much attention dropout they used here is not printed, and 0.1 is our choice."""
+
+NAMED: Mapping[str, Recipe] = MappingProxyType(
+    {**TABLE_3, "big-en-fr": BIG_EN_FR, "wsj": WSJ, "wsj-semi": WSJ_SEMI}
+)
+"""Every recipe that `base = "name"` may start from."""
+
+
+# Table 1 -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The four symbols of Table 1."""
+
+    n: int
+    """Sequence length."""
+    d: int
+    """Dimension of the representation."""
+    k: int
+    """Kernel width of a convolution."""
+    r: int
+    """Size of the neighbourhood in restricted self-attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """O(expression): how a cost grows with the sizes, without its constant factor."""
+
+    expression: str
+    of: Callable[[Sizes], float]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCosts:
+    """A row of Table 1."""
+
+    complexity: Order
+    """Operations in one layer."""
+    sequential: Order
+    """Operations that must wait for one another."""
+    path: Order
+    """Longest way that a signal takes between two positions."""
+
+
+_CONSTANT = Order("1", lambda s: 1)
+_LENGTH = Order("n", lambda s: s.n)
+
+TABLE_1: Mapping[str, LayerCosts] = MappingProxyType(
+    {
+        "Self-Attention": LayerCosts(Order("n^2 d", lambda s: s.n**2 * s.d), _CONSTANT, _CONSTANT),
+        "Recurrent": LayerCosts(Order("n d^2", lambda s: s.n * s.d**2), _LENGTH, _LENGTH),
+        "Convolutional": LayerCosts(
+            Order("k n d^2", lambda s: s.k * s.n * s.d**2),
+            _CONSTANT,
+            Order("log_k(n)", lambda s: log(s.n) / log(s.k)),
+        ),
+        "Self-Attention (restricted)": LayerCosts(
+            Order("r n d", lambda s: s.r * s.n * s.d),
+            _CONSTANT,
+            Order("n/r", lambda s: s.n / s.r),
+        ),
+    }
+)
+"""Table 1. The convolutional path is that of dilated kernels."""
+
+CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)
+"""§4: the path, and the number of layers, of convolutions with contiguous kernels."""
+
+SEPARABLE_COMPLEXITY = Order("k n d + n d^2", lambda s: s.k * s.n * s.d + s.n * s.d**2)
+"""§4: operations in one layer of separable convolutions."""
+
+
+# Table 2 and the training behind it ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A row of Table 2, newstest2014; None where the paper leaves a blank."""
+
+    en_de: float | None
+    """BLEU, English to German."""
+    en_fr: float | None
+    """BLEU, English to French."""
+    en_de_flops: float | None
+    """Training cost in floating-point operations, English to German."""
+    en_fr_flops: float | None
+    """The same, English to French."""
+
+
+TABLE_2: Mapping[str, Translation] = MappingProxyType(
+    {
+        "ByteNet": Translation(23.75, None, None, None),
+        "Deep-Att + PosUnk": Translation(None, 39.2, None, 1.0e20),
+        "GNMT + RL": Translation(24.6, 39.92, 2.3e19, 1.4e20),
+        "ConvS2S": Translation(25.16, 40.46, 9.6e18, 1.5e20),
+        "MoE": Translation(26.03, 40.56, 2.0e19, 1.2e20),
+        "Deep-Att + PosUnk Ensemble": Translation(None, 40.4, None, 8.0e20),
+        "GNMT + RL Ensemble": Translation(26.30, 41.16, 1.8e20, 1.1e21),
+        "ConvS2S Ensemble": Translation(26.36, 41.29, 7.7e19, 1.2e21),
+        "Transformer (base model)": Translation(27.3, 38.1, 3.3e18, 3.3e18),
+        "Transformer (big)": Translation(28.4, 41.8, 2.3e19, 2.3e19),
+    }
+)
+"""Table 2. For the two Transformers the paper prints one cost under both pairs of languages."""
+
+BIG_EN_FR_IN_TEXT = 41.0
+"""BLEU of the big English-French model in the sentence of §6.1, which kept the figure of the first
+versions when Table 2 and the abstract moved to 41.8."""
+
+SUSTAINED_FLOPS: Mapping[str, float] = MappingProxyType(
+    {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
+)
+"""Single-precision operations a second that §6.1's footnote assumes of each GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTime:
+    """§5.2: how long a model trained on eight P100."""
+
+    steps: int
+    seconds_per_step: float
+    hours: float
+    """Time in all, as printed: a little over steps * seconds_per_step."""
+    gpus: int = 8
+    gpu: str = "P100"
+
+    @property
+    def flops(self) -> float:
+        """Table 2's training cost: time x GPUs x sustained speed, not operations counted."""
+        return self.hours * 3600 * self.gpus * SUSTAINED_FLOPS[self.gpu]
+
+
+BASE_TIME = TrainingTime(steps=100_000, seconds_per_step=0.4, hours=12)
+BIG_TIME = TrainingTime(steps=300_000, seconds_per_step=1.0, hours=3.5 * 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """§5.1, §6.3: training data; sizes are the paper's round figures."""
+
+    sentences: int
+    """Sentences, or sentence pairs."""
+    vocabulary: int
+    """Tokens of the vocabulary that source and target share."""
+
+
+CORPORA: Mapping[str, Corpus] = MappingProxyType(
+    {
+        "WMT 2014 EN-DE": Corpus(sentences=4_500_000, vocabulary=37_000),
+        "WMT 2014 EN-FR": Corpus(sentences=36_000_000, vocabulary=32_000),
+        "WSJ": Corpus(sentences=40_000, vocabulary=16_000),
+        "WSJ, semi-supervised": Corpus(sentences=17_000_000, vocabulary=32_000),
+    }
+)
+
+
+# Table 3 -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """What Table 3 reports of a row, on newstest2013, without checkpoint averaging (§6.2)."""
+
+    steps: int
+    """Training steps."""
+    perplexity: float
+    """Per sub-word, without smoothing."""
+    bleu: float
+    millions: int
+    """Parameters x 10^6."""
+
+
+TABLE_3_RESULTS: Mapping[str, Variation] = MappingProxyType(
+    {
+        "base": Variation(100_000, 4.92, 25.8, 65),
+        "A1": Variation(100_000, 5.29, 24.9, 65),
+        "A2": Variation(100_000, 5.00, 25.5, 65),
+        "A3": Variation(100_000, 4.91, 25.8, 65),
+        "A4": Variation(100_000, 5.01, 25.4, 65),
+        "B1": Variation(100_000, 5.16, 25.1, 58),
+        "B2": Variation(100_000, 5.01, 25.4, 60),
+        "C1": Variation(100_000, 6.11, 23.7, 36),
+        "C2": Variation(100_000, 5.19, 25.3, 50),
+        "C3": Variation(100_000, 4.88, 25.5, 80),
+        "C4": Variation(100_000, 5.75, 24.5, 28),
+        "C5": Variation(100_000, 4.66, 26.0, 168),
+        "C6": Variation(100_000, 5.12, 25.4, 53),
+        "C7": Variation(100_000, 4.75, 26.2, 90),
+        "D1": Variation(100_000, 5.77, 24.6, 65),
+        "D2": Variation(100_000, 4.95, 25.5, 65),
+        "D3": Variation(100_000, 4.67, 25.3, 65),
+        "D4": Variation(100_000, 5.47, 25.7, 65),
+        "E": Variation(100_000, 4.92, 25.7, 65),
+        "big": Variation(300_000, 4.33, 26.4, 213),
+    }
+)
+"""The right-hand columns of Table 3, in the order of `TABLE_3`; what is blank there is base's."""
+
+TABLE_3_VOCABULARY = 40_960
+"""The vocabulary that gives the parameter count of every row of Table 3 but big: the authors' code
+padded the 37,000 entries of §5.1 to it. See `parameters`."""
+
+BIG_VOCABULARY = 36_500
+"""About the vocabulary that the big row's 213 million parameters leave room for."""
+
+
+def parameters(model: ModelRecipe, vocabulary: int) -> int:
+    """How many numbers a model learns, counted from its sizes alone (§3.1 to §3.5).
+
+    One embedding matrix serves source, target and softmax, which has no bias (§3.4). The four
+    projections of an attention and both layers of a feed-forward network have biases; a LayerNorm
+    has a gain and a bias. Learned positions are one table, which encoder and decoder share.
+
+    Which vocabularies round to the digits that Table 3 prints:
+
+        row    printed   at 40,960   vocabulary from - to
+        base      65        65.11     39,769 - 41,721     also (A), (D): nothing changes the count
+        B1        58        58.02     39,948 - 41,900
+        B2        60        60.38     39,237 - 41,190
+        C1        36        35.68     40,600 - 42,553
+        C2        50        50.40     39,208 - 41,160
+        C3        80        79.82     40,330 - 42,282
+        C4        28        27.85     39,598 - 43,504
+        C5       168       167.94     40,527 - 41,502
+        C6        53        52.51     40,932 - 42,884
+        C7        90        90.30     39,397 - 41,349
+        E       blank       65.27     39,463 - 41,415     306 positions
+        big      213       218.30     35,296 - 36,272
+
+    So 40,932 to 41,160 entries explain all rows but big, which the paper prints inconsistently with
+    the rest: it is 218 at 40,960, 214 at the 37,000 of §5.1, and 213.7, that is 213 only when cut
+    instead of rounded, at about 36,500.
+    """
+    keys, values = model.heads * model.d_k, model.heads * model.d_v
+    attention = (
+        2 * (model.d_model + 1) * keys  # W^Q and W^K
+        + (model.d_model + 1) * values  # W^V
+        + (values + 1) * model.d_model  # W^O
+    )
+    feed_forward = (model.d_model + 1) * model.d_ff + (model.d_ff + 1) * model.d_model
+    norm = 2 * model.d_model
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    positions = model.max_positions if model.positions == "learned" else 0
+    return (vocabulary + positions) * model.d_model + model.layers * (encoder_layer + decoder_layer)
+
+
+# Table 4 -----------------------------------------------------------------------------------------
+
+Regime = Literal["WSJ only, discriminative", "semi-supervised", "multi-task", "generative"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """A row of Table 4: labelled bracket F1 on section 23 of the Wall Street Journal."""
+
+    name: str
+    training: Regime
+    f1: float
+
+
+TABLE_4: tuple[Parser, ...] = (
+    Parser("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
+    Parser("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
+    Parser("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
+    Parser("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
+    Parser("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
+    Parser("Zhu et al. (2013)", "semi-supervised", 91.3),
+    Parser("Huang & Harper (2009)", "semi-supervised", 91.3),
+    Parser("McClosky et al. (2006)", "semi-supervised", 92.1),
+    Parser("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
+    Parser("Transformer (4 layers)", "semi-supervised", 92.7),
+    Parser("Luong et al. (2015)", "multi-task", 93.0),
+    Parser("Dyer et al. (2016)", "generative", 93.3),
+)

@@ -1,0 +1,307 @@
+"""The paper's tables: that the recipes are the printed rows, and that the figures hang together."""
+
+from math import floor
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import RecipeError
+from regard.paper import (
+    BASE,
+    BASE_TIME,
+    BIG,
+    BIG_EN_FR,
+    BIG_TIME,
+    BIG_VOCABULARY,
+    CONTIGUOUS_PATH,
+    CORPORA,
+    NAMED,
+    SEPARABLE_COMPLEXITY,
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TABLE_3_RESULTS,
+    TABLE_3_VOCABULARY,
+    TABLE_4,
+    WSJ,
+    WSJ_SEMI,
+    Sizes,
+    parameters,
+)
+from regard.recipe import ModelRecipe, Recipe
+
+GROUPS = {"A": 4, "B": 2, "C": 7, "D": 4}
+ORDER = ["base", *(f"{group}{i + 1}" for group, rows in GROUPS.items() for i in range(rows)), "E"]
+ORDER += ["big"]
+
+
+# Recipes
+
+
+def test_table_3_is_in_the_papers_order():
+    assert list(TABLE_3) == list(TABLE_3_RESULTS) == ORDER
+
+
+@pytest.mark.parametrize(
+    ("row", "changed"),
+    [
+        ("base", {}),
+        ("A1", {"heads": 1, "d_k": 512, "d_v": 512}),
+        ("A2", {"heads": 4, "d_k": 128, "d_v": 128}),
+        ("A3", {"heads": 16, "d_k": 32, "d_v": 32}),
+        ("A4", {"heads": 32, "d_k": 16, "d_v": 16}),
+        ("B1", {"d_k": 16}),
+        ("B2", {"d_k": 32}),
+        ("C1", {"layers": 2}),
+        ("C2", {"layers": 4}),
+        ("C3", {"layers": 8}),
+        ("C4", {"d_model": 256, "d_k": 32, "d_v": 32}),
+        ("C5", {"d_model": 1024, "d_k": 128, "d_v": 128}),
+        ("C6", {"d_ff": 1024}),
+        ("C7", {"d_ff": 4096}),
+        ("D1", {"dropout": 0.0}),
+        ("D2", {"dropout": 0.2}),
+        ("D3", {"label_smoothing": 0.0}),
+        ("D4", {"label_smoothing": 0.2}),
+        ("E", {"positions": "learned", "max_positions": 306}),
+        (
+            "big",
+            {
+                "d_model": 1024,
+                "d_ff": 4096,
+                "heads": 16,
+                "dropout": 0.3,
+                "steps": 300_000,
+                "keep": 20,
+                "average": 20,
+            },
+        ),
+    ],
+)
+def test_a_row_differs_from_base_only_where_the_table_prints_a_value(row, changed):
+    assert differences(TABLE_3[row], BASE) == changed
+
+
+def differences(recipe: Recipe, base: Recipe) -> dict[str, object]:
+    """{field: value} of everything in which a recipe is not its base."""
+    return {
+        field: value
+        for name, section in recipe
+        for field, value in section
+        if value != getattr(getattr(base, name), field)
+    }
+
+
+def test_base_is_the_printed_row():
+    model = BASE.model
+    assert (model.layers, model.d_model, model.d_ff) == (6, 512, 2048)
+    assert (model.heads, model.d_k, model.d_v) == (8, 64, 64)
+    assert (model.dropout, BASE.training.label_smoothing) == (0.1, 0.1)
+    assert (model.attention_dropout, model.relu_dropout) == (0.0, 0.0)
+    assert (BASE.search.beam, BASE.search.alpha, BASE.search.max_extra) == (4, 0.6, 50)
+    assert (BASE.data.source_tokens, BASE.data.target_tokens) == (25_000, 25_000)
+
+
+def test_adam_is_the_papers():
+    training = BASE.training
+    assert (training.beta1, training.beta2, training.epsilon) == (0.9, 0.98, 1e-9)
+    assert training.warmup_steps == 4000
+
+
+def test_base_averages_five_checkpoints_ten_minutes_apart():
+    assert (BASE.training.average, BASE.training.save_minutes) == (5, 10.0)
+
+
+def test_english_french_is_big_with_less_dropout_and_word_pieces():
+    changed = {"dropout": 0.1, "kind": "wordpiece", "vocabulary": 32_000}
+    assert differences(BIG_EN_FR, BIG) == changed
+
+
+def test_parsing_keeps_the_base_models_other_sizes():
+    for recipe in (WSJ, WSJ_SEMI):
+        assert (recipe.model.layers, recipe.model.d_model, recipe.model.d_k) == (4, 1024, 128)
+        assert (recipe.model.d_ff, recipe.model.heads) == (2048, 8)
+        assert (recipe.search.beam, recipe.search.alpha, recipe.search.max_extra) == (21, 0.3, 300)
+        assert recipe.model.attention_dropout > 0
+
+
+def test_learned_positions_hold_the_longest_translation():
+    recipe = TABLE_3["E"]
+    assert recipe.model.max_positions == recipe.data.max_length + recipe.search.max_extra
+
+
+@pytest.mark.parametrize(
+    ("corpus", "recipe"),
+    [
+        ("WMT 2014 EN-DE", BASE),
+        ("WMT 2014 EN-FR", BIG_EN_FR),
+        ("WSJ", WSJ),
+        ("WSJ, semi-supervised", WSJ_SEMI),
+    ],
+)
+def test_a_recipe_learns_its_corpus_vocabulary(corpus, recipe):
+    assert recipe.tokenizer.vocabulary == CORPORA[corpus].vocabulary
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_recipe_survives_toml(name):
+    recipe = Recipe.from_toml(f'base = "{name}"', NAMED)
+    assert Recipe.from_toml(recipe.to_toml(), NAMED) == NAMED[name]
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(RecipeError, match=r"mine\.toml: unknown base recipe bigg: .* big\?"):
+        Recipe.from_toml('base = "bigg"', NAMED, where="mine.toml")
+
+
+# Parameter counts
+
+
+@pytest.mark.parametrize("row", ORDER[:-1])
+def test_parameters_round_to_the_printed_digits(row):
+    count = parameters(TABLE_3[row].model, TABLE_3_VOCABULARY)
+    assert round(count / 1e6) == TABLE_3_RESULTS[row].millions
+
+
+def test_big_fits_its_printed_digits_only_when_cut():
+    count = parameters(BIG.model, BIG_VOCABULARY)
+    assert floor(count / 1e6) == TABLE_3_RESULTS["big"].millions
+
+
+def test_no_vocabulary_gives_both_base_and_big():
+    def agrees(row: str, vocabulary: int) -> bool:
+        count = parameters(TABLE_3[row].model, vocabulary)
+        return round(count / 1e6) == TABLE_3_RESULTS[row].millions
+
+    assert not any(agrees("base", v) and agrees("big", v) for v in range(30_000, 45_000))
+
+
+@pytest.mark.parametrize(
+    ("row", "lowest", "highest"),
+    [
+        ("base", 39_769, 41_721),
+        ("B1", 39_948, 41_900),
+        ("B2", 39_237, 41_190),
+        ("C1", 40_600, 42_553),
+        ("C2", 39_208, 41_160),
+        ("C3", 40_330, 42_282),
+        ("C4", 39_598, 43_504),
+        ("C5", 40_527, 41_502),
+        ("C6", 40_932, 42_884),
+        ("C7", 39_397, 41_349),
+        ("E", 39_463, 41_415),
+        ("big", 35_296, 36_272),
+    ],
+)
+def test_the_vocabularies_that_explain_a_row_are_the_documented_ones(row, lowest, highest):
+    printed = TABLE_3_RESULTS[row].millions
+    explains = [
+        v
+        for v in range(lowest - 1, highest + 2)
+        if round(parameters(TABLE_3[row].model, v) / 1e6) == printed
+    ]
+    assert explains == list(range(lowest, highest + 1))
+    assert f"{lowest:,} - {highest:,}" in str(parameters.__doc__)
+
+
+def test_parameters_by_hand():
+    model = ModelRecipe(layers=1, d_model=2, d_ff=3, heads=5, d_k=7, d_v=11)
+    attention = (2 * 35 + 35) * 2 + (2 * 55 + 55) + (55 * 2 + 2)  # Q and K, V, O
+    feed_forward = (2 * 3 + 3) + (3 * 2 + 2)
+    norm = 2 + 2
+    assert parameters(model, vocabulary=13) == 13 * 2 + 3 * attention + 2 * feed_forward + 5 * norm
+
+
+@given(
+    layers=st.integers(1, 3),
+    heads=st.sampled_from([2, 4, 6]),  # torch warns of a slower path for an odd number
+    width=st.integers(1, 5),
+    d_ff=st.integers(1, 7),
+)
+def test_parameters_agree_with_torch(layers, heads, width, d_ff):
+    d_model = heads * width
+    with torch.device("meta"):
+        peer = torch.nn.Transformer(d_model, heads, layers, layers, d_ff, batch_first=True)
+    theirs = sum(weight.numel() for weight in peer.parameters())
+    final_norms = 2 * 2 * d_model  # torch ends both stacks with a LayerNorm, the paper does not
+    model = ModelRecipe(layers=layers, d_model=d_model, d_ff=d_ff, heads=heads)
+    assert parameters(model, vocabulary=0) == theirs - final_norms
+
+
+def test_learned_positions_are_one_table():
+    sinusoidal, learned = BASE.model, BASE.but(positions="learned", max_positions=101).model
+    assert parameters(learned, 7) - parameters(sinusoidal, 7) == 101 * 512
+
+
+# Published figures
+
+
+def test_table_3_steps_are_the_recipes():
+    printed = {row: result.steps for row, result in TABLE_3_RESULTS.items()}
+    assert printed == {row: recipe.training.steps for row, recipe in TABLE_3.items()}
+
+
+def test_one_head_is_nine_tenths_of_a_point_below_the_best():
+    heads = [TABLE_3_RESULTS[row].bleu for row in ("base", "A1", "A2", "A3", "A4")]
+    assert max(heads) - TABLE_3_RESULTS["A1"].bleu == pytest.approx(0.9)  # §6.2 says so
+
+
+def test_big_beats_every_earlier_result_by_two_points():
+    earlier = [
+        row.en_de for name, row in TABLE_2.items() if row.en_de and "Transformer" not in name
+    ]
+    assert TABLE_2["Transformer (big)"].en_de - max(earlier) > 2.0  # §6.1 says so
+
+
+def test_big_costs_under_a_quarter_of_the_best_earlier_single_model():
+    big, earlier = TABLE_2["Transformer (big)"], TABLE_2["MoE"]
+    assert big.en_fr_flops < earlier.en_fr_flops / 4  # §6.1 says so
+
+
+@pytest.mark.parametrize(
+    ("time", "row"),
+    [(BASE_TIME, "Transformer (base model)"), (BIG_TIME, "Transformer (big)")],
+)
+def test_training_cost_is_time_by_gpus_by_speed(time, row):
+    assert float(f"{time.flops:.1e}") == TABLE_2[row].en_de_flops == TABLE_2[row].en_fr_flops
+
+
+@pytest.mark.parametrize("time", [BASE_TIME, BIG_TIME])
+def test_steps_fill_the_printed_hours(time):
+    hours = time.steps * time.seconds_per_step / 3600
+    assert 0.9 * time.hours < hours <= time.hours
+
+
+def test_table_1_at_primes():
+    sizes = Sizes(n=7, d=5, k=3, r=2)
+    costs = {
+        name: (row.complexity.of(sizes), row.sequential.of(sizes), row.path.of(sizes))
+        for name, row in TABLE_1.items()
+    }
+    assert costs == {
+        "Self-Attention": (245, 1, 1),
+        "Recurrent": (175, 7, 7),
+        "Convolutional": (525, 1, pytest.approx(1.7712437)),
+        "Self-Attention (restricted)": (70, 1, 3.5),
+    }
+
+
+def test_section_4_adds_two_costs():
+    sizes = Sizes(n=7, d=5, k=3, r=2)
+    assert CONTIGUOUS_PATH.of(sizes) == pytest.approx(7 / 3)
+    assert SEPARABLE_COMPLEXITY.of(sizes) == 280
+
+
+def test_only_the_generative_grammar_and_multi_task_exceed_our_parser():
+    f1 = {(row.name, row.training): row.f1 for row in TABLE_4}
+    ours = f1["Transformer (4 layers)", "semi-supervised"]
+    above = {name for name, score in f1.items() if score > ours}
+    assert len(TABLE_4) == len(f1) == 12
+    assert above == {("Luong et al. (2015)", "multi-task"), ("Dyer et al. (2016)", "generative")}
+
+
+def test_tables_cannot_be_changed():
+    with pytest.raises(TypeError):
+        TABLE_3["base"] = BIG  # type: ignore[index]
