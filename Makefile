@@ -1,0 +1,48 @@
+# Every target prepares its own tools: a clone and Python 3.11 or newer are enough.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SET_UP := .venv/set-up
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | sort | \
+		while IFS='	' read -r target what; do printf '  make %-8s %s\n' "$$target" "$$what"; done
+
+demo: $(SET_UP)  ## learn to translate from the built-in corpus, on this machine, in minutes
+	$(BIN)/regard demo
+
+test: $(SET_UP)  ## run every test
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
+
+check: $(SET_UP)  ## formatting, lint, types and the direction of imports
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(SET_UP)  ## format the code, and mend what lint can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+setup: $(SET_UP)  ## install regard and its pinned dependencies into .venv
+
+clean:  ## remove .venv and every cache
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian ships venv apart from Python, so both are asked for before anything is made.
+$(SET_UP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "regard needs Python 3.11 or newer, and there is no $(PYTHON): type" \
+			"'sudo apt-get install python3 python3-venv'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "regard needs Python 3.11 or newer, and $(PYTHON) is older: type" \
+			"'make PYTHON=python3.11 ...' with one that you have." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make a virtual environment: type" \
+			"'sudo apt-get install python3-venv'." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+.PHONY: help demo test check format setup clean
