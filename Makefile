@@ -30,19 +30,21 @@ clean:  ## remove .venv and every cache
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
+$(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
 # Debian ships venv apart from Python, so both are asked for before anything is made.
-$(SET_UP): pyproject.toml constraints.txt
+.venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "regard needs Python 3.11 or newer, and there is no $(PYTHON): type" \
 			"'sudo apt-get install python3 python3-venv'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "regard needs Python 3.11 or newer, and $(PYTHON) is older: type" \
-			"'make PYTHON=python3.11 ...' with one that you have." >&2; exit 1; }
+			"'make PYTHON=python3.11' with the newer one that you have." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make a virtual environment: type" \
 			"'sudo apt-get install python3-venv'." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
-	@touch $@
 
 .PHONY: help demo test check format setup clean
