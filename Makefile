@@ -31,7 +31,8 @@ clean:  ## remove .venv and every cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
+	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
 	@touch $@
 
 # Debian ships venv apart from Python, so both are asked for before anything is made.
