@@ -176,11 +176,16 @@ class Recipe(Section):
         """This recipe with `{section: {field: value}}` changed; raises RecipeError."""
         whole: dict[str, Any] = self.model_dump()
         for section, fields in changes.items():
-            _known(section, list(Recipe.model_fields), "section")
+            _check_known(section, list(Recipe.model_fields), "section")
             if not isinstance(fields, Mapping):
                 raise RecipeError(f"{section} is a section: write [{section}] and keys under it")
             for key in fields:
-                _known(key, list(type(getattr(self, section)).model_fields), "key", prefix=f"{section}.")
+                _check_known(
+                    key,
+                    list(type(getattr(self, section)).model_fields),
+                    "key",
+                    prefix=f"{section}.",
+                )
             if section == "model" and {"d_model", "heads"} & set(fields):
                 whole[section] = _without(whole[section], "d_k", "d_v")  # follow d_model / heads
             whole[section] = whole[section] | dict(fields)
@@ -215,7 +220,9 @@ class Recipe(Section):
         return "\n".join(lines)
 
     @classmethod
-    def from_toml(cls, text: str, bases: Mapping[str, Recipe], where: str = "recipe") -> Recipe:
+    def from_toml(
+        cls, text: str, bases: Mapping[str, Recipe] | None = None, where: str = "recipe"
+    ) -> Recipe:
         """Read TOML; `base = "name"` starts from one of `bases`, otherwise from the defaults.
 
         Raises RecipeError that begins with `where`.
@@ -223,14 +230,15 @@ class Recipe(Section):
         try:
             table = tomllib.loads(text)
             name = table.pop("base", None)
-            if name is not None:
-                _known(name, list(bases), "base recipe")
-            return (cls() if name is None else bases[name]).merged(table)
+            if name is None:
+                return cls().merged(table)
+            _check_known(name, list(bases or {}), "base recipe")
+            return (bases or {})[name].merged(table)
         except (tomllib.TOMLDecodeError, RecipeError) as error:
             raise RecipeError(f"{where}: {error}") from None
 
     @classmethod
-    def read(cls, path: str | Path, bases: Mapping[str, Recipe]) -> Recipe:
+    def read(cls, path: str | Path, bases: Mapping[str, Recipe] | None = None) -> Recipe:
         """Read a TOML file; raises RecipeError if it is missing, not UTF-8 or not a recipe."""
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -247,14 +255,20 @@ def _without(fields: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 def _section_of(key: str) -> str:
     homes = {field: name for name, section in Recipe() for field in type(section).model_fields}
-    _known(key, list(homes), "key")
+    _check_known(key, list(homes), "key")
     return homes[key]
 
 
-def _known(name: Any, names: list[str], what: str, prefix: str = "") -> None:
+def _check_known(name: str, names: list[str], what: str, prefix: str = "") -> None:
     if name not in names:
-        nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-        raise RecipeError(f"unknown {what} {prefix}{name}: did you mean {prefix}{nearest[0]}?")
+        raise unknown(what, name, names, prefix)
+
+
+def unknown(what: str, name: str, names: list[str], prefix: str = "") -> RecipeError:
+    """The error to raise for a name that is none of `names`; it suggests the nearest."""
+    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
+    advice = f": did you mean {prefix}{nearest[0]}?" if nearest else ""
+    return RecipeError(f"unknown {what} {prefix}{name}{advice}")
 
 
 def _toml_value(text: str) -> Any:

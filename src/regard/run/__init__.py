@@ -1,1 +1,1 @@
-"""."""
+"""What surrounds training: run directories, checkpoints, averaging, devices, the journal."""

@@ -1,0 +1,98 @@
+"""§3.2 Attention.
+
+"An attention function can be described as mapping a query and a set of key-value pairs to an
+output": the output is a sum of the values, weighted by how well the query fits each key.
+
+Masks are boolean, True where a query may attend. Every mask follows from segments: the sentences
+that share a row are numbered 1, 2, ..., padding is 0, and a position attends to its own segment.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.kernels.attention import attend
+
+
+def attention(
+    query: Float[Tensor, "rows heads queries d_k"],
+    key: Float[Tensor, "rows heads keys d_k"],
+    value: Float[Tensor, "rows heads keys d_v"],
+    mask: Bool[Tensor, "#rows 1 #queries keys"],
+    dropout: float = 0.0,
+) -> tuple[Float[Tensor, "rows heads queries d_v"], Float[Tensor, "rows heads queries keys"]]:
+    """Equation (1): Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V, and the weights.
+
+    A query that may attend nowhere has zero weights and a zero output.
+    """
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+    weights = weights.masked_fill(~mask, 0.0)
+    return F.dropout(weights, dropout) @ value, weights
+
+
+def segment_mask(
+    queries: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"]
+) -> Bool[Tensor, "rows 1 queries keys"]:
+    """May attend: both belong to the same segment of the row."""
+    return queries[:, None, :, None] == keys[:, None, None, :]
+
+
+def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length length"]:
+    """§3.2.3: a position of the decoder attends to itself and to those before it."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+class KeysValues(NamedTuple):
+    """What a sequence offers to be attended to, projected once and split into heads."""
+
+    keys: Float[Tensor, "rows heads length d_k"]
+    values: Float[Tensor, "rows heads length d_v"]
+
+
+class MultiHeadAttention(nn.Module):
+    """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O.
+
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The h projections of one kind are one matrix.
+    `dropout` is on the weights (none in the paper's translation models).
+    """
+
+    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.W_q = nn.Linear(d_model, heads * d_k)
+        self.W_k = nn.Linear(d_model, heads * d_k)
+        self.W_v = nn.Linear(d_model, heads * d_v)
+        self.W_o = nn.Linear(heads * d_v, d_model)
+
+    def forward(
+        self,
+        x: Float[Tensor, "rows queries d_model"],
+        memory: Float[Tensor, "rows keys d_model"],
+        mask: Bool[Tensor, "#rows 1 #queries keys"],
+    ) -> Float[Tensor, "rows queries d_model"]:
+        """Queries from x, keys and values from memory (x itself in self-attention)."""
+        return self.attend(x, self.keys_values(memory), mask)
+
+    def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> KeysValues:
+        """K W^K and V W^V by head."""
+        return KeysValues(self._split(self.W_k(memory)), self._split(self.W_v(memory)))
+
+    def attend(
+        self,
+        x: Float[Tensor, "rows queries d_model"],
+        past: KeysValues,
+        mask: Bool[Tensor, "#rows 1 #queries keys"],
+    ) -> Float[Tensor, "rows queries d_model"]:
+        """Attend from x to keys and values already projected."""
+        dropout = self.dropout if self.training else 0.0
+        heads = attend(self._split(self.W_q(x)), past.keys, past.values, mask, dropout)
+        output: Tensor = self.W_o(heads.transpose(1, 2).flatten(2))  # Concat(head_1, ..., head_h)
+        return output
+
+    def _split(self, x: Tensor) -> Tensor:
+        # [rows, length, heads * d] -> [rows, heads, length, d]
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -1,0 +1,81 @@
+"""How a training run looks: a bar on a terminal, plain lines elsewhere."""
+
+import time
+from datetime import timedelta
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from regard.cli.console import console, note
+from regard.run.journal import Record
+
+PLAIN_LINE_SECONDS = 10.0
+"""At most one plain line of progress in this time."""
+
+
+class TrainingDisplay:
+    """A journal listener; use it as a context manager so that the bar is taken down again."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=None)
+        self._first: tuple[float, int] | None = None
+        self._steps = 0
+        self._shown_at = 0.0
+
+    def __enter__(self) -> "TrainingDisplay":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, record: Record) -> None:
+        """Show one record of the journal."""
+        show = {"start": self._start, "step": self._step, "validation": self._validation}
+        if record["event"] in show:
+            show[record["event"]](record)
+
+    def _start(self, record: Record) -> None:
+        self._steps = record["steps"]
+        self._bar.update(self._task, total=self._steps, completed=record["step"])
+        resumed = f"resuming after step {record['step']}; " if record["step"] else ""
+        note(
+            f"{resumed}{record['parameters'] / 1e6:.1f} M parameters, {record['pairs']:,} pairs, "
+            f"{record['vocabulary']:,} symbols, {record['batches_per_epoch']} batches an epoch, "
+            f"{record['dtype']} on {record['device']}, {record['threads']} threads"
+        )
+
+    def _step(self, record: Record) -> None:
+        now, step = time.monotonic(), record["step"]
+        self._first = self._first or (now, step)
+        text = (
+            f"epoch {record['epoch']:.2f}  loss {record['loss']:.3f}  rate {record['rate']:.2e}  "
+            f"{record['tokens_per_second']:,.0f} tokens/s"
+        )
+        self._bar.update(self._task, completed=step, description=text)
+        last = step == self._steps
+        if not console.is_terminal and (last or now - self._shown_at > PLAIN_LINE_SECONDS):
+            self._shown_at = now
+            note(f"step {step}/{self._steps}  {text}{self._time_left(now, step)}")
+
+    def _time_left(self, now: float, step: int) -> str:
+        assert self._first is not None
+        since, first = self._first
+        if step == first:
+            return ""
+        seconds = (now - since) / (step - first) * (self._steps - step)
+        return f"  {timedelta(seconds=round(seconds))} left"
+
+    def _validation(self, record: Record) -> None:
+        bleu = f"  BLEU {record['bleu']:.2f}" if "bleu" in record else ""
+        note(f"validation after step {record['step']}: perplexity {record['perplexity']:.3f}{bleu}")
+        for sample in record.get("samples", []):
+            for name in ("source", "output", "reference"):
+                note(f"  {name:9} {sample[name]}")

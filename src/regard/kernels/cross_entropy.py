@@ -1,0 +1,90 @@
+"""The output layer and its loss as one operation: linear, softmax, smoothed cross-entropy.
+
+The logits of a batch are by far its largest tensor. They are made a chunk of tokens at a time and
+turned into the gradient at once, in the forward pass, so that they are never kept. Two identities
+make label smoothing free: with z a state, W the embeddings and t the right entry,
+
+    loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
+    gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V,
+
+whose last term has rank one and is added after the matrix products.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK_CPU = 1024  # tokens: the logits stay near the caches
+CHUNK_GPU = 8192  # tokens: a product large enough to fill the device
+
+
+def smoothed_cross_entropy(
+    states: Float[Tensor, "tokens d_model"],
+    embedding: Float[Tensor, "vocabulary d_model"],
+    labels: Int[Tensor, " tokens"],
+    smoothing: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """What `regard.loss.smoothed_loss` defines, summed over tokens: (smoothed, plain), fp32, nats.
+
+    Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient; in bf16 the
+    reported losses carry the rounding of one bf16 probability a token, without gradient they are
+    computed in fp32.
+    """
+    smoothed, plain = _SmoothedCrossEntropy.apply(
+        states, embedding, labels, smoothing, torch.is_grad_enabled()
+    )
+    return smoothed, plain
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        embedding: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor]:
+        mean = embedding.mean(0, dtype=torch.float32)
+        smoothed, plain = torch.zeros((2,), device=states.device).unbind()
+        d_states = torch.empty_like(states) if learning else None
+        d_embedding = torch.zeros_like(embedding) if learning else None
+
+        chunk = CHUNK_CPU if states.device.type == "cpu" else CHUNK_GPU
+        for first in range(0, len(states), chunk):
+            here = slice(first, first + chunk)
+            t = labels[here, None]
+            z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
+            logits = z @ embedding.t()
+            right = logits.gather(1, t).float()
+            if learning:
+                p = torch.softmax(logits, 1, out=logits)
+                log_p = p.gather(1, t).float().clamp(min=1e-38).log()
+            else:
+                log_p = right - logits.float().logsumexp(1, keepdim=True)
+            nll = -(log_p * (t != 0)).sum()
+            plain = plain + nll
+            smoothed = smoothed + nll + smoothing * (right - z.float() @ mean[:, None]).sum()
+            if learning:
+                d_logits = p.scatter_add_(1, t, torch.full_like(t, smoothing - 1, dtype=p.dtype))
+                torch.addmm(
+                    mean.to(z.dtype), d_logits, embedding, beta=-smoothing, out=d_states[here]
+                )
+                d_embedding.addmm_(d_logits.t(), z)
+                z_sum = z.sum(0, dtype=torch.float32)
+                d_embedding -= (smoothing / len(embedding) * z_sum).to(z.dtype)
+        if learning:
+            d_states *= (labels != 0)[:, None]
+        ctx.save_for_backward(d_states, d_embedding)
+        ctx.mark_non_differentiable(plain)
+        return smoothed, plain
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        d_states, d_embedding = ctx.saved_tensors
+        return d_states * gradient, d_embedding * gradient, None, None, None

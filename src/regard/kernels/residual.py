@@ -1,0 +1,66 @@
+"""Add & Norm as one operation: LayerNorm(x + Dropout(y)), §3.1 and §5.4.
+
+On a CPU, PyTorch draws dropout masks one number at a time, which costs more than the matrix
+products of a small model; here one call draws 64 random bits for four elements, so that the
+probability is a multiple of 1/65536.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+def add_norm(
+    x: Float[Tensor, "*batch d_model"],
+    y: Float[Tensor, "*batch d_model"],
+    norm: nn.LayerNorm,
+    dropout: float = 0.0,
+) -> Float[Tensor, "*batch d_model"]:
+    """LayerNorm(x + Dropout(y)); `dropout` is the probability of dropping an element of y."""
+    if x.device.type != "cpu" or not torch.is_grad_enabled():
+        return norm(x + F.dropout(y, dropout))
+    out: Tensor = _CpuAddNorm.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
+    return out
+
+
+def drop(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
+    """Dropout(x), for the one place that has no norm after it: embedding + position."""
+    if x.device.type != "cpu" or dropout == 0.0:
+        return F.dropout(x, dropout)
+    return x * kept(x, dropout) / (1 - dropout)
+
+
+def kept(x: Tensor, dropout: float) -> Tensor:
+    """A mask like x: 0 with the given probability (to 1/65536), else 1."""
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    halves = words.view(torch.int16)[: x.numel()]
+    threshold = round(dropout * 2**16) - 2**15
+    mask = torch.empty(x.numel(), dtype=x.dtype)
+    return torch.ge(halves, threshold, out=mask).view(x.shape)
+
+
+class _CpuAddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, dropout: float
+    ) -> Tensor:
+        ctx.scale = 1 / (1 - dropout)
+        mask = kept(y, dropout) if dropout else None
+        total = x + y if mask is None else torch.addcmul(x, y, mask, value=ctx.scale)
+        out, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
+        ctx.save_for_backward(total, mean, rstd, weight, bias, mask)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        total, mean, rstd, weight, bias, mask = ctx.saved_tensors
+        d_total, d_weight, d_bias = torch.ops.aten.native_layer_norm_backward(
+            gradient.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]
+        )
+        d_y = d_total if mask is None else (d_total * mask).mul_(ctx.scale)
+        return d_total, d_y, d_weight, d_bias, None, None

@@ -1,0 +1,97 @@
+"""§3.3 to §3.5, and the residual connection of §3.1: what stands between the attentions."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.errors import ModelError
+from regard.kernels.residual import add_norm, drop
+from regard.recipe import ModelRecipe
+
+
+class FeedForward(nn.Module):
+    """§3.3: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position alike."""
+
+    def __init__(self, d_model: int, d_ff: int, relu_dropout: float = 0.0):
+        super().__init__()
+        self.W_1 = nn.Linear(d_model, d_ff)
+        self.W_2 = nn.Linear(d_ff, d_model)
+        self.relu_dropout = relu_dropout
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """Equation (2)."""
+        inner = F.relu(self.W_1(x))
+        if self.training and self.relu_dropout:
+            inner = drop(inner, self.relu_dropout)
+        output: Tensor = self.W_2(inner)
+        return output
+
+
+class AddNorm(nn.Module):
+    """§3.1 and §5.4: LayerNorm(x + Dropout(Sublayer(x))), normalised after the sum."""
+
+    def __init__(self, d_model: int, dropout: float):
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps=1e-6)
+        self.dropout = dropout
+
+    def forward(
+        self, x: Float[Tensor, "*batch d_model"], sublayer: Float[Tensor, "*batch d_model"]
+    ) -> Float[Tensor, "*batch d_model"]:
+        """x is the sub-layer's input, `sublayer` its output."""
+        return add_norm(x, sublayer, self.norm, self.dropout if self.training else 0.0)
+
+
+def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) its cosine; interleaved."""
+    positions = torch.arange(length, dtype=torch.float64)[:, None]
+    rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(1e4) / d_model))
+    angles = positions * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+
+
+class Embedding(nn.Module):
+    """§3.4 and §3.5: tokens x sqrt(d_model), plus their positions, with dropout on the sum.
+
+    One matrix serves the source, the target and, transposed, the linear layer before the softmax.
+    """
+
+    def __init__(self, recipe: ModelRecipe, vocabulary: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, recipe.d_model)
+        self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
+        self.learned = recipe.positions == "learned"
+        self.positions: Tensor
+        if self.learned:
+            self.positions = nn.Parameter(torch.empty(recipe.max_positions, recipe.d_model))
+        else:
+            self.register_buffer("positions", sinusoids(512, recipe.d_model), persistent=False)
+
+    def forward(
+        self, ids: Int[Tensor, "rows length"], positions: Int[Tensor, "rows length"], longest: int
+    ) -> Float[Tensor, "rows length d_model"]:
+        """Embed tokens at their positions, all of which are below `longest`.
+
+        Raises ModelError where learned positions end before that.
+        """
+        table = self._table(longest)
+        x = self.tokens(ids) * self.scale + F.embedding(positions, table)
+        return drop(x, self.dropout) if self.training and self.dropout else x
+
+    def _table(self, longest: int) -> Tensor:
+        if longest > len(self.positions):
+            if self.learned:
+                raise ModelError(
+                    f"a sentence of {longest} pieces is longer than the {len(self.positions)} "
+                    "positions this model has learned: split it, or raise model.max_positions"
+                )
+            wider = sinusoids(max(longest, 2 * len(self.positions)), self.tokens.embedding_dim)
+            self.positions = wider.to(self.positions)
+        return self.positions
+
+    def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
+        """The shared linear layer before the softmax; it has no bias."""
+        return F.linear(x, self.tokens.weight)

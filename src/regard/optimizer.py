@@ -1,0 +1,79 @@
+"""§5.3 Optimizer: Adam, on flat buffers.
+
+All weights lie in one tensor, and so do their gradients; the model's parameters are views of it. An
+update is then one fused call, whatever the number of layers. In bf16 a master copy of the weights
+and the sum of the gradients stay in fp32: steps far below bf16's resolution still add up.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.recipe import TrainingRecipe
+
+
+class FlatAdam:
+    """Adam over every parameter of `model`, which this makes views of flat buffers of `dtype`.
+
+    After each backward pass call `collect`; once gradients of all batches are in, `step`.
+    """
+
+    def __init__(self, model: nn.Module, recipe: TrainingRecipe, dtype: torch.dtype):
+        parameters = dict(model.named_parameters())
+        self.master = torch.cat([p.detach().float().flatten() for p in parameters.values()])
+        self.weights = self.master if dtype == torch.float32 else self.master.to(dtype)
+        self._latest = torch.zeros_like(self.weights)
+        self._total = torch.zeros_like(self.master)
+        self._places: dict[str, tuple[slice, torch.Size]] = {}
+        start = 0
+        for name, parameter in parameters.items():
+            place = slice(start, start + parameter.numel())
+            self._places[name] = place, parameter.shape
+            parameter.data = self.weights[place].view(parameter.shape)
+            parameter.grad = self._latest[place].view(parameter.shape)
+            start = place.stop
+        self.master.grad = self._total
+        self._adam = torch.optim.Adam(
+            [self.master], betas=(recipe.beta1, recipe.beta2), eps=recipe.epsilon, fused=True
+        )
+        self._adam.state[self.master] = {
+            "step": torch.zeros((), device=self.master.device),
+            "exp_avg": torch.zeros_like(self.master),
+            "exp_avg_sq": torch.zeros_like(self.master),
+        }
+
+    def collect(self) -> None:
+        """Add the gradient of the latest backward pass to the sum, in fp32, and clear it."""
+        self._total += self._latest
+        self._latest.zero_()
+
+    def step(self, rate: float, tokens: float | Tensor) -> None:
+        """Update with the collected gradient divided by `tokens`, the loss's token count."""
+        self._total /= tokens
+        self._adam.param_groups[0]["lr"] = rate
+        self._adam.step()
+        self._total.zero_()
+        if self.weights is not self.master:
+            self.weights.copy_(self.master)
+
+    def is_finite(self) -> bool:
+        """Whether every weight is a number."""
+        return bool(self.master.sum().isfinite())
+
+    def named_weights(self) -> dict[str, Float[Tensor, "..."]]:
+        """The fp32 weights by parameter name, as views."""
+        return {
+            name: self.master[place].view(shape) for name, (place, shape) in self._places.items()
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """Adam's step count and moments, which with the named weights are the whole state."""
+        return dict(self._adam.state[self.master])
+
+    def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
+        """Take over what `named_weights` and `state` gave; shapes must agree."""
+        for name, view in self.named_weights().items():
+            view.copy_(weights[name])
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
+        self.weights.copy_(self.master)

@@ -1,0 +1,48 @@
+"""Recipes by name: the paper's, and ours for less text and smaller machines."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from regard import paper
+from regard.recipe import Recipe, unknown
+
+SMALL = Recipe().but(
+    layers=3,
+    d_model=256,
+    d_ff=1024,
+    heads=4,
+    dropout=0.3,
+    vocabulary=8000,
+    deduplicate=True,
+    source_tokens=4096,
+    target_tokens=4096,
+    steps=6000,
+    warmup_steps=800,
+    validate_every=1000,
+    save_every=250,
+    save_minutes=0.0,
+    keep=8,
+    average=8,
+)
+"""Up to some 200,000 pairs, on a laptop: strong dropout, a short warm-up, small batches."""
+
+NAMED: Mapping[str, Recipe] = MappingProxyType({**paper.NAMED, "small": SMALL})
+"""Every recipe that `--recipe NAME` or `base = "NAME"` may start from."""
+
+SMALL_CORPUS = 200_000
+"""Pairs up to which the paper's models learn their training text by heart."""
+
+
+def recipe_named(name: str) -> Recipe:
+    """The recipe of this name, or in the file of this name; raises RecipeError."""
+    if name in NAMED:
+        return NAMED[name]
+    if Path(name).suffix or "/" in name or Path(name).exists():
+        return Recipe.read(name, NAMED)
+    raise unknown("recipe", name, list(NAMED))
+
+
+def suited_to(pairs: int) -> Recipe:
+    """The recipe to begin with for so many sentence pairs."""
+    return SMALL if pairs <= SMALL_CORPUS else paper.BASE

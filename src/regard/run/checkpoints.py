@@ -1,0 +1,86 @@
+"""Checkpoints: `checkpoints/step-N/`, each sealed; a damaged one is passed over by name."""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.optimizer import FlatAdam
+from regard.run.files import read_tensors, unseal, write_directory, write_tensors
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint on disk, verified."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """The optimizer steps done."""
+        return int(self.manifest["step"])
+
+    def weights(self) -> dict[str, Tensor]:
+        """The fp32 weights by parameter name."""
+        return read_tensors(self.path / "weights.safetensors")
+
+
+def save(directory: Path, optimizer: FlatAdam, about: dict[str, Any], keep: int) -> Path:
+    """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`."""
+    path = directory / f"step-{about['step']}"
+
+    def fill(folder: Path) -> None:
+        write_tensors(folder / "weights.safetensors", optimizer.named_weights())
+        write_tensors(folder / "optimizer.safetensors", optimizer.state() | _random_states())
+
+    if path.exists():  # a damaged one, since a run resumes from the newest whole one
+        shutil.rmtree(path)
+    write_directory(path, fill, about)
+    for old in paths(directory)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def restore(checkpoint: Checkpoint, optimizer: FlatAdam) -> None:
+    """Put weights, moments and random states back."""
+    state = read_tensors(checkpoint.path / "optimizer.safetensors")
+    torch.set_rng_state(state.pop("random.cpu"))
+    on_gpu = state.pop("random.cuda", None)
+    if on_gpu is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(on_gpu)
+    optimizer.restore(checkpoint.weights(), state)
+
+
+def paths(directory: Path) -> list[Path]:
+    """The checkpoints in a folder by step, oldest first, whole or not."""
+    found = [
+        (int(match[1]), path)
+        for path in directory.glob("step-*")
+        if (match := re.fullmatch(r"step-(\d+)", path.name))
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
+    """The newest `count` whole checkpoints, newest first; `warn` hears of damaged ones."""
+    whole: list[Checkpoint] = []
+    for path in reversed(paths(directory)):
+        if len(whole) == count:
+            break
+        try:
+            whole.append(Checkpoint(path, unseal(path)))
+        except ModelError as error:
+            warn(f"skipping a damaged checkpoint: {error}")
+    return whole
+
+
+def _random_states() -> dict[str, Tensor]:
+    states = {"random.cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["random.cuda"] = torch.cuda.get_rng_state()
+    return states

@@ -1,0 +1,59 @@
+"""On what, and in which arithmetic, to compute."""
+
+import ctypes
+import os
+from pathlib import Path
+
+import torch
+
+from regard.errors import RecipeError
+
+
+def choose_device() -> torch.device:
+    """A GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """bf16 where asked for, or under "auto" where the processor multiplies it natively."""
+    if precision == "fp32":
+        return torch.float32
+    if precision == "bf16" or has_bf16(device):
+        return torch.bfloat16
+    return torch.float32
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether matrix products in bf16 are native, and so faster than in fp32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return False
+    return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def set_threads(threads: int) -> None:
+    """Use so many processor cores; 0 leaves PyTorch's choice."""
+    if threads < 0:
+        raise RecipeError(f"--threads {threads}: give a number of cores, or 0 for all")
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def keep_freed_memory() -> None:
+    """Have malloc keep large blocks for the next step instead of returning them each time.
+
+    Without it a training step on a CPU spends a tenth of its time in page faults. glibc only; a
+    user's own MALLOC_ settings win.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        m_mmap_threshold, m_trim_threshold = -3, -1
+        libc.mallopt(m_mmap_threshold, 1 << 30)
+        libc.mallopt(m_trim_threshold, 2**31 - 1)
+    except (OSError, AttributeError):
+        pass

@@ -1,0 +1,142 @@
+"""Files that survive a kill at any instant: written under a temporary name, fsynced, renamed.
+
+A directory is sealed by its `manifest.json`, which carries the checksum of every other file and of
+itself. What is read back is what was written, or a ModelError that names the file.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from regard.errors import ModelError, RegardError
+
+FORMAT = 1
+"""Version of model directories and checkpoints."""
+
+
+@contextmanager
+def refusing_write_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a read-only folder into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RegardError(
+            f"{path}: cannot write: {reason}; nothing was left half-written"
+        ) from None
+    except safetensors.SafetensorError as error:
+        raise RegardError(f"{path}: cannot write: {error}; nothing was left half-written") from None
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Replace a file as a whole, or leave it as it was."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with refusing_write_errors(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_directory(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_directory(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
+    """Make a sealed directory of the files that `fill` writes; `about` goes into its manifest."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with refusing_write_errors(path):
+        try:
+            temporary.mkdir(parents=True)
+            fill(temporary)
+            names = sorted(file.name for file in temporary.iterdir())
+            for name in names:
+                _sync_file(temporary / name)
+            seal(temporary, names, about)
+            temporary.rename(path)
+            sync_directory(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
+    """Write manifest.json: `about`, and the checksums of the named files and of itself."""
+    manifest = {"format": FORMAT, **about}
+    manifest["files"] = {name: file_checksum(directory / name) for name in names}
+    manifest["checksum"] = _own_checksum(manifest)
+    write_file(directory / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+
+
+def unseal(directory: Path) -> dict[str, Any]:
+    """Read and verify manifest.json and every file it lists; raises ModelError naming the file."""
+    path = directory / "manifest.json"
+    try:
+        manifest = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(
+            f"{directory}: no manifest.json: not a whole model or checkpoint"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: damaged: {error}") from None
+    if not isinstance(manifest, dict) or manifest.pop("checksum", None) != _own_checksum(manifest):
+        raise ModelError(f"{path}: damaged: its checksum does not match")
+    if manifest.get("format") != FORMAT:
+        raise ModelError(f"{path}: format {manifest.get('format')}; this version reads {FORMAT}")
+    for name, checksum in manifest["files"].items():
+        if Path(name).name != name:
+            raise ModelError(f"{path}: lists a file outside its directory: {name!r}")
+        try:
+            intact = file_checksum(directory / name) == checksum
+        except OSError as error:
+            raise ModelError(f"{directory / name}: {error.strerror}") from None
+        if not intact:
+            raise ModelError(f"{directory / name}: damaged: its checksum does not match")
+    return manifest
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors as safetensors; views are copied out of their buffers."""
+    safetensors.torch.save_file({k: t.detach().cpu().clone() for k, t in tensors.items()}, path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read safetensors; raises ModelError for a damaged file. Nothing is ever unpickled."""
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: damaged or not safetensors: {error}") from None
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename inside a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _own_checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

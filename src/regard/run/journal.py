@@ -1,0 +1,76 @@
+"""journal.jsonl: a line for each logged step, validation, save and start of a run.
+
+Listeners hear the same records: the progress display, TensorBoard.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from regard.errors import MissingExtra
+from regard.run.files import write_file
+
+Record = dict[str, Any]
+Listener = Callable[[Record], None]
+
+
+class Journal:
+    """Appends records to a file and tells listeners; each record has `event` and `time`."""
+
+    def __init__(self, path: Path, listeners: tuple[Listener, ...] = ()):
+        self.path, self.listeners = path, list(listeners)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one record; numbers that are not finite become null, so that it stays JSON."""
+        record: Record = {"event": event, "time": round(time.time(), 3), **fields}
+        clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(clean, ensure_ascii=False) + "\n")
+        for listener in self.listeners:
+            listener(record)
+
+    def rewind(self, step: int) -> None:
+        """Forget what was written after `step`: a resumed run does those steps again."""
+        if not self.path.exists():
+            return
+        lines = self.path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+        kept = [line for line in lines if _step_of(line) <= step]
+        if kept != lines:
+            write_file(self.path, "".join(line + "\n" for line in kept))
+
+
+def read_journal(path: Path) -> list[Record]:
+    """The records of a journal, oldest first."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def tensorboard(directory: Path) -> Listener:
+    """A listener that writes TensorBoard events; raises MissingExtra without the extra `board`."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtra("TensorBoard", "board") from None
+    writer = SummaryWriter(str(directory))
+
+    def listen(record: Record) -> None:
+        if "step" in record:
+            for name, value in record.items():
+                if isinstance(value, float) and name != "time":
+                    writer.add_scalar(f"{record['event']}/{name}", value, record["step"])
+            writer.flush()
+
+    return listen
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line).get("step", 0))
+    except (ValueError, AttributeError):
+        return math.inf  # a line cut short by a kill

@@ -1,0 +1,121 @@
+"""A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
+
+It is all that a user hands around. Everything in it is text or safetensors, and checked before it
+is used, so that a stranger's model can be opened safely.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError, RecipeError
+from regard.recipe import Recipe
+from regard.run.files import (
+    read_tensors,
+    seal,
+    sync_directory,
+    unseal,
+    write_directory,
+    write_tensors,
+)
+from regard.text.tokenizer import Tokenizer
+from regard.transformer import Transformer
+
+PARTS = ("recipe.toml", "tokenizer.json", "model.safetensors", "manifest.json")
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a model directory holds, opened."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    transformer: Transformer
+    manifest: dict[str, Any]
+
+
+def write_model(
+    directory: Path,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    weights: dict[str, Tensor],
+    about: dict[str, Any],
+) -> None:
+    """Make a model directory; or replace the model in a run directory, whose other files stay.
+
+    `about` goes into the manifest: step, fingerprints, scores. Raises RegardError when it cannot
+    be written; the old model is then still whole.
+    """
+
+    def fill(folder: Path) -> None:
+        (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
+        tokenizer.save(folder / "tokenizer.json")
+        write_tensors(folder / "model.safetensors", weights)
+
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        write_directory(directory, fill, about)
+        return
+    fresh = directory / ".model"
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_directory(fresh, fill, about)
+    # The manifest goes first and comes last: a kill between leaves no model, never a mixed one.
+    (directory / "manifest.json").unlink(missing_ok=True)
+    for name in PARTS:
+        (fresh / name).replace(directory / name)
+    sync_directory(directory)
+    fresh.rmdir()
+
+
+def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Model:
+    """Open and verify a model directory; raises ModelError that says what to do."""
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise ModelError(f"{directory}: no such model directory")
+    if not (directory / "manifest.json").exists() and (directory / "checkpoints").is_dir():
+        raise ModelError(
+            f"{directory}: training has not finished: go on with regard train --out {directory}, "
+            f"or average what is there: regard average {directory} --out MODEL"
+        )
+    manifest = unseal(directory)
+    for name in PARTS[:-1]:
+        if name not in manifest["files"]:
+            raise ModelError(f"{directory}: not a model: its manifest does not list {name}")
+    try:
+        recipe = Recipe.read(directory / "recipe.toml")
+    except RecipeError as error:
+        raise ModelError(str(error)) from None
+    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    transformer = build(
+        recipe, tokenizer.size, read_tensors(directory / "model.safetensors"), directory
+    )
+    return Model(recipe, tokenizer, transformer.to(dtype).eval(), manifest)
+
+
+def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Path) -> Transformer:
+    """A Transformer with these weights; raises ModelError where they do not fit the recipe."""
+    with torch.device("meta"):
+        shapes = {
+            name: p.shape for name, p in Transformer(recipe.model, vocabulary).named_parameters()
+        }
+    for name in sorted(shapes.keys() | weights.keys()):
+        expected, found = shapes.get(name), weights[name].shape if name in weights else None
+        if expected != found:
+            raise ModelError(
+                f"{where}: the weights do not fit recipe.toml: {name} is "
+                f"{'missing' if found is None else list(found)}, "
+                f"the recipe has {'no such weight' if expected is None else list(expected)}"
+            )
+    transformer = Transformer(recipe.model, vocabulary)
+    transformer.load_state_dict(weights)
+    return transformer
+
+
+def reseal(directory: Path, **about: Any) -> None:
+    """Add to what a model's manifest tells of it, such as scores."""
+    manifest = unseal(directory)
+    seal(directory, manifest.pop("files"), manifest | about)

@@ -1,0 +1,102 @@
+"""§5 Training: the loop.
+
+What it needs from outside, the run gives: files, device, cadence. It knows neither search nor
+scores: a `validate` callable is handed in.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import Batch
+from regard.errors import TrainingError
+from regard.kernels.cross_entropy import smoothed_cross_entropy
+from regard.optimizer import FlatAdam
+from regard.recipe import Recipe
+from regard.run.directory import Run
+from regard.schedule import learning_rate
+from regard.transformer import Transformer
+
+Validate = Callable[[Transformer], dict[str, Any]]
+
+
+def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
+    """Train to the recipe's last step and average; returns the final fp32 weights.
+
+    Goes on from the newest checkpoint of `run`. Raises Interrupted after saving where a signal asks
+    for it, and TrainingError where the loss stops being a number.
+    """
+    training = run.resume_or_start(recipe)
+    model, optimizer, batches, state = training
+    while state.step < recipe.training.steps:
+        state.step += 1  # steps count from 1, as in §5.3
+        rate = learning_rate(state.step, recipe.model.d_model, recipe.training.warmup_steps)
+        some = [batch.to(run.device) for batch in batches.take(recipe.training.accumulate)]
+        loss = update(model, optimizer, some, rate, recipe.training.label_smoothing)
+        run.tick(state, loss.source_tokens, loss.target_tokens)
+        if run.due("log", state) or run.due("save", state):
+            smoothed, plain = loss.per_token()
+            stop_unless_finite(smoothed, optimizer, state.step, rate)
+            if run.due("log", state):
+                run.log(training, rate, smoothed, plain)
+        if validate and run.due("validate", state):
+            run.journal.write("validation", step=state.step, **validate(model))
+        if run.due("save", state):
+            run.save(training)
+        run.leave_if_asked(state)
+    return run.finish(state)
+
+
+class Loss(NamedTuple):
+    """Losses of one step, summed over its tokens, in nats."""
+
+    smoothed: Tensor
+    plain: Tensor
+    source_tokens: int
+    target_tokens: int
+
+    def per_token(self) -> tuple[float, float]:
+        """(smoothed, plain) per target token."""
+        return float(self.smoothed) / self.target_tokens, float(self.plain) / self.target_tokens
+
+
+def update(
+    model: Transformer,
+    optimizer: FlatAdam,
+    batches: Sequence[Batch],
+    rate: float,
+    smoothing: float,
+) -> Loss:
+    """One optimizer step on the sum of the batches' losses over the sum of their tokens."""
+    losses = []
+    for batch in batches:
+        smoothed, plain = batch_loss(model, batch, smoothing)
+        smoothed.backward()  # type: ignore[no-untyped-call]
+        optimizer.collect()
+        losses.append(torch.stack([smoothed.detach(), plain]))
+    smoothed, plain = torch.stack(losses).sum(0).unbind()
+    source_tokens = sum(batch.source_tokens for batch in batches)
+    target_tokens = sum(batch.target_tokens for batch in batches)
+    optimizer.step(rate, target_tokens)
+    return Loss(smoothed, plain, source_tokens, target_tokens)
+
+
+def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+    """(smoothed, plain) loss summed over the batch's target tokens; logits are never kept."""
+    states = model.decode(batch.target, model.encode(batch.source), batch.source)
+    return smoothed_cross_entropy(
+        states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing
+    )
+
+
+def stop_unless_finite(loss: float, optimizer: FlatAdam, step: int, rate: float) -> None:
+    """Raise TrainingError, with what to change, where training has diverged."""
+    if not (math.isfinite(loss) and optimizer.is_finite()):
+        raise TrainingError(
+            f"step {step}: the loss is {loss}: training diverged at rate {rate:.2e}; the "
+            "checkpoints are from before: raise training.warmup_steps, enlarge the batch "
+            "(training.accumulate), or try training.precision=fp32"
+        )

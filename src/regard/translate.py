@@ -1,0 +1,168 @@
+"""§6.1 Machine translation: text in, text out.
+
+Sentences are sorted by length inside a window and decoded in batches bounded by tokens; they come
+back in their own order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.data.batches import one_per_row
+from regard.errors import DataError
+from regard.recipe import SearchRecipe
+from regard.run.devices import choose_device, choose_dtype
+from regard.run.model_directory import open_model
+from regard.search import search
+from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.transformer import Transformer
+
+BATCH_TOKENS = 2048
+"""Source tokens decoded together, padding included."""
+WINDOW = 2048
+"""Sentences sorted by length together."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One hypothesis as text."""
+
+    text: str
+    score: float
+    """log p / ((5 + length) / 6)^alpha, natural logarithm."""
+
+
+def load(directory: str | Path, *, precision: str = "fp32") -> Translator:
+    """Open a model directory for translation; raises ModelError where it is missing or damaged.
+
+    `precision` is fp32, bf16, or auto: bf16 where the processor has it.
+    """
+    device = choose_device()
+    model = open_model(directory, choose_dtype(precision, device))
+    return Translator(
+        model.transformer.to(device),
+        model.tokenizer,
+        model.recipe.search,
+        model.recipe.data.max_length,
+    )
+
+
+class Translator:
+    """A model, its tokenizer and how to search; `longest` bounds a source sentence, in pieces."""
+
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int
+    ):
+        self.model, self.tokenizer, self.recipe, self.longest = model, tokenizer, recipe, longest
+
+    def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
+        """The best translation of each sentence; an empty one stays empty.
+
+        Raises DataError for a sentence of more than `longest` pieces, unless `split`.
+        """
+        return [best[0].text for best in self.stream(sentences, split=split)]
+
+    def stream(
+        self,
+        sentences: Iterable[str],
+        *,
+        n_best: int = 1,
+        split: bool = False,
+        where: str = "sentence",
+    ) -> Iterator[list[Translation]]:
+        """The `n_best` translations of each sentence, in order, a window at a time.
+
+        Errors name a sentence as `where:number`.
+        """
+        numbered = enumerate(sentences, start=1)
+        while window := list(itertools.islice(numbered, WINDOW)):
+            sources = self._encode(window, split, where)
+            yield from self._window(sources, n_best)
+
+    def _encode(
+        self, window: Sequence[tuple[int, str]], split: bool, where: str
+    ) -> list[list[list[int]]]:
+        """By sentence: its parts, each a list of pieces ending in </s>; none for a blank line."""
+        sources: list[list[list[int]]] = []
+        encoded = self.tokenizer.encode([line for _, line in window])
+        for (number, line), pieces in zip(window, encoded, strict=True):
+            if not line.strip():
+                sources.append([])
+            elif len(pieces) < self.longest:
+                sources.append([[*pieces, EOS]])
+            elif split:
+                parts = self.tokenizer.encode(self._split(line))
+                sources.append([[*part, EOS] for part in parts])
+            else:
+                raise DataError(
+                    f"{len(pieces) + 1} pieces; this model was trained on at most {self.longest}: "
+                    "split the sentence, or let --split do it",
+                    where,
+                    number,
+                )
+        return sources
+
+    def _split(self, line: str) -> list[str]:
+        """Cut where a sentence or clause ends if possible, else between words, else anywhere."""
+        if len(self.tokenizer.encode([line])[0]) < self.longest:
+            return [line]
+        middle = len(line) // 2
+        for boundary in (r"(?<=[.!?;:,])\s+", r"\s+", r"(?<=.)(?=.)"):
+            cuts = [m for m in re.finditer(boundary, line.strip()) if m.start() > 0]
+            if cuts:
+                line = line.strip()
+                cut = min(cuts, key=lambda m: abs(m.start() - middle))
+                return self._split(line[: cut.start()]) + self._split(line[cut.end() :])
+        return [line]
+
+    def _window(
+        self, sources: Sequence[Sequence[Sequence[int]]], n_best: int
+    ) -> Iterator[list[Translation]]:
+        parts = [part for source in sources for part in source]
+        decoded = iter(self._decode(parts, n_best))
+        for source in sources:
+            of_parts = [next(decoded) for _ in source]
+            if not of_parts:
+                yield [Translation("", 0.0)]
+            elif len(of_parts) == 1:
+                yield of_parts[0]
+            else:  # the k-th best of a split sentence is made of its parts' k-th best
+                yield [
+                    Translation(" ".join(t.text for t in texts), sum(t.score for t in texts))
+                    for texts in zip(*of_parts, strict=False)
+                ]
+
+    @torch.no_grad()
+    def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
+        device = self.model.embedding.tokens.weight.device
+        found: list[list[Translation]] = [[] for _ in sources]
+        for batch in _by_length(sources):
+            rows = one_per_row([sources[i] for i in batch]).to(device)
+            limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
+            hypotheses = search(
+                self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
+            )
+            for i, best in zip(batch, hypotheses, strict=True):
+                texts = self.tokenizer.decode([h.tokens for h in best])
+                found[i] = [Translation(t, h.score) for t, h in zip(texts, best, strict=True)]
+        return found
+
+
+def _by_length(sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Indices in batches of at most BATCH_TOKENS slots, long sentences first."""
+    batch: list[int] = []
+    width = 0
+    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+        width = width or len(sources[i])
+        if (len(batch) + 1) * width > BATCH_TOKENS and batch:
+            yield batch
+            batch, width = [], len(sources[i])
+        batch.append(i)
+    if batch:
+        yield batch

@@ -1,0 +1,56 @@
+"""§3.2 by hand-worked values, and multi-head attention against torch.nn."""
+
+import math
+
+import torch
+from torch import nn
+
+from regard.attention import MultiHeadAttention, attention, causal_mask, segment_mask
+
+
+def test_equation_one_by_hand() -> None:
+    # d_k = 4, so scores are halved: q.k1 = 2 ln 3 -> ln 3, q.k2 = 0; softmax is (3/4, 1/4).
+    query = torch.tensor([2 * math.log(3.0), 0.0, 0.0, 0.0]).view(1, 1, 1, 4)
+    key = torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0, 0]]).view(1, 1, 2, 4)
+    value = torch.tensor([[8.0], [4.0]]).view(1, 1, 2, 1)
+    output, weights = attention(query, key, value, torch.ones(1, 1, 1, 2, dtype=torch.bool))
+    torch.testing.assert_close(weights.flatten(), torch.tensor([0.75, 0.25]))
+    torch.testing.assert_close(output.flatten(), torch.tensor([7.0]))
+
+
+def test_masks_by_hand() -> None:
+    mask = segment_mask(torch.tensor([[1, 2, 0]]), torch.tensor([[1, 1, 2, 0]]))
+    expected = [
+        [True, True, False, False],
+        [False, False, True, False],
+        [False, False, False, True],
+    ]
+    assert mask[0, 0].tolist() == expected
+    assert causal_mask(2, torch.device("cpu")).tolist() == [[True, False], [True, True]]
+
+
+def test_multi_head_attention_equals_torch() -> None:
+    torch.manual_seed(1)
+    heads, d_model, rows, queries, keys = 3, 15, 2, 5, 7
+    ours = MultiHeadAttention(d_model, heads, d_model // heads, d_model // heads)
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    theirs = nn.MultiheadAttention(d_model, heads, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([m.weight for m in (ours.W_q, ours.W_k, ours.W_v)]))
+        theirs.in_proj_bias.copy_(torch.cat([m.bias for m in (ours.W_q, ours.W_k, ours.W_v)]))
+        theirs.out_proj.weight.copy_(ours.W_o.weight)
+        theirs.out_proj.bias.copy_(ours.W_o.bias)
+    x, memory = torch.randn(rows, queries, d_model), torch.randn(rows, keys, d_model)
+    real = torch.tensor([[True] * keys, [True] * 4 + [False] * 3])
+    expected, _ = theirs(x, memory, memory, key_padding_mask=~real)
+    output = ours(x, memory, real[:, None, None, :].expand(-1, 1, queries, -1))
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_d_k_and_d_v_are_free() -> None:
+    module = MultiHeadAttention(d_model=11, heads=2, d_k=3, d_v=5)
+    assert module.W_q.out_features == 6
+    assert module.W_v.out_features == 10
+    x = torch.randn(2, 3, 11)
+    assert module(x, x, torch.ones(1, 1, 1, 3, dtype=torch.bool)).shape == x.shape

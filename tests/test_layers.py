@@ -1,0 +1,60 @@
+"""§3.3 to §3.5 by hand."""
+
+import math
+
+import pytest
+import torch
+
+from regard.errors import ModelError
+from regard.layers import AddNorm, Embedding, FeedForward, sinusoids
+from regard.recipe import ModelRecipe
+
+
+def test_sinusoids_are_interleaved_with_the_papers_exponent() -> None:
+    table = sinusoids(30, 6)
+    for position, i in ((0, 0), (1, 0), (17, 1), (29, 2)):
+        angle = position / 10000 ** (2 * i / 6)
+        assert float(table[position, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-6)
+        assert float(table[position, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_feed_forward_by_hand() -> None:
+    layer = FeedForward(d_model=1, d_ff=2)
+    with torch.no_grad():
+        layer.W_1.weight.copy_(torch.tensor([[2.0], [-1.0]]))
+        layer.W_1.bias.copy_(torch.tensor([1.0, 0.5]))
+        layer.W_2.weight.copy_(torch.tensor([[3.0, 5.0]]))
+        layer.W_2.bias.copy_(torch.tensor([0.25]))
+    # max(0, (2x + 1, -x + 0.5)) at x = 2: (5, 0); at x = -1: (0, 1.5)
+    torch.testing.assert_close(
+        layer(torch.tensor([[2.0], [-1.0]])), torch.tensor([[15.25], [7.75]])
+    )
+
+
+def test_norm_comes_after_the_sum() -> None:
+    out = AddNorm(2, dropout=0.0)(torch.tensor([[1.0, 5.0]]), torch.tensor([[2.0, 4.0]]))
+    torch.testing.assert_close(out, torch.tensor([[-1.0, 1.0]]))  # of (3, 9)
+
+
+def test_embedding_is_scaled_and_positioned() -> None:
+    embedding = Embedding(ModelRecipe(d_model=4, dropout=0.0), vocabulary=11).eval()
+    ids, positions = torch.tensor([[3, 7]]), torch.tensor([[0, 600]])
+    expected = embedding.tokens.weight[[3, 7]] * 2 + sinusoids(601, 4)[[0, 600]]
+    torch.testing.assert_close(embedding(ids, positions, longest=601)[0], expected)
+
+
+def test_embedding_starts_with_deviation_one_over_root_d_model() -> None:
+    torch.manual_seed(1)
+    from regard.transformer import Transformer
+
+    weight = Transformer(ModelRecipe(d_model=64, layers=1), 5003).embedding.tokens.weight
+    assert float(weight.detach().std()) == pytest.approx(64**-0.5, rel=0.01)
+
+
+def test_learned_positions_have_an_end() -> None:
+    recipe = ModelRecipe(d_model=4, positions="learned", max_positions=13)
+    embedding = Embedding(recipe, vocabulary=11)
+    torch.nn.init.zeros_(embedding.positions)
+    ids = torch.zeros(1, 14, dtype=torch.long)
+    with pytest.raises(ModelError, match=r"14 pieces.*13 positions"):
+        embedding(ids, ids, longest=14)

@@ -1,0 +1,32 @@
+"""§5.4 by hand."""
+
+import math
+
+import pytest
+import torch
+
+from regard.loss import perplexity, smoothed_loss
+
+
+def test_smoothing_spreads_over_every_entry_the_right_one_included() -> None:
+    # p = (1/2, 1/4, 1/4); label 1; epsilon 0.3 -> target (0.1, 0.8, 0.1)
+    logits = torch.tensor([[2.0, 1.0, 1.0]]).log2() * 0 + torch.tensor([[0.5, 0.25, 0.25]]).log()
+    smoothed, plain = smoothed_loss(logits, torch.tensor([1]), 0.3)
+    assert float(plain) == pytest.approx(math.log(4))
+    by_hand = 0.1 * math.log(2) + 0.8 * math.log(4) + 0.1 * math.log(4)
+    assert float(smoothed) == pytest.approx(by_hand)
+
+
+def test_padding_counts_nothing_and_losses_are_sums() -> None:
+    logits = torch.randn(3, 5)
+    one = smoothed_loss(logits[:1], torch.tensor([2]), 0.1)
+    padded = smoothed_loss(logits, torch.tensor([2, 0, 0]), 0.1)
+    twice = smoothed_loss(logits[:1].repeat(2, 1), torch.tensor([2, 2]), 0.1)
+    for single, with_padding, double in zip(one, padded, twice, strict=True):
+        assert float(with_padding) == pytest.approx(float(single))
+        assert float(double) == pytest.approx(2 * float(single))
+
+
+def test_perplexity() -> None:
+    assert perplexity(7 * math.log(3), 7) == pytest.approx(3)
+    assert math.isfinite(perplexity(1e9, 1))

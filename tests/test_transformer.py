@@ -1,0 +1,152 @@
+"""Figure 1 against torch.nn.Transformer, stepping against the forward, segments against rows."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from regard.data.batches import Rows, one_per_row
+from regard.paper import TABLE_3, parameters
+from regard.recipe import ModelRecipe
+from regard.transformer import Transformer
+
+VOCABULARY = 29
+SIZES = ModelRecipe(layers=2, d_model=12, d_ff=17, heads=3, d_k=4, d_v=4, dropout=0.0)
+
+
+def transformer(recipe: ModelRecipe = SIZES) -> Transformer:
+    torch.manual_seed(1)
+    model = Transformer(recipe, VOCABULARY)
+    for parameter in model.parameters():  # biases and norms away from their neutral start
+        nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+def sentences(lengths: list[int], seed: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
+
+
+def copied_into_torch(model: Transformer, recipe: ModelRecipe) -> nn.Transformer:
+    theirs = nn.Transformer(
+        recipe.d_model, recipe.heads, recipe.layers, recipe.layers, recipe.d_ff,
+        dropout=0.0, layer_norm_eps=1e-6, batch_first=True, norm_first=False,
+    )  # fmt: skip
+    theirs.encoder.norm = theirs.decoder.norm = None  # post-norm has no final norm
+
+    def attention(to: nn.MultiheadAttention, ours: nn.Module) -> None:
+        to.in_proj_weight.copy_(torch.cat([m.weight for m in (ours.W_q, ours.W_k, ours.W_v)]))
+        to.in_proj_bias.copy_(torch.cat([m.bias for m in (ours.W_q, ours.W_k, ours.W_v)]))
+        to.out_proj.load_state_dict(ours.W_o.state_dict())
+
+    with torch.no_grad():
+        for to, ours in zip(theirs.encoder.layers, model.encoder, strict=True):
+            attention(to.self_attn, ours.self_attention)
+        for to, ours in zip(theirs.decoder.layers, model.decoder, strict=True):
+            attention(to.self_attn, ours.self_attention)
+            attention(to.multihead_attn, ours.cross_attention)
+            to.norm3.load_state_dict(ours.add_norm_3.norm.state_dict())
+        stacks = ((theirs.encoder, model.encoder), (theirs.decoder, model.decoder))
+        for to, ours in (pair for a, b in stacks for pair in zip(a.layers, b, strict=True)):
+            to.linear1.load_state_dict(ours.feed_forward.W_1.state_dict())
+            to.linear2.load_state_dict(ours.feed_forward.W_2.state_dict())
+            to.norm1.load_state_dict(ours.add_norm_1.norm.state_dict())
+            to.norm2.load_state_dict(ours.add_norm_2.norm.state_dict())
+    return theirs.train()  # the inference path of torch.nn is another kernel
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch.nn, of odd head counts
+def test_equals_torch_post_norm_with_padding_and_causal_masks() -> None:
+    model = transformer()
+    theirs = copied_into_torch(model, SIZES)
+    source, target = (one_per_row(sentences(n, s)) for n, s in (([7, 3, 5], 2), ([4, 6, 2], 3)))
+    memory = model.encode(source)
+    output = model.decode(target, memory, source)
+
+    def embed(rows: Rows) -> torch.Tensor:
+        return model.embedding(rows.ids, rows.positions, rows.ids.shape[1])
+
+    expected_memory = theirs.encoder(embed(source), src_key_padding_mask=source.segments == 0)
+    expected = theirs(
+        embed(source),
+        embed(target),
+        tgt_mask=~torch.ones(6, 6, dtype=torch.bool).tril(),
+        src_key_padding_mask=source.segments == 0,
+        memory_key_padding_mask=source.segments == 0,
+        tgt_key_padding_mask=target.segments == 0,
+    )
+    real_source, real_target = source.segments != 0, target.segments != 0
+    torch.testing.assert_close(
+        memory[real_source], expected_memory[real_source], atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(output[real_target], expected[real_target], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_stepping_equals_one_forward(positions: str) -> None:
+    model = transformer(SIZES.model_copy(update={"positions": positions, "max_positions": 31}))
+    source = one_per_row(sentences([7, 3], 2))
+    target = torch.tensor(sentences([11, 11], 3))
+    with torch.no_grad():
+        expected = model(source, one_per_row(target.tolist()))
+        state = model.start(source)
+        for t in range(11):
+            logits, state = model.step(target[:, t], state)
+            torch.testing.assert_close(logits, expected[:, t], atol=1e-5, rtol=1e-5)
+
+
+def test_selected_rows_step_as_if_they_had_always_been_alone() -> None:
+    model = transformer()
+    sources = sentences([7, 3, 5], 2)
+    with torch.no_grad():
+        state = model.start(one_per_row(sources))
+        _, state = model.step(torch.tensor([4, 5, 6]), state)
+        state = state.select(torch.tensor([[0, 0], [1, 1], [2, 2]]))  # two beams each
+        _, state = model.step(torch.tensor([7, 8, 9, 10, 11, 12]), state)
+        state = state.select(torch.tensor([[1, 0], [5, 5]]))  # the second sentence leaves
+        logits, _ = model.step(torch.tensor([13, 14, 15, 16]), state)
+    histories = [(0, [4, 8, 13]), (0, [4, 7, 14]), (2, [6, 12, 15]), (2, [6, 12, 16])]
+    for row, (sentence, history) in enumerate(histories):
+        alone = model(one_per_row([sources[sentence]]), one_per_row([history]))
+        torch.testing.assert_close(logits[row], alone[0, -1], atol=1e-5, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 5)), min_size=1, max_size=4))
+def test_packed_sentences_do_not_see_each_other(lengths: list[tuple[int, int]]) -> None:
+    model = transformer()
+    sources, targets = (sentences([n[i] for n in lengths], i) for i in (0, 1))
+
+    def packed(side: list[list[int]]) -> Rows:
+        ids = [token for sentence in side for token in sentence]
+        segments = [i for i, s in enumerate(side, 1) for _ in s]
+        positions = [p for s in side for p in range(len(s))]
+        padding = [0, 0]
+        return Rows(*(torch.tensor([x + padding]) for x in (ids, segments, positions)))
+
+    with torch.no_grad():
+        together = model(packed(sources), packed(targets))[0]
+        alone = [
+            model(one_per_row([s]), one_per_row([t]))[0]
+            for s, t in zip(sources, targets, strict=True)
+        ]
+    torch.testing.assert_close(together[:-2], torch.cat(alone), atol=1e-5, rtol=1e-5)
+
+
+def test_the_future_is_not_seen() -> None:
+    model = transformer()
+    source = one_per_row(sentences([5], 2))
+    with torch.no_grad():
+        one = model(source, one_per_row([[1, 7, 8, 9]]))
+        other = model(source, one_per_row([[1, 7, 20, 21]]))
+    torch.testing.assert_close(one[:, :2], other[:, :2])
+    assert not torch.allclose(one[:, 2:], other[:, 2:])
+
+
+@pytest.mark.parametrize("row", TABLE_3)
+def test_parameters_of_table_3_are_those_of_the_closed_form(row: str) -> None:
+    recipe = TABLE_3[row].model
+    with torch.device("meta"):
+        model = Transformer(recipe, 40_960)
+    assert model.parameter_count == parameters(recipe, 40_960)
