@@ -1,0 +1,168 @@
+"""`regard prepare`: from text files to data that `regard train` reads, of any size."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.data.aligned import Progress
+    from regard.data.prepare import Counts, Report
+    from regard.recipe import Recipe
+
+Files = list[Path]
+
+
+def prepare(
+    source: Annotated[Files, typer.Option(help="Source text; may be given again.")],
+    target: Annotated[Files, typer.Option(help="Its translation, line by line; as many files.")],
+    out: Annotated[
+        Path, typer.Option(help="Directory to make; earlier prepared data is replaced.")
+    ],
+    valid_source: Annotated[Files | None, typer.Option(help="Validation source.")] = None,
+    valid_target: Annotated[Files | None, typer.Option(help="Validation target.")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json, not a new one.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A recipe file, or the name of one.")] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Clean text, learn its sub-words and write it as ids, in bounded memory.
+
+    Files are UTF-8 with one sentence a line: plain, .gz, .xz or .zst. Without validation files
+    some pairs are held out. Without --recipe one is chosen by the size of the corpus, as in
+    regard train.
+
+    Examples:
+
+    `regard prepare --source train.en.xz --target train.de.xz --out prepared`
+
+    `regard prepare --source a.en --source b.en --target a.fr --target b.fr --out prepared
+    --set tokenizer.kind=wordpiece --set tokenizer.vocabulary=32000 --set data.deduplicate=true`
+    """
+    chosen = _recipe(recipe, source).set(*(assign or []))
+    report = prepare_for_training(
+        source, target, out, chosen, valid_source or [], valid_target or [], tokenizer, quiet
+    )
+    typer.echo(_told(report, out))
+
+
+def prepare_for_training(
+    sources: Files,
+    targets: Files,
+    out: Path,
+    recipe: "Recipe",
+    valid_sources: Files,
+    valid_targets: Files,
+    tokenizer: Path | None,
+    quiet: bool,
+) -> "Report":
+    """Prepare data, with progress on stderr unless `quiet`."""
+    from contextlib import nullcontext
+
+    from regard.data.prepare import prepare as prepared
+
+    with nullcontext(lambda _: None) if quiet else PreparationDisplay() as display:
+        return prepared(
+            sources,
+            targets,
+            out,
+            recipe,
+            valid_sources=valid_sources,
+            valid_targets=valid_targets,
+            tokenizer=tokenizer,
+            progress=display,
+        )
+
+
+class PreparationDisplay:
+    """Shows each reading of the text: a bar on a terminal, plain lines elsewhere."""
+
+    NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
+    PLAIN_LINE_SECONDS = 10.0
+
+    def __init__(self) -> None:
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        from regard.cli.console import console
+
+        self._plain = not console.is_terminal
+        self._bar = Progress(
+            TextColumn("{task.description:18}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=self._plain,
+        )
+        self._task = self._bar.add_task("", total=None, speed="")
+        self._stage = ""
+        self._began = self._shown = 0.0
+
+    def __enter__(self) -> "PreparationDisplay":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, progress: "Progress") -> None:
+        """Show how far a reading is."""
+        from regard.cli.console import note
+
+        now, name = time.monotonic(), self.NAMES[progress.stage]
+        if progress.stage != self._stage:
+            self._stage, self._began, self._shown = progress.stage, now, now
+            self._bar.reset(self._task, description=name, total=progress.total)
+        speed = f"{progress.pairs / max(now - self._began, 1e-3):,.0f} pairs/s"
+        self._bar.update(self._task, completed=progress.done, speed=speed)
+        last = progress.done == progress.total
+        if self._plain and (last or now - self._shown > self.PLAIN_LINE_SECONDS):
+            self._shown = now
+            left = (now - self._began) * (progress.total / max(progress.done, 1) - 1)
+            share = progress.done / max(progress.total, 1)
+            note(f"{name}: {share:.0%}, {progress.pairs:,} pairs, {speed}, {left:.0f} s left")
+
+
+def _recipe(name: str | None, sources: Files) -> "Recipe":
+    from itertools import chain, islice
+
+    from regard.presets import SMALL_CORPUS, recipe_named, suited_to
+    from regard.text.files import read_lines, refuse_unreadable
+
+    if name is not None:
+        return recipe_named(name)
+    for path in sources:
+        refuse_unreadable(path)
+    lines = chain.from_iterable(read_lines(path) for path in sources)
+    return suited_to(sum(1 for _ in islice(lines, SMALL_CORPUS + 1)))
+
+
+def _told(report: "Report", out: Path) -> str:
+    train = report.train
+    return "\n".join(
+        [
+            f"train       {_fates(train)}",
+            f"valid       {_fates(report.valid)}",
+            f"tokens      {train.source_tokens:,} source, {train.target_tokens:,} target",
+            f"vocabulary  {report.vocabulary:,} entries, fingerprint {report.fingerprint[:12]}",
+            f"{out}: done; train with: regard train --data {out} --out runs/x",
+        ]
+    )
+
+
+def _fates(counts: "Counts") -> str:
+    dropped = (
+        f"{counts.empty:,} empty, {counts.too_long:,} too long, {counts.ratio:,} by ratio, "
+        f"{counts.duplicates:,} duplicates, {counts.held_out:,} held out"
+    )
+    return f"{counts.kept:,} pairs of {counts.read:,} ({dropped})"

@@ -1,0 +1,237 @@
+"""Prepared sentence pairs on disk: what §5.1 trains on, memory-mapped, however large.
+
+Each side of a split is two flat arrays: `ids`, all sentences end to end, each with its </s>; and
+`starts`, where each begins, and last the total. Sentence i is ids[starts[i] : starts[i + 1]].
+
+    {train,valid}.{source,target}.{ids,starts}.npy    tokenizer.json    manifest.json
+    valid.{source,target}.txt    the untokenised text, for BLEU
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import DataError
+from regard.text.tokenizer import EOS
+
+FORMAT = "regard prepared data, version 1"
+SPLITS, SIDES = ("train", "valid"), ("source", "target")
+FILES = frozenset(
+    [
+        f"{split}.{side}.{part}.npy"
+        for split in SPLITS
+        for side in SIDES
+        for part in ("ids", "starts")
+    ]
+    + [f"valid.{side}.txt" for side in SIDES]
+    + ["tokenizer.json", "manifest.json"]
+)
+"""Every file of a directory of prepared data."""
+
+
+class Pairs:
+    """The sentence pairs of one split; ids are read from disk as they are asked for."""
+
+    def __init__(
+        self,
+        source: tuple[NDArray[Any], NDArray[np.int64]],
+        target: tuple[NDArray[Any], NDArray[np.int64]],
+        fingerprint: str,
+    ):
+        self._source_ids, self._source_starts = source
+        self._target_ids, self._target_starts = target
+        self.source_lengths = np.diff(self._source_starts).astype(np.int32)
+        self.target_lengths = np.diff(self._target_starts).astype(np.int32)
+        self.fingerprint = fingerprint
+
+    @classmethod
+    def open(cls, directory: str | Path, split: str) -> Pairs:
+        """Map the files of "train" or "valid"; raises DataError when one is missing or damaged.
+
+        Sizes, bounds and the tokenizer's checksum are verified; the ids are not read through.
+        """
+        directory = Path(directory)
+        files = read_manifest(directory)["files"]
+        try:
+            if (
+                hashlib.sha256(_read(directory / "tokenizer.json")).hexdigest()
+                != (files["tokenizer.json"]["sha256"])
+            ):
+                raise DataError(
+                    "is not the tokenizer that this data was prepared with: prepare the data again",
+                    directory / "tokenizer.json",
+                )
+            names = [f"{split}.{side}" for side in SIDES]
+            source, target = (_open_side(directory / name, files) for name in names)
+            parts = [
+                files[f"{name}.{part}.npy"]["sha256"]
+                for name in names
+                for part in ("ids", "starts")
+            ]
+        except (KeyError, TypeError):
+            raise DataError(
+                f"does not list the files of {split}", directory / "manifest.json"
+            ) from None
+        if len(source[1]) != len(target[1]):
+            raise DataError(
+                f"{len(source[1]) - 1} {split} sources but {len(target[1]) - 1} targets: "
+                "prepare the data again",
+                directory,
+            )
+        return cls(source, target, hashlib.sha256("".join(parts).encode()).hexdigest())
+
+    def __len__(self) -> int:
+        return len(self._source_starts) - 1
+
+    def source(self, i: int) -> NDArray[Any]:
+        """Ids of source sentence i (from 0), </s> included."""
+        return _sentence(self._source_ids, self._source_starts, i)
+
+    def target(self, i: int) -> NDArray[Any]:
+        """Ids of target sentence i (from 0), </s> included."""
+        return _sentence(self._target_ids, self._target_starts, i)
+
+
+class SideWriter:
+    """Appends the sentences of one side of a split to its two files, holding none in memory."""
+
+    def __init__(self, stem: Path, vocabulary: int):
+        """`stem` is for instance out/train.source; ids below 65,536 take two bytes."""
+        self._ids = _Column(_part(stem, "ids"), "<u2" if vocabulary <= 2**16 else "<u4")
+        self._starts = _Column(_part(stem, "starts"), "<i8")
+        self._starts.append(np.zeros(1, np.int64))
+
+    @property
+    def tokens(self) -> int:
+        """Ids written so far, </s> included."""
+        return self._ids.length
+
+    def append(self, sentences: Sequence[list[int]]) -> None:
+        """Write sentences, given without </s>."""
+        ends = np.cumsum([len(ids) + 1 for ids in sentences], dtype=np.int64) + self.tokens
+        self._ids.append(
+            np.fromiter(chain.from_iterable([*ids, EOS] for ids in sentences), np.uint32)
+        )
+        self._starts.append(ends)
+
+    def close(self) -> None:
+        """Complete both files."""
+        try:
+            self._ids.close()
+        finally:
+            self._starts.close()
+
+
+class _Column:
+    """A one-dimensional .npy file that grows; its header is written again when it is closed."""
+
+    def __init__(self, path: Path, dtype: str):
+        self._file = path.open("wb")
+        self._dtype = np.dtype(dtype)
+        self.length = 0
+        self._body = self._write_header()
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._file.write(values.astype(self._dtype).data)
+        self.length += len(values)
+
+    def close(self) -> None:
+        try:
+            self._file.seek(0)
+            # numpy leaves room in the header for a first axis of any length
+            assert self._write_header() == self._body
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def _write_header(self) -> int:
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+        return self._file.tell()
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """manifest.json of prepared data; raises DataError when this is none, or of another version."""
+    path = directory / "manifest.json"
+    if not path.is_file():
+        raise DataError("is not prepared data: make it with `regard prepare`", directory)
+    try:
+        manifest = json.loads(_read(path))
+    except (ValueError, RecursionError):
+        raise DataError("is damaged: prepare the data again", path) from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DataError(f"is not the manifest of {FORMAT}: prepare the data again", path)
+    return manifest
+
+
+def is_prepared(directory: Path) -> bool:
+    """Whether this is a directory of prepared data, of this version."""
+    try:
+        return bool(read_manifest(directory))
+    except DataError:
+        return False
+
+
+def _open_side(stem: Path, files: dict[str, Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    ids, starts = (_map(_part(stem, part), files) for part in ("ids", "starts"))
+    whole = (
+        ids.dtype in (np.uint16, np.uint32)
+        and starts.dtype == np.int64
+        and len(starts) > 1
+        and starts[0] == 0
+        and starts[-1] == len(ids)
+        and bool((np.diff(starts) > 0).all())
+        and ids[-1] == EOS
+    )
+    if not whole:
+        raise DataError(
+            "is damaged: the sentences do not fill the ids; prepare the data again",
+            _part(stem, "starts"),
+        )
+    return ids, starts
+
+
+def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
+    wanted = files[path.name]["bytes"]
+    try:
+        if path.stat().st_size != wanted:
+            raise DataError(
+                f"is damaged: {path.stat().st_size} bytes, not {wanted}; prepare the data again",
+                path,
+            )
+        # A plain view: slicing a np.memmap costs ten times as much.
+        mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path) from None
+    except (ValueError, EOFError):
+        raise DataError("is damaged: prepare the data again", path) from None
+    if mapped.ndim != 1:
+        raise DataError("is damaged: not a flat array; prepare the data again", path)
+    return mapped
+
+
+def _part(stem: Path, part: str) -> Path:
+    return stem.with_name(f"{stem.name}.{part}.npy")
+
+
+def _sentence(ids: NDArray[Any], starts: NDArray[np.int64], i: int) -> NDArray[Any]:
+    if not 0 <= i < len(starts) - 1:
+        raise IndexError(f"sentence {i} of {len(starts) - 1}")
+    return ids[starts[i] : starts[i + 1]]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path) from None

@@ -1,0 +1,212 @@
+"""§5.1 Sub-words: "Sentences were encoded using byte-pair encoding, which has a shared source-
+target vocabulary", or for English-French "a 32000 word-piece vocabulary".
+
+Both are learned over the 256 bytes of UTF-8, so that there is no unknown character: every Unicode
+text survives encoding and decoding exactly. A line is cut before each of its spaces, one space
+being set before the first word too, so that a word has the same pieces wherever it stands:
+
+    "a rose is a rose"  ->  " a" " rose" " is" " a" " rose"  ->  pieces of each word
+
+Decoding joins the pieces and takes that one space off again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.errors import DataError, ModelError, RecipeError
+
+PAD, BOS, EOS = 0, 1, 2
+SPECIAL = ("<pad>", "<s>", "</s>")
+"""Never found in text: the three signs have ids, but no spelling that a reader could type."""
+
+BYTES = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
+"""One printable character for each of the 256 bytes, as byte-level tokenizers write them."""
+CONTINUED = "…"
+"""Marks a word piece that goes on inside a word; not in BYTES, so never mistaken for text."""
+LONGEST_LEARNT = 10_000
+"""Characters of the longest line that is learned from; beyond it is no sentence."""
+_LONGEST_WORD = 100  # bytes that word-piece matching, quadratic in them, sees at a time
+_MEMO_WORDS, _MEMO_CHARACTERS = 200_000, 64  # bounds of what encode remembers: about 80 MB
+
+
+class Tokenizer:
+    """Text to ids and back, exactly; one vocabulary for source and target.
+
+    Ids 0, 1 and 2 are <pad>, <s> and </s>; the rest are pieces of UTF-8 text.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer):
+        library.encode_special_tokens = True  # "</s>" typed by a user is four characters of text
+        self._library = library
+        self._pieces = _WordPieces(library)
+        self.size: int = library.get_vocab_size()
+
+    @classmethod
+    def learn(
+        cls, lines: Iterable[str], kind: Literal["bpe", "wordpiece"], vocabulary: int
+    ) -> Tokenizer:
+        """Learn at most `vocabulary` entries (fewer where the text has no more pairs that recur).
+
+        Lines of over 10,000 characters are passed over. The same lines in the same order give the
+        same tokenizer. Raises RecipeError for a vocabulary too small to hold the bytes, DataError
+        for lone surrogates.
+        """
+        continued = [CONTINUED + byte for byte in BYTES] if kind == "wordpiece" else []
+        least = len(SPECIAL) + len(BYTES) + len(continued)
+        if vocabulary < least:
+            raise RecipeError(
+                f"tokenizer.vocabulary: {vocabulary} entries cannot hold the bytes and the special "
+                f"symbols of {kind}: give at least {least}"
+            )
+        library = tokenizers.Tokenizer(models.BPE() if kind == "bpe" else models.WordPiece())
+        library.normalizer = normalizers.Prepend(" ")
+        # Cutting before every space changes nothing for a word, so learning does without.
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        wanted: dict[str, Any] = {
+            "vocab_size": vocabulary,
+            "min_frequency": 2,
+            "special_tokens": [*SPECIAL, *continued],
+            "initial_alphabet": list(BYTES),
+            "show_progress": False,
+        }
+        trainer = (
+            trainers.BpeTrainer(**wanted)
+            if kind == "bpe"
+            else trainers.WordPieceTrainer(**wanted, continuing_subword_prefix=CONTINUED)
+        )
+        library.train_from_iterator(_learnt_from(lines), trainer)
+        return cls(_finished(library, kind))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Read tokenizer.json; raises ModelError when it is missing, damaged or not ours."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ModelError(f"{path}: cannot read the tokenizer: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ModelError(f"{path}: damaged: not the UTF-8 text of a tokenizer") from None
+        try:
+            library = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises nothing narrower
+            raise ModelError(f"{path}: damaged, or not a tokenizer: {error}") from None
+        entries = library.get_vocab()
+        specials = [entries.get(token) for token in SPECIAL]
+        if specials != [PAD, BOS, EOS] or not entries.keys() >= set(BYTES):
+            raise ModelError(f"{path}: a tokenizer, but not one of regard: learn it with `prepare`")
+        return cls(library)
+
+    def save(self, path: str | Path) -> None:
+        """Write tokenizer.json as a whole or not at all; raises OSError."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(self._library.to_str())
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the tokenizer as canonical JSON: no two vocabularies share it."""
+        content = json.loads(self._library.to_str())
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """The pieces of each line, without <s> or </s>; an empty line has none.
+
+        Raises DataError for a lone surrogate, which is no character and has no UTF-8.
+        """
+        pieces = self._pieces.__getitem__
+        try:
+            return [
+                list(chain.from_iterable(map(pieces, line.split(" ")))) if line else []
+                for line in lines
+            ]
+        except TypeError:
+            _refuse_surrogates(lines)
+            raise
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids: the inverse of `encode`.
+
+        <pad>, <s>, </s> and ids beyond the vocabulary are passed over; pieces that do not add up
+        to UTF-8, which only a model can write, show as U+FFFD.
+        """
+        rows = [[int(i) for i in row if EOS < i < self.size] for row in ids]
+        return self._library.decode_batch(rows, skip_special_tokens=False)
+
+
+class _WordPieces(dict[str, list[int]]):
+    """The pieces of a word with the space before it: looked up, or encoded once and remembered.
+
+    A corpus repeats its words, so looking up is five times faster than encoding whole lines.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer):
+        super().__init__()
+        self._library = library
+
+    def __missing__(self, word: str) -> list[int]:
+        if word:
+            ids = self._library.encode(word, add_special_tokens=False).ids
+        else:  # between two spaces
+            ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
+        if len(word) <= _MEMO_CHARACTERS:
+            if len(self) >= _MEMO_WORDS:
+                self.clear()  # the frequent words are back within a block
+            self[word] = ids
+        return ids
+
+
+def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if len(line) <= LONGEST_LEARNT:
+            if not line.isascii():
+                _refuse_surrogates([line], number)
+            yield line
+
+
+def _finished(library: tokenizers.Tokenizer, kind: str) -> tokenizers.Tokenizer:
+    """The learned tokenizer as it is kept: cut at spaces, and with a decoder."""
+    content = json.loads(library.to_str())
+    content["added_tokens"] = [t for t in content["added_tokens"] if t["content"] in SPECIAL]
+    library = tokenizers.Tokenizer.from_str(json.dumps(content))
+    cut: list[pre_tokenizers.PreTokenizer] = [
+        pre_tokenizers.Split(" ", "merged_with_next"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    ]
+    join: list[decoders.Decoder] = [decoders.ByteLevel(), decoders.Strip(" ", 1, 0)]
+    if kind == "wordpiece":
+        cut.append(pre_tokenizers.Split(Regex(f".{{1,{_LONGEST_WORD}}}"), "isolated"))
+        join.insert(0, decoders.Replace(CONTINUED, ""))
+    library.pre_tokenizer = pre_tokenizers.Sequence(cut)
+    library.decoder = decoders.Sequence(join)
+    return library
+
+
+def _refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
+    for number, line in enumerate(lines, first):
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            found = ord(line[error.start])
+            raise DataError(
+                f"line {number} has a lone surrogate (U+{found:04X}) at character "
+                f"{error.start + 1}: it is not Unicode text; decode it as UTF-8 or UTF-16 first"
+            ) from None
