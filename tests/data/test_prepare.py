@@ -457,9 +457,10 @@ def test_folders_made_on_the_way_go_when_it_fails(corpus: Corpus, tmp_path: Path
     assert len(corpus.prepared("valid")) == 7
 
 
-def test_an_interrupt_leaves_nothing(corpus: Corpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["survey", "learn", "encode"])
+def test_an_interrupt_leaves_nothing(corpus: Corpus, tmp_path: Path, stage: str) -> None:
     def interrupt(progress: Progress) -> None:
-        if progress.stage == "encode":
+        if progress.stage == stage:
             raise KeyboardInterrupt
 
     before = everything_below(tmp_path)

@@ -110,7 +110,6 @@ def prepare(
 def _learn(text: AlignedText, found: Survey, recipe: Recipe) -> Tokenizer:
     clean, held_out = found.clean, set(found.held_out)
     sample = min(clean, LEARNT_PAIRS, clean * LEARNT_CHARACTERS // max(1, found.characters))
-
     interrupted = Event()
 
     def lines() -> Iterator[str]:
