@@ -1,6 +1,7 @@
 """§3.3 to §3.5, and the residual connection of §3.1: what stands between the attentions."""
 
 import math
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +65,7 @@ class Embedding(nn.Module):
         self.tokens = nn.Embedding(vocabulary, recipe.d_model)
         self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
         self.learned = recipe.positions == "learned"
+        self.longest = recipe.max_positions if self.learned else sys.maxsize
         self.positions: Tensor
         if self.learned:
             self.positions = nn.Parameter(torch.empty(recipe.max_positions, recipe.d_model))
@@ -78,7 +80,8 @@ class Embedding(nn.Module):
         Raises ModelError where learned positions end before that.
         """
         table = self._table(longest)
-        x = self.tokens(ids) * self.scale + F.embedding(positions, table)
+        x = self.tokens(ids) * self.scale
+        x = x + F.embedding(positions, table).to(x.dtype)
         return drop(x, self.dropout) if self.training and self.dropout else x
 
     def _table(self, longest: int) -> Tensor:

@@ -39,9 +39,9 @@ def validator(data: Path, recipe: Recipe) -> Validate:
         loss = plain_loss(model, pairs, recipe)
         result: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss, 1)}
         if sources:
-            translator = Translator(model, tokenizer, recipe.search, recipe.model.max_positions)
+            translator = Translator(model, tokenizer, recipe.search, recipe.data.max_length)
             outputs = translator.translate(sources, split=True)
-            result["bleu"] = bleu(outputs, references)
+            result["bleu"] = bleu(outputs, [references])
             shown = zip(sources, outputs, references, strict=True)
             result["samples"] = [
                 dict(zip(("source", "output", "reference"), s, strict=True)) for s in shown

@@ -81,7 +81,7 @@ def report(out: Path, unseen: "list[Example]") -> None:
 
     outputs = load(out).translate(e.source for e in unseen)
     result = {
-        "bleu": round(bleu(outputs, [e.target for e in unseen]), 2),
+        "bleu": round(bleu(outputs, [[e.target for e in unseen]]), 2),
         "pronoun_accuracy": round(100 * pronoun_accuracy(unseen, outputs), 2),
         "train_seconds": read_journal(out / "journal.jsonl")[-1]["seconds"],
         "sentences": len(unseen),

@@ -51,8 +51,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         mean = embedding.mean(0, dtype=torch.float32)
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
-        d_states = torch.empty_like(states) if learning else None
-        d_embedding = torch.zeros_like(embedding) if learning else None
+        d_states = torch.empty_like(states if learning else states[:0])
+        d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
 
         chunk = CHUNK_CPU if states.device.type == "cpu" else CHUNK_GPU
         for first in range(0, len(states), chunk):

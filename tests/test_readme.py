@@ -1,0 +1,89 @@
+"""Every command and every line of Python in the README runs, on a small corpus and a small model."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from regard.cli.main import main
+from regard.data.grammar import write_corpus
+
+ROOT = Path(__file__).parents[1]
+SMALLER = "model.layers=1 model.d_model=16 model.d_ff=32 model.heads=2 tokenizer.vocabulary=400 " \
+    "training.steps=6 training.save_every=2 training.validate_sentences=2 search.max_extra=5"  # fmt: skip
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def shell_commands(page: str) -> list[str]:
+    return [
+        line.split("  #")[0].strip()
+        for block in blocks(page, "sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.strip()
+    ]
+
+
+@pytest.fixture
+def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "train", seed=1, sentences=300)
+    write_corpus(tmp_path / "test", seed=2, sentences=5)
+    (tmp_path / "test.en").rename(tmp_path / "in.txt")
+    (tmp_path / "test.de").rename(tmp_path / "ref.txt")
+    return tmp_path
+
+
+def run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `regard` command as a shell would run it, redirections included."""
+    words = shlex.split(command)
+    arguments, redirected = [], {}
+    while words:
+        word = words.pop(0)
+        if word in "<>":
+            redirected[word] = Path(words.pop(0))
+        else:
+            arguments.append(word)
+    if arguments[1] == "train":
+        arguments += [part for field in SMALLER.split() for part in ("--set", field)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", arguments)
+        if "<" in redirected:
+            patch.setattr("sys.stdin", redirected["<"].open(encoding="utf-8"))
+        if ">" in redirected:
+            patch.setattr("sys.stdout", redirected[">"].open("w", encoding="utf-8"))
+        with pytest.raises(SystemExit) as left:
+            main()
+            raise SystemExit(0)
+        if ">" in redirected:
+            import sys
+
+            sys.stdout.close()
+    assert left.value.code == 0, command
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.ko.md"])
+def test_readme(page: str, in_a_folder_of_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    for command in shell_commands(page):
+        program, *rest = shlex.split(command)
+        if program == "make":
+            assert rest[0] in targets, command
+        elif program == "regard":
+            run(command, monkeypatch)
+        else:
+            assert command == "source .venv/bin/activate", f"a command that no test runs: {command}"
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), {})
+    assert len(Path("out.txt").read_text(encoding="utf-8").splitlines()) == 5
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.ko.md", "docs/reading.md", "docs/deviations.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+        assert ((ROOT / page).parent / link).exists(), link
