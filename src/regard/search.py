@@ -16,9 +16,13 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
+
+BLOCK = 128
+"""Candidates compared by their maximum before they are compared one by one."""
 
 
 class Selectable(Protocol):
@@ -81,12 +85,12 @@ class Hypotheses(NamedTuple):
 
     def beside(self, longer: Hypotheses, pad: int) -> Hypotheses:
         """These, then others that are one token longer."""
-        padded = self._replace(tokens=torch.nn.functional.pad(self.tokens, (0, 1), value=pad))
+        padded = self._replace(tokens=functional.pad(self.tokens, (0, 1), value=pad))
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(padded, longer, strict=True)))
 
     def best(self, count: int) -> Hypotheses:
         """The `count` of highest score, best first; of equals, the first."""
-        places = self.score.sort(dim=1, descending=True, stable=True).indices[:, :count]
+        places = _ranking(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
 
@@ -214,33 +218,55 @@ class _Rules:
         self, live: Hypotheses, logits: Float[Tensor, "rows vocabulary"]
     ) -> Hypotheses:
         """The best 2 x beam hypotheses that are one token longer than the live ones."""
-        (sentences, beams), vocabulary = live.log_p.shape, logits.shape[-1]
-        log_p = _log_softmax(logits)
+        sentences, beams = live.log_p.shape
+        logits = logits.float()
+        # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
+        totals = logits.logsumexp(dim=-1).clamp(min=torch.finfo(logits.dtype).min)
+        logits = functional.pad(logits, (0, -logits.shape[1] % BLOCK), value=-torch.inf)
         for token in {self.bos, self.pad} - {self.eos}:
-            log_p[:, token] -= torch.inf  # and not = -inf, for NaN to stay
-        log_p = log_p.reshape(sentences, beams, vocabulary)  # [rows, v] -> [sentences, beams, v]
-        log_p = (log_p + live.log_p.unsqueeze(-1)).flatten(1)  # -> [sentences, beams * v]
+            logits[:, token] = -torch.inf
         count = 1 if self.beam == 1 else 2 * self.beam
-        chosen = _largest(log_p, min(count, beams * vocabulary))
-        log_p = log_p.gather(1, chosen)
-        parents, tokens = chosen // vocabulary, chosen % vocabulary
+        parents, tokens, log_p = _most_likely(
+            live.log_p,
+            logits.view(sentences, beams, -1),  # [rows, tokens] -> [sentences, beams, tokens]
+            totals.view(sentences, beams),  # [rows] -> [sentences, beams]
+            count,
+        )
         prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
         longer = torch.cat([prefixes, tokens.unsqueeze(-1)], dim=-1)
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
         return Hypotheses(longer, rows, log_p, log_p / self.penalty[longer.shape[-1] - 1])
 
 
-def _log_softmax(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows vocabulary"]:
-    """In single precision; a row where nothing is possible stays -inf instead of becoming NaN."""
-    logits = logits.float()
-    return logits - logits.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
+def _most_likely(
+    live: Float[Tensor, "sentences beams"],
+    logits: Float[Tensor, "sentences beams tokens"],
+    totals: Float[Tensor, "sentences beams"],
+    count: int,
+) -> tuple[
+    Int[Tensor, "sentences count"], Int[Tensor, "sentences count"], Float[Tensor, "sentences count"]
+]:
+    """Beam, token and log p of the `count` largest live + (logits - totals), largest first.
+
+    To rank them all would be slow. They are in the `count` blocks that have the largest maxima.
+    """
+    width = logits.shape[-1]
+    maxima = logits.view(*live.shape, -1, BLOCK).amax(
+        dim=-1
+    )  # -> [sentences, beams, blocks of one]
+    maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
+    blocks = _ranking(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
+    places = blocks.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=blocks.device)
+    places = places.flatten(1)  # [sentences, blocks, BLOCK] -> [sentences, blocks * BLOCK]
+    beams = places // width
+    log_p = logits.flatten(1).gather(1, places) - totals.gather(1, beams)
+    log_p = live.gather(1, beams) + log_p
+    best = _ranking(log_p, count)
+    return beams.gather(1, best), (places % width).gather(1, best), log_p.gather(1, best)
 
 
-def _largest(
-    log_p: Float[Tensor, "sentences candidates"], count: int
+def _ranking(
+    values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
-    """Where the largest are, largest first; of equals the first, which topk does not promise."""
-    # -log p is not negative, and the bits of such a float, read as an integer, order as it does.
-    keys = log_p.abs().view(torch.int32).long().bitwise_left_shift_(32)
-    keys |= torch.arange(log_p.shape[1], device=log_p.device)
-    return keys.topk(count, largest=False).values & 0xFFFF_FFFF
+    """Where the `count` largest are, largest first; of equals the first, unlike topk's any."""
+    return values.sort(dim=1, descending=True, stable=True).indices[:, :count]

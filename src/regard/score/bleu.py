@@ -1,0 +1,61 @@
+"""§6.1 "BLEU": translation quality, counted by sacreBLEU so that others can repeat the number.
+
+The paper's own figures are of tokenised text, which reads about a point higher: a number means
+something only beside its signature.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from regard.errors import DataError
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How close translations are to their references."""
+
+    bleu: float
+    """BLEU of mixed-case, 13a-tokenised text, 0 to 100."""
+    chrf: float
+    """chrF2: the F-score of character n-grams, 0 to 100."""
+    ter: float
+    """Translation edit rate: edits for a hundred words of reference; lower is better."""
+    signatures: dict[str, str]
+    """sacreBLEU's description of each of the three, by field name."""
+
+
+def score(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
+    """BLEU, chrF and TER of a corpus of detokenised translations.
+
+    `references` holds one or more whole translations of the corpus, as long as `hypotheses` each.
+    Raises DataError if they are not, or if there is nothing to score.
+    """
+    _refuse_misaligned(hypotheses, references)
+    metrics = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER()}
+    values = {
+        name: float(metric.corpus_score(hypotheses, references).score)
+        for name, metric in metrics.items()
+    }
+    signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
+    return Scores(**values, signatures=signatures)
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """BLEU alone, the same number as in `score` without waiting for TER; raises DataError."""
+    _refuse_misaligned(hypotheses, references)
+    return float(BLEU(force=True).corpus_score(hypotheses, references).score)
+
+
+def _refuse_misaligned(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not hypotheses or not references:
+        raise DataError("nothing to score: give at least one translation and its reference")
+    for number, reference in enumerate(references, start=1):
+        if len(reference) != len(hypotheses):
+            raise DataError(
+                f"reference {number} has {len(reference)} sentences for {len(hypotheses)} "
+                "translations: each translation needs its own"
+            )

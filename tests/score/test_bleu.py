@@ -1,0 +1,169 @@
+"""§6.1 BLEU and its kin, against worked values and the official tools' recorded output."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from regard.cli.score import score as score_command
+from regard.errors import DataError
+from regard.score.bleu import bleu, score
+
+REFERENCE = ["the cat sat on the mat .", "a dog barked at the moon ."]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def test_a_perfect_translation() -> None:
+    scores = score(REFERENCE, [REFERENCE])
+    assert scores.bleu == pytest.approx(100)
+    assert scores.chrf == pytest.approx(100)
+    assert scores.ter == 0
+
+
+def test_bleu_by_hand() -> None:
+    # Six of 7 words, 4 of 6 pairs, 2 of 5 triples, 1 of 4 quadruples; 7 words for 8.
+    hypothesis, reference = "the cat sat on a mat .", "the cat sat on the big mat ."
+    expected = 100 * (6 / 7 * 4 / 6 * 2 / 5 * 1 / 4) ** 0.25 * math.exp(1 - 8 / 7)
+    assert bleu([hypothesis], [[reference]]) == pytest.approx(expected)
+
+
+def test_bleu_is_cased_and_splits_punctuation_itself() -> None:
+    assert bleu(["The cat sat on the mat."], [["The cat sat on the mat ."]]) == pytest.approx(100)
+    assert bleu(["the cat sat on the mat."], [["The cat sat on the mat."]]) < 100
+
+
+def test_a_word_of_any_reference_counts() -> None:
+    others = ["the cat lay on the mat .", "a dog howled at the moon ."]
+    mixed = [REFERENCE[0], others[1]]
+    one, two = score(mixed, [REFERENCE]), score(mixed, [REFERENCE, others])
+    assert one.bleu < two.bleu == pytest.approx(100)
+    assert one.ter > two.ter == 0
+    assert two.signatures["bleu"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|")
+
+
+def test_bleu_alone_is_the_bleu_of_score() -> None:
+    hypotheses = ["a cat sat on a mat .", "a dog barked at noon ."]
+    assert bleu(hypotheses, [REFERENCE]) == score(hypotheses, [REFERENCE]).bleu
+
+
+@pytest.mark.parametrize("scorer", [bleu, score])
+def test_misaligned_corpora_are_refused(scorer: object) -> None:
+    assert callable(scorer)
+    with pytest.raises(DataError, match="reference 2 has 1 sentences for 2 translations"):
+        scorer(REFERENCE, [REFERENCE, REFERENCE[:1]])
+    with pytest.raises(DataError, match="nothing to score"):
+        scorer([], [[]])
+    with pytest.raises(DataError, match="nothing to score"):
+        scorer(REFERENCE, [])
+
+
+@pytest.mark.data
+def test_official_scores_of_small_corpora(regard_data: Path) -> None:
+    cases = json.loads((regard_data / "oracles/bleu/edge/edge.json").read_text(encoding="utf-8"))
+    for case in cases["corpora"]:
+        scores = score(case["hyp"], [case["ref"]])
+        assert scores.bleu == pytest.approx(case["bleu_13a"]["score"], abs=1e-9), case["name"]
+        assert scores.chrf == pytest.approx(case["chrf2"]["score"], abs=1e-9), case["name"]
+        assert scores.ter == pytest.approx(case["ter"]["score"], abs=1e-9), case["name"]
+
+
+@pytest.mark.data
+def test_official_scores_of_a_real_test_set(regard_data: Path) -> None:
+    folder = regard_data / "oracles/bleu/wmt15.en-fr"
+    official = json.loads((folder / "bergamot-tiny/scores.json").read_text("utf-8"))["sacrebleu"]
+    scores = score(lines(folder / "bergamot-tiny/hyp.txt"), [lines(folder / "ref.txt")])
+    names = {"bleu": "bleu_13a", "chrf": "chrf2", "ter": "ter"}
+    for field, name in names.items():
+        assert getattr(scores, field) == pytest.approx(official[name]["score"], abs=1e-9)
+        described, _, _ = official[name]["signature"].rpartition("|version:")
+        assert scores.signatures[field].startswith(described + "|version:")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("system", ["bergamot-base-memory", "bergamot-tiny"])
+def test_official_bleu_of_a_real_test_set(regard_data: Path, system: str) -> None:
+    folder = regard_data / "oracles/bleu/wmt16.en-de"
+    official = json.loads((folder / system / "scores.json").read_text("utf-8"))["sacrebleu"]
+    found = bleu(lines(folder / system / "hyp.txt"), [lines(folder / "ref.txt")])
+    assert found == pytest.approx(official["bleu_13a"]["score"], abs=1e-9)
+
+
+class TestCommand:
+    """`regard score`, without what `regard` does with a refusal."""
+
+    app = typer.Typer()
+    app.command()(score_command)
+
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> dict[str, str]:
+        texts = {
+            "hyp": b"a cat sat on a mat .\na dog barked at noon .\n",
+            "ref": "\n".join(REFERENCE).encode(),
+            "short": REFERENCE[0].encode(),
+            "empty": b"",
+            "latin": b"caf\xe9\n" + REFERENCE[0].encode(),
+        }
+        for name, text in texts.items():
+            (tmp_path / name).write_bytes(text)
+        return {name: str(tmp_path / name) for name in [*texts, "missing"]}
+
+    def run(self, *arguments: str, given: bytes = b"") -> str:
+        result = CliRunner().invoke(
+            self.app, arguments, input=given, catch_exceptions=False, standalone_mode=False
+        )
+        return result.stdout
+
+    def test_json_has_the_scores_and_their_signatures(self, files: dict[str, str]) -> None:
+        shown = json.loads(self.run(files["hyp"], "--reference", files["ref"], "--json"))
+        expected = score(lines(Path(files["hyp"])), [REFERENCE])
+        assert shown == {
+            "bleu": expected.bleu,
+            "chrf": expected.chrf,
+            "ter": expected.ter,
+            "signatures": expected.signatures,
+        }
+
+    def test_table_has_a_line_a_score(self, files: dict[str, str]) -> None:
+        table = self.run(files["hyp"], "--reference", files["ref"])
+        expected = score(lines(Path(files["hyp"])), [REFERENCE])
+        assert [line.split() for line in table.splitlines()] == [
+            ["BLEU", f"{expected.bleu:.2f}", expected.signatures["bleu"]],
+            ["chrF2", f"{expected.chrf:.2f}", expected.signatures["chrf"]],
+            ["TER", f"{expected.ter:.2f}", expected.signatures["ter"]],
+        ]
+
+    def test_several_references(self, files: dict[str, str]) -> None:
+        arguments = [files["hyp"], "-r", files["ref"], "-r", files["hyp"]]
+        assert json.loads(self.run(*arguments, "--json"))["bleu"] == pytest.approx(100)
+
+    def test_standard_input(self, files: dict[str, str]) -> None:
+        given = Path(files["hyp"]).read_bytes()
+        piped = self.run("-", "--reference", files["ref"], given=given)
+        assert piped == self.run(files["hyp"], "--reference", files["ref"])
+
+    @pytest.mark.parametrize(
+        ("hypothesis", "reference", "sentence"),
+        [
+            ("hyp", "short", "short: has 1 lines for 2 translations"),
+            ("short", "hyp", "hyp: has 2 lines for 1 translations"),
+            ("empty", "ref", "empty: is empty"),
+            ("hyp", "empty", "empty: is empty"),
+            ("missing", "ref", "missing: no such file"),
+            ("hyp", "latin", "latin:1: is not UTF-8"),
+        ],
+    )
+    def test_refusals_name_the_file(
+        self, files: dict[str, str], hypothesis: str, reference: str, sentence: str
+    ) -> None:
+        with pytest.raises(DataError, match=sentence):
+            self.run(files[hypothesis], "--reference", files[reference])
+
+    def test_standard_input_is_not_read_twice(self) -> None:
+        with pytest.raises(DataError, match="standard input: can be read only once"):
+            self.run("-", "--reference", "-")

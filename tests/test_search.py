@@ -1,0 +1,470 @@
+"""§6.1 Beam search, against the enumeration of every sequence and a plain search with lists."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.errors import ModelError, RecipeError
+from regard.recipe import SearchRecipe
+from regard.search import Hypothesis, search
+
+PAD, BOS, EOS, FIRST = 0, 1, 2, 3  # the first ordinary token
+IMPOSSIBLE = -math.inf
+Prefix = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A distribution whose logits depend on the sentence and the whole prefix."""
+
+    vocabulary: int
+    draw: Callable[[random.Random], float]
+    seed: int = 0
+    selections: list[Tensor] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
+
+    def row(self, sentence: int, prefix: Prefix) -> Tensor:
+        generator = random.Random(f"{self.seed} {sentence} {prefix}")
+        offset = generator.randint(-7, 7)  # logits are not normalised
+        return torch.tensor([offset + self.draw(generator) for _ in range(self.vocabulary)])
+
+    def start(self, source: list[int]) -> ToyState:
+        return ToyState(self, [(sentence, ()) for sentence in source], len(source))
+
+    def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
+        read = tokens.tolist()
+        self.widths.append(len(read))
+        assert len(read) == len(state.rows)
+        rows = [(s, (*prefix, t)) for (s, prefix), t in zip(state.rows, read, strict=True)]
+        return torch.stack([self.row(*row) for row in rows]), replace(state, rows=rows)
+
+
+@dataclass(frozen=True)
+class ToyState:
+    toy: Toy
+    rows: list[tuple[int, Prefix]]
+    sentences: int
+
+    def select(self, rows: Tensor) -> ToyState:
+        beams = len(self.rows) // self.sentences
+        origins = rows // beams
+        assert (origins == origins[:, :1]).all(), "a sentence continues rows of another"
+        assert (origins[1:, 0] > origins[:-1, 0]).all(), "sentences change their order"
+        self.toy.selections.append(rows)
+        return ToyState(self.toy, [self.rows[i] for i in rows.flatten()], len(rows))
+
+
+def normal(generator: random.Random) -> float:
+    return generator.gauss(0, 2)
+
+
+def run(
+    toy: Toy, source: list[int], max_lengths: list[int], recipe: SearchRecipe, n_best: int = 1
+) -> list[list[Hypothesis]]:
+    limits = torch.tensor(max_lengths)
+    return search(toy, source, limits, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD)
+
+
+def log_p(toy: Toy, sentence: int, prefix: Prefix) -> list[float]:
+    """Of each next token, after <s> and `prefix`; padding and <s> are never produced."""
+    row = toy.row(sentence, (BOS, *prefix)).tolist()
+    total = math.log(sum(math.exp(x) for x in row)) if max(row) > IMPOSSIBLE else 0.0
+    return [IMPOSSIBLE if t in (PAD, BOS) else x - total for t, x in enumerate(row)]
+
+
+def penalty(length: int, alpha: float) -> float:
+    return float(((5 + length) / 6) ** alpha)
+
+
+def assume_no_near_ties(values: Iterable[float]) -> None:
+    """An order that rounding to single precision can change says nothing; equal values may stay."""
+    ordered = sorted(values)
+    assume(not any(0 < b - a < 1e-5 for a, b in itertools.pairwise(ordered)))
+
+
+def enumerated(toy: Toy, sentence: int, longest: int, alpha: float) -> list[Hypothesis]:
+    """Every finished sequence, best first."""
+    found = []
+    for length in range(longest):
+        for body in itertools.product(range(FIRST, toy.vocabulary), repeat=length):
+            steps = [*body, EOS]
+            p = math.fsum(log_p(toy, sentence, body[:i])[t] for i, t in enumerate(steps))
+            if p > IMPOSSIBLE:
+                found.append(Hypothesis(body, p / penalty(length + 1, alpha), p, finished=True))
+    assume_no_near_ties(h.score for h in found)
+    return sorted(found, key=lambda h: -h.score)
+
+
+def plain(
+    toy: Toy, sentence: int, longest: int, recipe: SearchRecipe, *, stops_early: bool = True
+) -> list[Hypothesis]:
+    """The rules of the search for one sentence, with lists."""
+    live: list[tuple[float, Prefix]] = [(0.0, ())]
+    finished: list[Hypothesis] = []
+    for length in range(1, longest + 1):
+        continuations = [
+            (p + q, beam, token, prefix)
+            for beam, (p, prefix) in enumerate(live)
+            for token, q in enumerate(log_p(toy, sentence, prefix))
+            if q > IMPOSSIBLE
+        ]
+        continuations.sort(key=lambda c: (-c[0], c[1], c[2]))
+        assume_no_near_ties(p for p, *_ in continuations[: 2 * recipe.beam + 1])
+        before, live = live, []
+        for p, _, token, prefix in continuations[: 1 if recipe.beam == 1 else 2 * recipe.beam]:
+            if token == EOS:
+                finished.append(Hypothesis(prefix, p / penalty(length, recipe.alpha), p, True))
+            else:
+                live.append((p, (*prefix, token)))
+        live = live[: recipe.beam]
+        assume_no_near_ties(h.score for h in finished)
+        finished = sorted(finished, key=lambda h: -h.score)[: recipe.beam]
+        if not live:
+            live = before if not finished else []
+            break
+        bound = live[0][0] / penalty(longest, recipe.alpha)
+        if stops_early and len(finished) == recipe.beam and bound <= finished[-1].score:
+            break
+    return finished or [
+        Hypothesis(prefix, p / penalty(len(prefix), recipe.alpha), p, False) for p, prefix in live
+    ]
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.tokens for h in found] == [h.tokens for h in expected]
+    assert [h.finished for h in found] == [h.finished for h in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+
+
+def sometimes_impossible(generator: random.Random) -> float:
+    return IMPOSSIBLE if generator.random() < 0.4 else generator.gauss(0, 2)
+
+
+draws = st.sampled_from([normal, sometimes_impossible])
+alphas = st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0])
+seeds = st.integers(0, 10**6)
+
+
+@given(ordinary=st.integers(1, 3), longest=st.integers(1, 4), draw=draws, alpha=alphas, seed=seeds)
+@settings(max_examples=60, deadline=None)
+def test_wide_beam_finds_what_enumeration_finds(
+    ordinary: int, longest: int, draw: Callable[..., float], alpha: float, seed: int
+) -> None:
+    toy = Toy(FIRST + ordinary, draw, seed)
+    # A place for every sequence, finished or not; and beam 1 would be greedy.
+    beam = max(2, sum(ordinary**n for n in range(longest)), ordinary**longest)
+    expected = enumerated(toy, 7, longest, alpha)
+    [found] = run(toy, [7], [longest], SearchRecipe(beam=beam, alpha=alpha), n_best=beam)
+    if expected:
+        assert_same(found, expected)
+    else:
+        assert found
+        assert not any(h.finished for h in found)
+
+
+@given(
+    ordinary=st.integers(1, 13),
+    max_lengths=st.lists(st.integers(1, 11), min_size=1, max_size=5),
+    beam=st.integers(1, 5),
+    draw=draws,
+    alpha=alphas,
+    seed=seeds,
+)
+@settings(max_examples=100, deadline=None)
+def test_batch_equals_plain_search_of_each_sentence(
+    ordinary: int,
+    max_lengths: list[int],
+    beam: int,
+    draw: Callable[..., float],
+    alpha: float,
+    seed: int,
+) -> None:
+    toy = Toy(FIRST + ordinary, draw, seed)
+    recipe = SearchRecipe(beam=beam, alpha=alpha)
+    source = list(range(len(max_lengths)))
+    found = run(toy, source, max_lengths, recipe, n_best=beam)
+    for sentence, longest in zip(source, max_lengths, strict=True):
+        assert_same(found[sentence], plain(toy, sentence, longest, recipe))
+
+
+@given(
+    max_lengths=st.lists(st.integers(1, 17), min_size=1, max_size=3),
+    beam=st.integers(2, 4),
+    alpha=alphas,
+    seed=seeds,
+)
+@settings(max_examples=60, deadline=None)
+def test_stopping_early_changes_nothing(
+    max_lengths: list[int], beam: int, alpha: float, seed: int
+) -> None:
+    toy = Toy(FIRST + 2, normal, seed)
+    recipe = SearchRecipe(beam=beam, alpha=alpha)
+    source = list(range(len(max_lengths)))
+    found = run(toy, source, max_lengths, recipe, n_best=beam)
+    for sentence, longest in zip(source, max_lengths, strict=True):
+        assert_same(found[sentence], plain(toy, sentence, longest, recipe, stops_early=False))
+
+
+@given(
+    max_lengths=st.lists(st.integers(1, 11), min_size=1, max_size=5),
+    draw=draws,
+    alpha=alphas,
+    seed=seeds,
+)
+@settings(max_examples=60, deadline=None)
+def test_beam_1_takes_the_likeliest_token_each_time(
+    max_lengths: list[int], draw: Callable[..., float], alpha: float, seed: int
+) -> None:
+    toy = Toy(FIRST + 5, draw, seed)
+    source = list(range(len(max_lengths)))
+    found = run(toy, source, max_lengths, SearchRecipe(beam=1, alpha=alpha))
+    for sentence, longest in zip(source, max_lengths, strict=True):
+        output: list[int] = []
+        while len(output) < longest and EOS not in output:
+            row = log_p(toy, sentence, tuple(output))
+            if max(row) == IMPOSSIBLE:
+                break
+            assume_no_near_ties(sorted(row)[-2:])
+            output.append(row.index(max(row)))
+        [hypothesis] = found[sentence]
+        assert [*hypothesis.tokens, *[EOS] * hypothesis.finished] == output
+
+
+@given(beam=st.integers(1, 5), draw=draws, seed=seeds)
+@settings(max_examples=30, deadline=None)
+def test_result_of_a_sentence_does_not_depend_on_its_batch(
+    beam: int, draw: Callable[..., float], seed: int
+) -> None:
+    toy, recipe = Toy(FIRST + 5, draw, seed), SearchRecipe(beam=beam)
+    source, max_lengths = [13, 11, 7, 5], [2, 9, 1, 6]
+    together = run(toy, source, max_lengths, recipe, n_best=beam)
+    for sentence, longest, found in zip(source, max_lengths, together, strict=True):
+        [alone] = run(toy, [sentence], [longest], recipe, n_best=beam)
+        assert_same(found, alone)
+
+
+def table(rows: dict[Prefix, dict[int, float]], vocabulary: int = 7) -> Toy:
+    """Probabilities of the next token by prefix, without <s>; what is not named is impossible."""
+
+    class Table(Toy):
+        def row(self, sentence: int, prefix: Prefix) -> Tensor:
+            given = rows.get(prefix[1:], {})
+            return torch.tensor(
+                [math.log(given[t]) if t in given else IMPOSSIBLE for t in range(vocabulary)]
+            )
+
+    return Table(vocabulary, normal)
+
+
+def test_length_penalty_is_that_of_the_paper_with_the_end_counted() -> None:
+    # By log p the short one wins, 0.5 to 0.45; with the penalty the long one does.
+    toy = table(
+        {(): {EOS: 0.5, 3: 0.5}, (3,): {4: 0.9, 5: 0.1}, (3, 4): {EOS: 1.0}, (3, 5): {EOS: 1.0}}
+    )
+    [[plainly]] = run(toy, [0], [3], SearchRecipe(beam=2, alpha=0.0))
+    assert plainly.tokens == ()
+    [[long, short]] = run(toy, [0], [3], SearchRecipe(beam=2, alpha=0.6), n_best=2)
+    assert (long.tokens, short.tokens) == ((3, 4), ())
+    assert long.log_probability == pytest.approx(math.log(0.45))
+    assert long.score == pytest.approx(math.log(0.45) / (8 / 6) ** 0.6)
+    assert short.score == pytest.approx(math.log(0.5) / (6 / 6) ** 0.6)
+
+
+def test_ended_continuations_leave_the_beam_full() -> None:
+    # Of the four best continuations two end; the other two both live on, and then finish first.
+    toy = table(
+        {
+            (): {3: 0.5, 4: 0.5},
+            (3,): {EOS: 0.6, 5: 0.4},
+            (4,): {EOS: 0.7, 6: 0.3},
+            (3, 5): {EOS: 1.0},
+            (4, 6): {EOS: 1.0},
+        }
+    )
+    [found] = run(toy, [0], [3], SearchRecipe(beam=2, alpha=5.0), n_best=2)
+    assert [h.tokens for h in found] == [(3, 5), (4, 6)]
+
+
+class Level(Toy):
+    """All tokens as likely as one another."""
+
+    def row(self, sentence: int, prefix: Prefix) -> Tensor:
+        return torch.zeros(self.vocabulary)
+
+
+def test_equal_continuations_rank_by_beam_then_token() -> None:
+    level = Level(FIRST + 4, normal)
+    recipe = SearchRecipe(beam=3, alpha=0.0)
+    # </s> 3 4 5 6 tie: </s> is kept aside, 3 4 5 live. Then 3 with each of the five, and 4 </s>.
+    [found] = run(level, [0], [2], recipe, n_best=3)
+    assert [h.tokens for h in found] == [(), (3,), (4,)]
+    # Many equal candidates, so that the last chosen is one of a tie among thousands.
+    wide = Level(FIRST + 4999, normal)
+    [[first]] = run(wide, [0], [3], SearchRecipe(beam=1))
+    assert first.tokens == ()
+    without_end = table({(): dict.fromkeys(range(3, 997), 0.001)}, vocabulary=997)
+    [found] = run(without_end, [0], [1], SearchRecipe(beam=5), n_best=5)
+    assert [h.tokens for h in found] == [(3,), (4,), (5,), (6,), (7,)]
+
+
+@given(ordinary=st.integers(1, 7), longest=st.integers(1, 6), beam=st.integers(1, 5), seed=seeds)
+@settings(max_examples=60, deadline=None)
+def test_ties_everywhere_resolve_as_in_the_plain_search(
+    ordinary: int, longest: int, beam: int, seed: int
+) -> None:
+    class Halves(Toy):
+        """At every prefix some two tokens are possible, each with probability one half."""
+
+        def row(self, sentence: int, prefix: Prefix) -> Tensor:
+            generator = random.Random(f"{self.seed} {prefix}")
+            row = torch.full((self.vocabulary,), IMPOSSIBLE)
+            row[generator.sample(range(EOS, self.vocabulary), 2)] = 0.0
+            return row
+
+    toy, recipe = Halves(FIRST + ordinary, normal, seed), SearchRecipe(beam=beam, alpha=0.6)
+    [found] = run(toy, [0], [longest], recipe, n_best=beam)
+    assert_same(found, plain(toy, 0, longest, recipe))
+
+
+def test_first_step_has_one_row_a_sentence_and_finished_sentences_leave() -> None:
+    class Endless(Toy):
+        def row(self, sentence: int, prefix: Prefix) -> Tensor:
+            return super().row(sentence, prefix).index_fill(0, torch.tensor(EOS), IMPOSSIBLE)
+
+    toy = Endless(FIRST + 3, normal)
+    run(toy, [0, 1, 2], [1, 5, 3], SearchRecipe(beam=2, alpha=0.0))
+    assert toy.widths == [3, 2 * 2, 2 * 2, 2, 2]
+
+
+def test_stops_when_nothing_live_can_overtake() -> None:
+    toy = table(
+        {(): {EOS: 0.6, 3: 0.4}, (3,): {EOS: 0.9, 3: 0.1}, (3, 3): {3: 1.0}, (3, 3, 3): {3: 1.0}}
+    )
+    [[best]] = run(toy, [0], [997], SearchRecipe(beam=2, alpha=0.0))
+    assert best.tokens == ()
+    assert len(toy.widths) == 2
+
+
+def test_longest_length_counts_the_end() -> None:
+    toy = table({(): {3: 1.0}, (3,): {4: 1.0}, (3, 4): {EOS: 1.0}})
+    recipe = SearchRecipe(beam=2, alpha=0.6)
+    (cut,), (whole,) = run(toy, [0, 1], [2, 3], recipe)
+    assert (cut.tokens, cut.finished) == ((3, 4), False)
+    assert (whole.tokens, whole.finished) == ((3, 4), True)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_a_sentence_with_no_continuation_ends_with_what_it_had(beam: int) -> None:
+    toy = table({(): {3: 0.75, 4: 0.25}, (3,): {5: 1.0}, (4,): {6: 1.0}})
+    [found] = run(toy, [0], [11], SearchRecipe(beam=beam, alpha=0.0), n_best=beam)
+    assert [h.tokens for h in found] == [(3, 5), (4, 6)][:beam]
+    assert not any(h.finished for h in found)
+    [[nothing]] = run(table({}), [0], [11], SearchRecipe(beam=beam))
+    assert nothing == Hypothesis((), 0.0, 0.0, finished=False)
+
+
+def test_padding_and_begin_are_never_produced_though_likeliest() -> None:
+    toy = table({(): {PAD: 0.5, BOS: 0.3, 3: 0.2}, (3,): {BOS: 0.9, EOS: 0.1}})
+    [[found]] = run(toy, [0], [5], SearchRecipe(beam=4))
+    assert found.tokens == (3,)
+    assert found.log_probability == pytest.approx(math.log(0.2 * 0.1))  # not renormalised
+
+
+def test_an_end_symbol_that_also_begins_or_pads_still_ends() -> None:
+    toy = table({(): {3: 1.0}, (3,): {EOS: 0.75, 4: 0.25}, (3, 4): {EOS: 1.0}})
+    limits, recipe = torch.tensor([5]), SearchRecipe(beam=2)
+    [found] = search(toy, [0], limits, recipe, n_best=2, bos=EOS, eos=EOS, pad=EOS)
+    assert [h.tokens for h in found] == [(3,), (3, 4)]
+    assert all(h.finished for h in found)
+
+
+def test_rows_without_a_hypothesis_read_padding() -> None:
+    class Strict(Toy):
+        """Refuses to be stepped along what it called impossible."""
+
+        def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
+            for (sentence, prefix), token in zip(state.rows, tokens.tolist(), strict=True):
+                possible = not prefix or self.row(sentence, prefix)[token] > IMPOSSIBLE
+                assert token == PAD or possible
+            return super().step(tokens, state)
+
+    for seed in range(29):
+        run(Strict(FIRST + 3, sometimes_impossible, seed), [0, 1], [7, 5], SearchRecipe(beam=5))
+
+
+def test_half_precision_logits_are_normalised_in_single_precision() -> None:
+    class Half(Toy):
+        def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
+            logits, after = super().step(tokens, state)
+            return logits.bfloat16(), after
+
+    # 1023 tokens as likely: -log 1023 = -6.9305 is -6.9375 in bfloat16.
+    [[found]] = run(Half(1023, lambda _: 0.0), [0], [1], SearchRecipe(beam=2))
+    assert found.log_probability == pytest.approx(-math.log(1023), abs=1e-5)
+
+
+@pytest.mark.parametrize("vocabulary", [5, 128])
+def test_the_models_logits_are_left_as_they_were(vocabulary: int) -> None:
+    logits = torch.zeros(1, vocabulary)
+
+    class Same(Toy):
+        def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
+            return logits, state
+
+    run(Same(vocabulary, normal), [0], [1], SearchRecipe(beam=2))
+    assert (logits == 0).all()
+
+
+@given(vocabulary=st.integers(120, 700), beam=st.integers(1, 4), seed=seeds)
+@settings(max_examples=40, deadline=None)
+def test_large_vocabularies_are_ranked_like_small_ones(
+    vocabulary: int, beam: int, seed: int
+) -> None:
+    def stepped(generator: random.Random) -> float:
+        return float(round(generator.gauss(0, 1.5)))  # the larger the rarer, and many are equal
+
+    toy, recipe = Toy(vocabulary, stepped, seed), SearchRecipe(beam=beam)
+    found = run(toy, [0, 1], [2, 3], recipe, n_best=beam)
+    for sentence, longest in enumerate([2, 3]):
+        assert_same(found[sentence], plain(toy, sentence, longest, recipe))
+
+
+def test_the_last_candidate_may_lie_far_from_the_others() -> None:
+    toy = table({(): {3: 0.4, 200: 0.3, 400: 0.2, 600: 0.1}}, vocabulary=601)
+    limits, recipe = torch.tensor([1]), SearchRecipe(beam=2)
+    [[found]] = search(toy, [0], limits, recipe, bos=BOS, eos=600, pad=PAD)
+    assert found.finished
+    assert found.log_probability == pytest.approx(math.log(0.1))
+
+
+def test_no_sentences_no_results() -> None:
+    assert run(Toy(5, normal), [], [], SearchRecipe()) == []
+
+
+@pytest.mark.parametrize("n_best", [0, 5])
+def test_n_best_beyond_the_beam_is_refused(n_best: int) -> None:
+    with pytest.raises(RecipeError, match=f"n_best = {n_best}.*beam = 4"):
+        run(Toy(5, normal), [0], [3], SearchRecipe(beam=4), n_best=n_best)
+
+
+def test_a_longest_length_without_room_for_the_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="maximum length of 0"):
+        run(Toy(5, normal), [0, 1], [3, 0], SearchRecipe())
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_logits_that_are_not_numbers_are_refused(beam: int) -> None:
+    with pytest.raises(ModelError, match="NaN"):
+        run(Toy(11, lambda _: math.nan), [0], [3], SearchRecipe(beam=beam))
