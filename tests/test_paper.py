@@ -231,8 +231,8 @@ def test_parameters_agree_with_torch(layers, heads, width, d_ff):
 
 
 def test_learned_positions_are_one_table():
-    sinusoidal, learned = BASE.model, BASE.but(positions="learned", max_positions=101).model
-    assert parameters(learned, 7) - parameters(sinusoidal, 7) == 101 * 512
+    sinusoidal, learned = BASE.model, BASE.but(positions="learned", max_positions=307).model
+    assert parameters(learned, 7) - parameters(sinusoidal, 7) == 307 * 512
 
 
 # Published figures

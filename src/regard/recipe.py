@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,15 +22,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from regard.errors import RecipeError
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Section(BaseModel):
-    """Frozen, strictly typed, and closed to unknown keys."""
+    """Frozen, strictly typed, finite, and closed to unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
 
@@ -38,7 +43,7 @@ class ModelRecipe(Section):
 
     layers: Count = 6
     """N: identical layers in the encoder, and as many in the decoder."""
-    d_model: Annotated[int, Field(ge=2, multiple_of=2)] = 512
+    d_model: Annotated[int, Field(ge=2, lt=2**31, multiple_of=2)] = 512
     """Width of the embeddings and of every sub-layer's output."""
     d_ff: Count = 2048
     """Inner width of the feed-forward networks."""
@@ -81,7 +86,7 @@ class TokenizerRecipe(Section):
 class DataRecipe(Section):
     """§5.1: which sentence pairs are kept, and how they are batched."""
 
-    max_length: Annotated[int, Field(ge=2)] = 256
+    max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
     """Longest sentence kept for training, in pieces with </s>, on either side."""
     max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
     """Largest length ratio of a kept pair, in characters, for pairs over ten characters."""
@@ -95,7 +100,7 @@ class DataRecipe(Section):
     """Target tokens of a batch, padding included."""
     layout: Literal["auto", "grouped", "packed"] = "auto"
     """Rows of one pair grouped by length (CPU), or fixed rows packed with pairs (GPU)."""
-    row_length: Annotated[int, Field(ge=8, multiple_of=8)] = 256
+    row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
 
 
@@ -124,9 +129,9 @@ class TrainingRecipe(Section):
     """Steps between two lines of the journal."""
     validate_every: Count = 1000
     """Steps between two validations; the last step always validates."""
-    validate_sentences: Annotated[int, Field(ge=0)] = 200
+    validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """Sentences decoded for BLEU at a validation; 0 is none."""
-    save_every: Annotated[int, Field(ge=0)] = 0
+    save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Steps between two checkpoints; 0 leaves it to save_minutes."""
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
     """Minutes between two checkpoints; 0 leaves it to save_every."""
@@ -138,7 +143,10 @@ class TrainingRecipe(Section):
     @model_validator(mode="after")
     def _keeps_what_it_averages(self) -> Self:
         if self.keep < self.average:
-            raise ValueError(f"keep = {self.keep} is less than average = {self.average}")
+            raise ValueError(
+                f"keep = {self.keep} is less than average = {self.average}: keep at least as many "
+                "checkpoints as are averaged"
+            )
         return self
 
 
@@ -161,6 +169,15 @@ class Recipe(Section):
     data: DataRecipe = DataRecipe()
     training: TrainingRecipe = TrainingRecipe()
     search: SearchRecipe = SearchRecipe()
+
+    @model_validator(mode="after")
+    def _has_positions_for_the_longest(self) -> Self:
+        if self.model.positions == "learned" and self.model.max_positions < self.data.max_length:
+            raise ValueError(
+                f"model.max_positions = {self.model.max_positions} is less than data.max_length = "
+                f"{self.data.max_length}: learn as many positions as a sentence may have pieces"
+            )
+        return self
 
     def but(self, **changes: Any) -> Recipe:
         """This recipe with some fields changed, each named without its section.
@@ -195,19 +212,19 @@ class Recipe(Section):
             raise RecipeError(_first_problem(error)) from None
 
     def set(self, *assignments: str) -> Recipe:
-        """This recipe with `section.key=value` texts applied; values are read as TOML.
+        """This recipe with `section.key=value` texts applied together; values are read as TOML.
 
         >>> Recipe().set("training.steps=4000").training.steps
         4000
         """
-        recipe = self
+        changes: dict[str, dict[str, Any]] = {}
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
             section, dot, key = path.strip().partition(".")
             if not (equals and dot):
                 raise RecipeError(f"--set {assignment!r}: write it as section.key=value")
-            recipe = recipe.merged({section: {key: _toml_value(text.strip())}})
-        return recipe
+            changes.setdefault(section, {})[key] = _toml_value(text.strip())
+        return self.merged(changes)
 
     def to_toml(self) -> str:
         """The whole recipe as TOML."""
@@ -234,7 +251,9 @@ class Recipe(Section):
                 return cls().merged(table)
             _check_known(name, list(bases or {}), "base recipe")
             return (bases or {})[name].merged(table)
-        except (tomllib.TOMLDecodeError, RecipeError) as error:
+        except RecursionError:
+            raise RecipeError(f"{where}: nested too deep: a recipe is sections of keys") from None
+        except (ValueError, RecipeError) as error:  # a number of thousands of digits is no TOML
             raise RecipeError(f"{where}: {error}") from None
 
     @classmethod
@@ -273,9 +292,10 @@ def unknown(what: str, name: str, names: list[str], prefix: str = "") -> RecipeE
 
 def _toml_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        table = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text
+    return table["value"] if len(table) == 1 else text
 
 
 def _first_problem(error: ValidationError) -> str:
@@ -283,5 +303,5 @@ def _first_problem(error: ValidationError) -> str:
     key = ".".join(str(part) for part in first["loc"])
     problem = first["msg"].removeprefix("Value error, ")
     given = first["input"]
-    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
-    return f"{key}: {problem[0].lower()}{problem[1:]}{shown}"
+    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {reprlib.repr(given)})"
+    return f"{key}{': ' if key else ''}{problem[0].lower()}{problem[1:]}{shown}"

@@ -2,8 +2,10 @@
 
 import os
 import sys
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from regard.cli.average import average
 from regard.cli.demo import demo
@@ -12,12 +14,24 @@ from regard.cli.score import score
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.errors import RegardError
+from regard.recipe import unknown
+
+
+class Commands(TyperGroup):
+    """The commands by name; a name that is none of them is refused with the nearest."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name; raises RecipeError."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not cmd_name.startswith("-"):
+            raise unknown("command", cmd_name, list(self.commands))
+        return found
+
 
 app = typer.Typer(
+    cls=Commands,
     help='"Attention Is All You Need" as working software.',
-    no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 for command in (demo, prepare, train, average, translate, score):
@@ -27,17 +41,50 @@ for command in (demo, prepare, train, average, translate, score):
 def main() -> None:
     """Run a command; bad input ends in one sentence on stderr and exit status 2."""
     try:
-        app()
+        # Typer's own way to run a command prints its refusals in a box, as tracebacks even, and
+        # takes interrupts and closed pipes for itself.
+        command = typer.main.get_command(app)
+        with command.make_context("regard", sys.argv[1:] or ["--help"]) as context:
+            command.invoke(context)
+    except typer.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except typer.TyperException as error:
+        _refuse(_usage(error))
     except RegardError as error:
-        _leave(f"regard: {error}", 2)
+        _refuse(str(error))
     except KeyboardInterrupt:
-        _leave("regard: interrupted", 130)
+        _leave("interrupted", 130)
     except BrokenPipeError:
-        # Whoever read our output has enough of it; nothing more may be written to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(sys.stdout)
         sys.exit(141)
+    except OSError as error:  # what no command has foreseen, such as a full disk behind stdout
+        _silence(sys.stdout)
+        place = "standard output" if error.filename is None else os.fsdecode(error.filename)
+        _refuse(f"{place}: {error.strerror or error}: make room, or name another place")
 
 
-def _leave(sentence: str, status: int) -> None:
-    print(sentence, file=sys.stderr)  # noqa: T201
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where to read how it should be."""
+    context: Any = getattr(error, "ctx", None)
+    if context and hasattr(error, "possibilities"):  # no such option
+        options = [name for p in context.command.get_params(context) for name in p.opts]
+        return str(unknown("option", getattr(error, "option_name", ""), options))
+    problem = error.format_message().rstrip(".").replace("'", "")
+    path = context.command_path if context else "regard"
+    return f"{problem[:1].lower()}{problem[1:]}: see {path} --help"
+
+
+def _refuse(sentence: str) -> NoReturn:
+    _leave(sentence, 2)
+
+
+def _leave(sentence: str, status: int) -> NoReturn:
+    # Names from files of strangers may hold line feeds or commands to the terminal.
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence.replace("\n", " "))
+    print(f"regard: {shown}", file=sys.stderr)  # noqa: T201
     sys.exit(status)
+
+
+def _silence(stream: Any) -> None:
+    """Nothing more can be written to it, so what Python does at exit must not try."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -42,7 +42,9 @@ def prepare(
     `regard prepare --source a.en --source b.en --target a.fr --target b.fr --out prepared
     --set tokenizer.kind=wordpiece --set tokenizer.vocabulary=32000 --set data.deduplicate=true`
     """
-    chosen = _recipe(recipe, source).set(*(assign or []))
+    from regard.presets import recipe_named
+
+    chosen = (recipe_for(source) if recipe is None else recipe_named(recipe)).set(*(assign or []))
     report = prepare_for_training(
         source, target, out, chosen, valid_source or [], valid_target or [], tokenizer, quiet
     )
@@ -133,14 +135,13 @@ class PreparationDisplay:
             note(f"{name}: {share:.0%}, {progress.pairs:,} pairs, {speed}, {left:.0f} s left")
 
 
-def _recipe(name: str | None, sources: Files) -> "Recipe":
+def recipe_for(sources: Files) -> "Recipe":
+    """The recipe that suits a corpus by its size; raises DataError where it cannot be read."""
     from itertools import chain, islice
 
-    from regard.presets import SMALL_CORPUS, recipe_named, suited_to
+    from regard.presets import SMALL_CORPUS, suited_to
     from regard.text.files import read_lines, refuse_unreadable
 
-    if name is not None:
-        return recipe_named(name)
     for path in sources:
         refuse_unreadable(path)
     lines = chain.from_iterable(read_lines(path) for path in sources)

@@ -51,14 +51,17 @@ def train(
 
     set_threads(threads)
     earlier = begun(out)
+    if data is not None and (source or target or valid_source or valid_target or tokenizer):
+        raise RegardError(
+            f"{data}: is prepared data, which has its text and tokenizer: give --data, or --source "
+            "and --target, not both"
+        )
     chosen = _recipe(recipe, earlier, source, data, assign or [])
     if data is None:
         data = out / "data"
-        if not data.is_dir():
-            if not source or not target:
-                raise RegardError(
-                    f"{out}: nothing to train on yet: give --source and --target, or --data"
-                )
+        if earlier and data.is_dir():
+            _refuse_other_text(data, [*(source or []), *(target or [])])
+        elif source and target:
             prepare_for_training(
                 source,
                 target,
@@ -69,8 +72,25 @@ def train(
                 tokenizer,
                 quiet,
             )
+        elif not data.is_dir():
+            raise RegardError(
+                f"{out}: nothing to train on yet: give --source and --target, or --data"
+            )
     run_training(chosen, out, data, accept_changes=accept_changes, board=board, quiet=quiet)
     typer.echo(f"{out}: done; translate with: regard translate {out} < in.txt")
+
+
+def _refuse_other_text(data: Path, paths: list[Path]) -> None:
+    from regard.data.pairs import read_manifest
+    from regard.text.files import checksum
+
+    known = str(read_manifest(data).get("inputs"))
+    for path in paths:
+        if checksum(path) not in known:
+            raise RegardError(
+                f"{path}: is not the text that this run was begun with: choose another --out, or "
+                "go on with that text by leaving --source and --target out"
+            )
 
 
 def _recipe(
@@ -80,9 +100,9 @@ def _recipe(
     data: Path | None,
     assignments: list[str],
 ) -> "Recipe":
+    from regard.cli.prepare import recipe_for
     from regard.data.pairs import Pairs
     from regard.presets import recipe_named, suited_to
-    from regard.text.files import read_lines
 
     if name is not None:
         found = recipe_named(name)
@@ -91,7 +111,7 @@ def _recipe(
     elif data is not None:
         found = suited_to(len(Pairs.open(data, "train")))
     else:
-        found = suited_to(sum(1 for path in sources or [] for _ in read_lines(path)))
+        found = recipe_for(sources or [])
     return found.set(*assignments)
 
 
@@ -120,9 +140,10 @@ def run_training(
     with interruptible() as interrupt, display or nullcontext():
         if display:
             listeners = (display, *listeners)
+        validate = validator(data, recipe)
         run = Run(out, recipe, data, listeners, interrupt, note, accept_changes)
         try:
-            train(recipe, run, validator(data, recipe))
+            train(recipe, run, validate)
         except Interrupted as stopped:
             note(f"{out}: {stopped}")
             raise typer.Exit(stopped.status) from None

@@ -13,6 +13,9 @@ from regard.errors import ModelError
 from regard.optimizer import FlatAdam
 from regard.run.files import read_tensors, unseal, write_directory, write_tensors
 
+FINGERPRINTS = ("data", "tokenizer")
+"""What a checkpoint's manifest identifies by checksum, so that a run goes on with the same."""
+
 
 class Checkpoint(NamedTuple):
     """A checkpoint on disk, verified."""
@@ -31,18 +34,22 @@ class Checkpoint(NamedTuple):
 
 
 def save(directory: Path, optimizer: FlatAdam, about: dict[str, Any], keep: int) -> Path:
-    """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`."""
+    """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
+
+    Of later steps there are only damaged checkpoints, from behind which the run came back: they go.
+    """
     path = directory / f"step-{about['step']}"
 
     def fill(folder: Path) -> None:
         write_tensors(folder / "weights.safetensors", optimizer.named_weights())
         write_tensors(folder / "optimizer.safetensors", optimizer.state() | _random_states())
 
-    if path.exists():  # a damaged one, since a run resumes from the newest whole one
-        shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)  # if it exists it is damaged
     write_directory(path, fill, about)
-    for old in paths(directory)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+    found = paths(directory)
+    now = found.index(path) + 1
+    for other in found[: max(now - keep, 0)] + found[now:]:
+        shutil.rmtree(other, ignore_errors=True)
     return path
 
 
@@ -67,16 +74,35 @@ def paths(directory: Path) -> list[Path]:
 
 
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """The newest `count` whole checkpoints, newest first; `warn` hears of damaged ones."""
+    """The newest `count` whole checkpoints, newest first; `warn` hears of damaged ones.
+
+    Raises ModelError where all are damaged.
+    """
     whole: list[Checkpoint] = []
+    damaged: list[ModelError] = []
     for path in reversed(paths(directory)):
         if len(whole) == count:
             break
         try:
-            whole.append(Checkpoint(path, unseal(path)))
+            whole.append(_opened(path))
         except ModelError as error:
-            warn(f"skipping a damaged checkpoint: {error}")
+            damaged.append(error)
+    if damaged and not whole:
+        raise ModelError(
+            f"{directory}: no checkpoint is whole ({damaged[0]}): put one back from a copy, or "
+            "remove them all to begin again"
+        )
+    for problem in damaged:
+        warn(f"skipping a damaged checkpoint: {problem}")
     return whole
+
+
+def _opened(path: Path) -> Checkpoint:
+    manifest = unseal(path)
+    step = int(path.name.removeprefix("step-"))
+    if manifest.get("step") != step or not manifest.keys() >= {"state", "batches", *FINGERPRINTS}:
+        raise ModelError(f"{path}: its manifest is not that of a checkpoint of step {step}")
+    return Checkpoint(path, manifest)
 
 
 def _random_states() -> dict[str, Tensor]:

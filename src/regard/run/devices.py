@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from regard.errors import RecipeError
+from regard.errors import RecipeError, TrainingError
 
 
 def choose_device() -> torch.device:
@@ -32,6 +32,20 @@ def has_bf16(device: torch.device) -> bool:
     except OSError:
         return False
     return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def refuse_too_large(parameters: int, device: torch.device) -> None:
+    """Raise TrainingError where the device's memory cannot hold a model and its optimizer."""
+    if device.type == "cuda":
+        memory = torch.cuda.mem_get_info(device)[1]
+    else:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed = 20 * parameters  # in fp32: weights, two moments, the gradient and its sum
+    if needed > memory:
+        raise TrainingError(
+            f"a model of {parameters:,} parameters takes {needed / 1e9:,.1f} GB to train, and "
+            f"there are {memory / 1e9:,.1f} GB: lower model.layers, model.d_model or model.d_ff"
+        )
 
 
 def set_threads(threads: int) -> None:

@@ -7,9 +7,10 @@ itself. What is read back is what was written, or a ModelError that names the fi
 import hashlib
 import json
 import os
+import reprlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from regard.errors import ModelError, RegardError
 
 FORMAT = 1
 """Version of model directories and checkpoints."""
+_COPY_AGAIN = "copy it again from where it came"
+_INTACT = "nothing is left half-written, make room there or name another place"
 
 
 @contextmanager
@@ -29,12 +32,9 @@ def refusing_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise RegardError(
-            f"{path}: cannot write: {reason}; nothing was left half-written"
-        ) from None
+        raise RegardError(f"{path}: cannot write: {error.strerror or error}; {_INTACT}") from None
     except safetensors.SafetensorError as error:
-        raise RegardError(f"{path}: cannot write: {error}; nothing was left half-written") from None
+        raise RegardError(f"{path}: cannot write: {error}; {_INTACT}") from None
 
 
 def write_file(path: Path, content: str | bytes) -> None:
@@ -56,8 +56,10 @@ def write_file(path: Path, content: str | bytes) -> None:
 def write_directory(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
     """Make a sealed directory of the files that `fill` writes; `about` goes into its manifest."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    missing = [parent for parent in temporary.absolute().parents if not parent.exists()]
     with refusing_write_errors(path):
         try:
+            shutil.rmtree(temporary, ignore_errors=True)  # of a killed process of the same number
             temporary.mkdir(parents=True)
             fill(temporary)
             names = sorted(file.name for file in temporary.iterdir())
@@ -66,8 +68,20 @@ def write_directory(path: Path, fill: Callable[[Path], None], about: dict[str, A
             seal(temporary, names, about)
             temporary.rename(path)
             sync_directory(path.parent)
-        finally:
+        except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
+            with suppress(OSError):
+                for parent in missing:
+                    parent.rmdir()
+            raise
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what writers that were killed left in a directory; only its owner may."""
+    with refusing_write_errors(directory):
+        for path in directory.glob(".*"):
+            if path.suffix in (".tmp", ".partial"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
@@ -83,26 +97,45 @@ def unseal(directory: Path) -> dict[str, Any]:
     path = directory / "manifest.json"
     try:
         manifest = json.loads(path.read_bytes())
+        intact = isinstance(manifest, dict) and (
+            manifest.pop("checksum", None) == _own_checksum(manifest)
+        )
     except FileNotFoundError:
         raise ModelError(
-            f"{directory}: no manifest.json: not a whole model or checkpoint"
+            f"{directory}: no manifest.json: not a whole model or checkpoint: {_COPY_AGAIN}"
         ) from None
+    except NotADirectoryError:
+        raise ModelError(f"{directory}: is a file: name the directory that holds it") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: damaged: {error}") from None
-    if not isinstance(manifest, dict) or manifest.pop("checksum", None) != _own_checksum(manifest):
-        raise ModelError(f"{path}: damaged: its checksum does not match")
+        raise ModelError(f"{path}: damaged: {error}: {_COPY_AGAIN}") from None
+    if not intact:
+        raise ModelError(f"{path}: damaged: its checksum does not match: {_COPY_AGAIN}")
     if manifest.get("format") != FORMAT:
-        raise ModelError(f"{path}: format {manifest.get('format')}; this version reads {FORMAT}")
-    for name, checksum in manifest["files"].items():
-        if Path(name).name != name:
-            raise ModelError(f"{path}: lists a file outside its directory: {name!r}")
-        try:
-            intact = file_checksum(directory / name) == checksum
-        except OSError as error:
-            raise ModelError(f"{directory / name}: {error.strerror}") from None
-        if not intact:
-            raise ModelError(f"{directory / name}: damaged: its checksum does not match")
+        raise ModelError(
+            f"{path}: is of format {reprlib.repr(manifest.get('format'))}, and this version reads "
+            f"{FORMAT}: use the version of regard that wrote it"
+        )
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise ModelError(f"{path}: lists no files: {_COPY_AGAIN}")
+    for name, checksum in files.items():
+        _verify(directory, name, checksum)
     return manifest
+
+
+def _verify(directory: Path, name: str, checksum: Any) -> None:
+    if Path(name).name != name or "\0" in name:
+        raise ModelError(
+            f"{directory / 'manifest.json'}: lists a file outside its directory, {name!r}: "
+            "do not use this model"
+        )
+    try:
+        intact = file_checksum(directory / name) == checksum
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"{directory / name}: {reason}: {_COPY_AGAIN}") from None
+    if not intact:
+        raise ModelError(f"{directory / name}: damaged: its checksum does not match: {_COPY_AGAIN}")
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -115,7 +148,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ModelError(f"{path}: damaged or not safetensors: {error}") from None
+        raise ModelError(f"{path}: damaged or not safetensors: {error}: {_COPY_AGAIN}") from None
 
 
 def file_checksum(path: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import MissingExtra
-from regard.run.files import write_file
+from regard.run.files import refusing_write_errors, write_file
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
@@ -27,7 +27,10 @@ class Journal:
         """Append one record; numbers that are not finite become null, so that it stays JSON."""
         record: Record = {"event": event, "time": round(time.time(), 3), **fields}
         clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}
-        with self.path.open("a", encoding="utf-8") as file:
+        with (
+            refusing_write_errors(self.path),
+            self.path.open("a", encoding="utf-8") as file,
+        ):
             file.write(json.dumps(clean, ensure_ascii=False) + "\n")
         for listener in self.listeners:
             listener(record)
@@ -36,15 +39,16 @@ class Journal:
         """Forget what was written after `step`: a resumed run does those steps again."""
         if not self.path.exists():
             return
-        lines = self.path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-        kept = [line for line in lines if _step_of(line) <= step]
-        if kept != lines:
-            write_file(self.path, "".join(line + "\n" for line in kept))
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        kept = "".join(f"{line}\n" for line in _whole_lines(text) if _step_of(line) <= step)
+        if kept != text:
+            write_file(self.path, kept)
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The records of a journal, oldest first."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    """The records of a journal, oldest first; also while it is written."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return [json.loads(line) for line in _whole_lines(text)]
 
 
 def tensorboard(directory: Path) -> Listener:
@@ -53,16 +57,25 @@ def tensorboard(directory: Path) -> Listener:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingExtra("TensorBoard", "board") from None
-    writer = SummaryWriter(str(directory))
+    writer: SummaryWriter | None = None
 
     def listen(record: Record) -> None:
-        if "step" in record:
+        nonlocal writer
+        if record["event"] == "start":
+            # What an earlier start wrote after this step is done again: purge it from the charts.
+            writer = SummaryWriter(str(directory), purge_step=record["step"] + 1)
+        if writer and "step" in record:
             for name, value in record.items():
                 if isinstance(value, float) and name != "time":
                     writer.add_scalar(f"{record['event']}/{name}", value, record["step"])
             writer.flush()
 
     return listen
+
+
+def _whole_lines(text: str) -> list[str]:
+    """All but a last one that a kill cut short, or that is not yet written to its end."""
+    return text.split("\n")[:-1]
 
 
 def _is_not_finite(value: Any) -> bool:
@@ -72,5 +85,5 @@ def _is_not_finite(value: Any) -> bool:
 def _step_of(line: str) -> float:
     try:
         return float(json.loads(line).get("step", 0))
-    except (ValueError, AttributeError):
-        return math.inf  # a line cut short by a kill
+    except (ValueError, TypeError, AttributeError):
+        return math.inf  # no record: a power cut may leave anything

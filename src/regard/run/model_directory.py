@@ -16,6 +16,7 @@ from regard.errors import ModelError, RecipeError
 from regard.recipe import Recipe
 from regard.run.files import (
     read_tensors,
+    refusing_write_errors,
     seal,
     sync_directory,
     unseal,
@@ -57,25 +58,31 @@ def write_model(
         write_tensors(folder / "model.safetensors", weights)
 
     if not directory.exists():
-        directory.parent.mkdir(parents=True, exist_ok=True)
         write_directory(directory, fill, about)
         return
-    fresh = directory / ".model"
+    fresh = directory / ".model.tmp"
     shutil.rmtree(fresh, ignore_errors=True)
     write_directory(fresh, fill, about)
-    # The manifest goes first and comes last: a kill between leaves no model, never a mixed one.
-    (directory / "manifest.json").unlink(missing_ok=True)
-    for name in PARTS:
-        (fresh / name).replace(directory / name)
-    sync_directory(directory)
-    fresh.rmdir()
+    with refusing_write_errors(directory):
+        # The manifest goes first and comes last: a kill between leaves no model, never a mixed one.
+        (directory / "manifest.json").unlink(missing_ok=True)
+        sync_directory(directory)
+        for name in PARTS:
+            (fresh / name).replace(directory / name)
+        sync_directory(directory)
+        fresh.rmdir()
 
 
 def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Model:
     """Open and verify a model directory; raises ModelError that says what to do."""
     directory = Path(directory)
     if not directory.is_dir():
-        raise ModelError(f"{directory}: no such model directory")
+        problem = (
+            "is a file: name the directory that holds it"
+            if directory.exists()
+            else ("no such model directory: name one that regard train or regard average made")
+        )
+        raise ModelError(f"{directory}: {problem}")
     if not (directory / "manifest.json").exists() and (directory / "checkpoints").is_dir():
         raise ModelError(
             f"{directory}: training has not finished: go on with regard train --out {directory}, "
@@ -84,7 +91,10 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     manifest = unseal(directory)
     for name in PARTS[:-1]:
         if name not in manifest["files"]:
-            raise ModelError(f"{directory}: not a model: its manifest does not list {name}")
+            raise ModelError(
+                f"{directory}: is not a model, its manifest does not list {name}: name a directory "
+                "that regard train or regard average made"
+            )
     try:
         recipe = Recipe.read(directory / "recipe.toml")
     except RecipeError as error:
@@ -98,6 +108,11 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
 
 def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Path) -> Transformer:
     """A Transformer with these weights; raises ModelError where they do not fit the recipe."""
+    if recipe.model.layers > len(weights):  # more than could be built to compare
+        raise ModelError(
+            f"{where}: the weights do not fit recipe.toml: it has {recipe.model.layers} layers, "
+            f"and they are {len(weights)} tensors"
+        )
     with torch.device("meta"):
         shapes = {
             name: p.shape for name, p in Transformer(recipe.model, vocabulary).named_parameters()
