@@ -1,0 +1,295 @@
+"""§5.1: "Sentence pairs were batched together by approximate sequence length. Each training batch
+contained a set of sentence pairs containing approximately 25000 source tokens and 25000 target
+tokens."
+
+A batch is rows x length, and a row may hold several sentence pairs: row r of the source and row r
+of the target hold the same ones, told apart by segment numbers. Two layouts share this form. In
+"grouped", batches are of pairs of like length and vary in shape. In "packed", every batch has the
+same shape: fixed rows, each filled with pairs.
+
+An epoch is a random order of all pairs, cut into windows; one window at a time is planned, which
+bounds memory and time before the first batch. Everything follows from (seed, epoch, window), so a
+position is three numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.layouts import Integers, grouped, packed, packed_rows
+from regard.errors import DataError, TrainingError
+from regard.recipe import DataRecipe
+from regard.text.tokenizer import BOS
+
+WINDOW = 2**19
+"""Most pairs that are planned together: under a second of work, 15 to 30 million tokens."""
+
+Membership = tuple[NDArray[np.int32], Integers]
+"""Of one batch: its pairs, row by row, and the row that each stands in."""
+
+
+@runtime_checkable
+class PairSource(Protocol):
+    """Sentence pairs by index, from 0; no sentence is empty, for each ends in </s>."""
+
+    @property
+    def source_lengths(self) -> NDArray[Any]:
+        """Tokens of each source sentence, </s> included."""
+
+    @property
+    def target_lengths(self) -> NDArray[Any]:
+        """Tokens of each target sentence, </s> included."""
+
+    def __len__(self) -> int: ...
+
+    def source(self, i: int, /) -> NDArray[Any]:
+        """Ids of source sentence i, </s> included."""
+
+    def target(self, i: int, /) -> NDArray[Any]:
+        """Ids of target sentence i, </s> included."""
+
+
+class Rows(NamedTuple):
+    """One side of a batch."""
+
+    ids: Int[Tensor, "rows length"]
+    """Tokens; 0 is padding."""
+    segments: Int[Tensor, "rows length"]
+    """1, 2, ... number the sentences of a row; 0 is padding."""
+    positions: Int[Tensor, "rows length"]
+    """Counted from 0 within each sentence; 0 in padding."""
+
+    def to(self, device: torch.device | str) -> Rows:
+        """The same on another device."""
+        return Rows(*(_moved(tensor, device) for tensor in self))
+
+
+class Batch(NamedTuple):
+    """Sentence pairs to learn from."""
+
+    source: Rows
+    """x_1 ... x_m </s>"""
+    target: Rows
+    """What the decoder reads: <s> y_1 ... y_n, the labels shifted right (§3.1)."""
+    labels: Int[Tensor, "rows length"]
+    """What it is to say: y_1 ... y_n </s>; 0 in padding."""
+    source_tokens: int
+    """Source positions that are not padding."""
+    target_tokens: int
+    """Target positions that are not padding."""
+
+    @property
+    def slots(self) -> int:
+        """Positions on both sides, padding included."""
+        return self.source.ids.numel() + self.target.ids.numel()
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same on another device."""
+        return self._replace(
+            source=self.source.to(device),
+            target=self.target.to(device),
+            labels=_moved(self.labels, device),
+        )
+
+
+def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
+    """The plain case: a sentence a row, padded to the longest."""
+    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
+    tokens = np.fromiter(chain.from_iterable(sentences), np.int64, count=lengths.sum())
+    shape = len(sentences), int(lengths.max(initial=0))
+    return _Places.of(lengths, np.arange(len(sentences)), shape).rows(tokens)
+
+
+class Batches:
+    """Batches without end, every pair once an epoch, from a position that can be saved.
+
+    Each process of several would take every n-th batch of this one sequence.
+    """
+
+    def __init__(
+        self,
+        pairs: PairSource,
+        recipe: DataRecipe,
+        seed: int,
+        *,
+        layout: Literal["grouped", "packed"],
+    ):
+        """Raises DataError if there are no pairs, TrainingError if one does not fit a batch."""
+        self._pairs, self._recipe, self._seed = pairs, recipe, seed
+        self._packed = layout == "packed"
+        self._source_lengths = np.asarray(pairs.source_lengths, np.int32)
+        self._target_lengths = np.asarray(pairs.target_lengths, np.int32)
+        self._refuse_what_does_not_fit()
+        self._windows = -(-len(pairs) // WINDOW)
+        self._epoch = self._window = self._batch = 0
+        # kept for the present epoch, and the present window of it
+        self._shuffled: tuple[int, NDArray[np.int32]] | None = None
+        self._planned: tuple[tuple[int, int], list[Membership]] | None = None
+
+    @property
+    def epoch(self) -> float:
+        """Epochs seen so far, for instance 2.25; exact to a batch."""
+        return self._epoch + (self._window + self._batch / len(self._plan())) / self._windows
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches of the present epoch; beyond WINDOW pairs, an estimate from one window."""
+        return len(self._plan()) * self._windows
+
+    def take(self, n: int) -> list[Batch]:
+        """The next n batches, on the CPU; on into the following epochs."""
+        return [self._next() for _ in range(n)]
+
+    def state(self) -> dict[str, int]:
+        """The position, and what it is counted in; `restore` takes it."""
+        position = {"epoch": self._epoch, "window": self._window, "batch": self._batch}
+        return position | self._counted_in()
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Go on after the batch that was last taken when `state` was; also in a new process.
+
+        Raises TrainingError if the position was counted in other batches.
+        """
+        for key, value in self._counted_in().items():
+            if state.get(key) != value:
+                raise TrainingError(
+                    f"the saved position in the data is of {key} = {state.get(key)}, but now it is "
+                    f"{value}: resume with the same corpus, seed and [data] settings (data.layout "
+                    "too, where auto would choose another on this device)"
+                )
+        self._epoch, self._window, self._batch = state["epoch"], state["window"], state["batch"]
+
+    def _counted_in(self) -> dict[str, int]:
+        return {
+            "pairs": len(self._pairs),
+            "windows": self._windows,
+            "seed": self._seed,
+            "source_tokens": self._recipe.source_tokens,
+            "target_tokens": self._recipe.target_tokens,
+            "row_length": self._recipe.row_length if self._packed else 0,
+        }
+
+    def _next(self) -> Batch:
+        while self._batch >= len(self._plan()):
+            self._batch, self._window = 0, self._window + 1
+            if self._window == self._windows:
+                self._window, self._epoch = 0, self._epoch + 1
+        self._batch += 1
+        return self._assembled(*self._plan()[self._batch - 1])
+
+    def _assembled(self, pairs: NDArray[np.int32], rows: Integers) -> Batch:
+        shape = (packed_rows(self._recipe), self._recipe.row_length) if self._packed else None
+        source_places = _Places.of(self._source_lengths[pairs], rows, shape)
+        target_places = _Places.of(self._target_lengths[pairs], rows, shape)
+        source = np.concatenate([self._pairs.source(i) for i in pairs.tolist()])
+        target = np.concatenate([self._pairs.target(i) for i in pairs.tolist()])
+        shifted = np.where(target_places.positions == 0, BOS, np.roll(target, 1))
+        return Batch(
+            source=source_places.rows(source),
+            target=target_places.rows(shifted),
+            labels=target_places.filled(target),
+            source_tokens=len(source),
+            target_tokens=len(target),
+        )
+
+    def _plan(self) -> list[Membership]:
+        now = self._epoch, self._window
+        if self._planned is None or self._planned[0] != now:
+            begin, end = (len(self._pairs) * w // self._windows for w in (now[1], now[1] + 1))
+            window = self._order()[begin:end]
+            source = self._source_lengths[window].astype(np.int64)
+            target = self._target_lengths[window].astype(np.int64)
+            random = self._generator(*now)
+            if self._packed:
+                plan = packed(source, target, self._recipe, random)
+            else:
+                plan = grouped(source, target, self._recipe)
+            cuts = plan.starts[1:-1]
+            pairs, rows = np.split(window[plan.pairs], cuts), np.split(plan.rows, cuts)
+            turns = random.permutation(len(pairs))
+            self._planned = now, [(pairs[turn], rows[turn]) for turn in turns]
+        return self._planned[1]
+
+    def _order(self) -> NDArray[np.int32]:
+        if self._shuffled is None or self._shuffled[0] != self._epoch:
+            order = np.arange(len(self._pairs), dtype=np.int32)
+            self._generator(self._epoch).shuffle(order)
+            self._shuffled = self._epoch, order
+        return self._shuffled[1]
+
+    def _generator(self, *of: int) -> np.random.Generator:
+        return np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=of))
+        )
+
+    def _refuse_what_does_not_fit(self) -> None:
+        recipe = self._recipe
+        if not len(self._pairs):
+            raise DataError("there are no sentence pairs to make batches of: give at least one")
+        if self._packed and not packed_rows(recipe):
+            raise TrainingError(
+                f"a batch of data.source_tokens = {recipe.source_tokens} and data.target_tokens = "
+                f"{recipe.target_tokens} holds no row of data.row_length = {recipe.row_length}: "
+                "raise the former or lower the latter"
+            )
+        for side, lengths in (("source", self._source_lengths), ("target", self._target_lengths)):
+            key = "row_length" if self._packed else f"{side}_tokens"
+            bound = getattr(recipe, key)
+            too_long = np.flatnonzero(lengths > bound)
+            if len(too_long):
+                longest = int(lengths.max())
+                raise TrainingError(
+                    f"{len(too_long)} of {len(lengths)} pairs do not fit a batch: pair "
+                    f"{too_long[0] + 1} has {lengths[too_long[0]]} {side} tokens, </s> included, "
+                    f"and data.{key} = {bound}: raise it to {-(-longest // 8) * 8}, or prepare the "
+                    f"data again with data.max_length = {bound}"
+                )
+
+
+class _Places(NamedTuple):
+    """Where the tokens of some sentences stand in rows x length."""
+
+    slots: Integers
+    """Of each token, with the rows laid end to end."""
+    segments: Integers
+    positions: Integers
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls, lengths: NDArray[Any], rows: Integers, shape: tuple[int, int] | None = None
+    ) -> _Places:
+        """Sentence after sentence in its row; rows ascend. Without a shape, the smallest."""
+        begins = np.cumsum(lengths, dtype=np.int64) - lengths
+        first = np.searchsorted(rows, rows)  # sentence of each one's row
+        offsets = begins - begins[first]
+        shape = shape or (int(rows[-1]) + 1, int((offsets + lengths).max()))
+        positions = np.arange(lengths.sum()) - np.repeat(begins, lengths)
+        slots = np.repeat(rows * shape[1] + offsets, lengths) + positions
+        segments = np.repeat(np.arange(len(rows)) - first + 1, lengths)
+        return cls(slots, segments, positions, shape)
+
+    def filled(self, values: NDArray[Any]) -> Int[Tensor, "rows length"]:
+        """One value a token; 0 elsewhere."""
+        flat = np.zeros(self.shape[0] * self.shape[1], np.int64)
+        flat[self.slots] = values
+        return torch.from_numpy(flat.reshape(self.shape))
+
+    def rows(self, ids: NDArray[Any]) -> Rows:
+        """The tokens in their places."""
+        return Rows(self.filled(ids), self.filled(self.segments), self.filled(self.positions))
+
+
+def _moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        # from pinned memory the copy is queued, and the host need not wait for the GPU
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
