@@ -58,9 +58,10 @@ def main() -> None:
         _silence(sys.stdout)
         sys.exit(141)
     except OSError as error:  # what no command has foreseen, such as a full disk behind stdout
-        _silence(sys.stdout)
+        if error.filename is None:
+            _silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)
-        _refuse(f"{place}: {error.strerror or error}: make room, or name another place")
+        _refuse(f"{place}: {error.strerror or error}: make room there or name another place")
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -51,31 +51,30 @@ def train(
 
     set_threads(threads)
     earlier = begun(out)
+    prepared = out / "data"
     if data is not None and (source or target or valid_source or valid_target or tokenizer):
         raise RegardError(
             f"{data}: is prepared data, which has its text and tokenizer: give --data, or --source "
             "and --target, not both"
         )
+    if data is None and prepared.is_dir() and (earlier or not (source and target)):
+        _refuse_other_text(prepared, [*(source or []), *(target or [])])
+        data = prepared
+    if data is None and not (source and target):
+        raise RegardError(f"{out}: nothing to train on yet: give --source and --target, or --data")
     chosen = _recipe(recipe, earlier, source, data, assign or [])
     if data is None:
-        data = out / "data"
-        if earlier and data.is_dir():
-            _refuse_other_text(data, [*(source or []), *(target or [])])
-        elif source and target:
-            prepare_for_training(
-                source,
-                target,
-                data,
-                chosen,
-                valid_source or [],
-                valid_target or [],
-                tokenizer,
-                quiet,
-            )
-        elif not data.is_dir():
-            raise RegardError(
-                f"{out}: nothing to train on yet: give --source and --target, or --data"
-            )
+        data = prepared
+        prepare_for_training(
+            source or [],
+            target or [],
+            data,
+            chosen,
+            valid_source or [],
+            valid_target or [],
+            tokenizer,
+            quiet,
+        )
     run_training(chosen, out, data, accept_changes=accept_changes, board=board, quiet=quiet)
     typer.echo(f"{out}: done; translate with: regard translate {out} < in.txt")
 

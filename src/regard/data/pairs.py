@@ -57,11 +57,12 @@ class Pairs:
     def open(cls, directory: str | Path, split: str) -> Pairs:
         """Map the files of "train" or "valid"; raises DataError when one is missing or damaged.
 
-        Sizes, bounds and the tokenizer's checksum are verified; the ids are not read through.
+        Sizes, bounds and the tokenizer's checksum are verified; of the ids, that all are its own.
         """
         directory = Path(directory)
-        files = read_manifest(directory)["files"]
+        manifest = read_manifest(directory)
         try:
+            files, vocabulary = manifest["files"], manifest["tokenizer"]["size"]
             if (
                 hashlib.sha256(_read(directory / "tokenizer.json")).hexdigest()
                 != (files["tokenizer.json"]["sha256"])
@@ -71,7 +72,10 @@ class Pairs:
                     directory / "tokenizer.json",
                 )
             names = [f"{split}.{side}" for side in SIDES]
-            source, target = (_open_side(directory / name, files) for name in names)
+            source, target = (_open_side(directory / name, files, vocabulary) for name in names)
+            if split == "valid":
+                for name in names:
+                    _refuse_resized(directory / f"{name}.txt", files)
             parts = [
                 files[f"{name}.{part}.npy"]["sha256"]
                 for name in names
@@ -79,7 +83,8 @@ class Pairs:
             ]
         except (KeyError, TypeError):
             raise DataError(
-                f"does not list the files of {split}", directory / "manifest.json"
+                f"does not list the files of {split}: prepare the data again",
+                directory / "manifest.json",
             ) from None
         if len(source[1]) != len(target[1]):
             raise DataError(
@@ -182,7 +187,9 @@ def is_prepared(directory: Path) -> bool:
         return False
 
 
-def _open_side(stem: Path, files: dict[str, Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _open_side(
+    stem: Path, files: dict[str, Any], vocabulary: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     ids, starts = (_map(_part(stem, part), files) for part in ("ids", "starts"))
     whole = (
         ids.dtype in (np.uint16, np.uint32)
@@ -198,21 +205,21 @@ def _open_side(stem: Path, files: dict[str, Any]) -> tuple[NDArray[Any], NDArray
             "is damaged: the sentences do not fill the ids; prepare the data again",
             _part(stem, "starts"),
         )
+    if ids.max() >= vocabulary:
+        raise DataError(
+            f"is damaged: it has the id {ids.max()} of {vocabulary}; prepare the data again",
+            _part(stem, "ids"),
+        )
     return ids, starts
 
 
 def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
-    wanted = files[path.name]["bytes"]
+    _refuse_resized(path, files)
     try:
-        if path.stat().st_size != wanted:
-            raise DataError(
-                f"is damaged: {path.stat().st_size} bytes, not {wanted}; prepare the data again",
-                path,
-            )
         # A plain view: slicing a np.memmap costs ten times as much.
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path) from None
+        raise _unreadable(path, error) from None
     except (ValueError, EOFError):
         raise DataError("is damaged: prepare the data again", path) from None
     if mapped.ndim != 1:
@@ -230,8 +237,23 @@ def _sentence(ids: NDArray[Any], starts: NDArray[np.int64], i: int) -> NDArray[A
     return ids[starts[i] : starts[i + 1]]
 
 
+def _refuse_resized(path: Path, files: dict[str, Any]) -> None:
+    wanted = files[path.name]["bytes"]
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if found != wanted:
+        raise DataError(f"is damaged: {found} bytes, not {wanted}; prepare the data again", path)
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    problem = f"cannot be read: {error.strerror or error}: mend that, or prepare the data again"
+    return DataError(problem, path)

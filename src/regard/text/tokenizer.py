@@ -103,7 +103,8 @@ class Tokenizer:
             raise ModelError(f"{path}: damaged, or not a tokenizer: {error}") from None
         entries = library.get_vocab()
         specials = [entries.get(token) for token in SPECIAL]
-        if specials != [PAD, BOS, EOS] or not entries.keys() >= set(BYTES):
+        dense = sorted(entries.values()) == list(range(len(entries)))
+        if specials != [PAD, BOS, EOS] or not entries.keys() >= set(BYTES) or not dense:
             raise ModelError(f"{path}: a tokenizer, but not one of regard: learn it with `prepare`")
         return cls(library)
 

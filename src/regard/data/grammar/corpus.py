@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,7 +123,13 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
             partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
             partial.replace(path)
         except OSError as error:
-            raise DataError(f"cannot be written: {error.strerror or error}", path) from None
+            with suppress(OSError):
+                partial.unlink()
+            raise DataError(
+                f"cannot be written: {error.strerror or error}: make room there or choose another "
+                "place",
+                path,
+            ) from None
 
 
 def _punctuated(words: list[Word]) -> list[Word]:
