@@ -153,11 +153,11 @@ class TrainingRecipe(Section):
 class SearchRecipe(Section):
     """§6.1: beam search."""
 
-    beam: Count = 4
+    beam: Annotated[int, Field(ge=1, le=1000)] = 4
     """Hypotheses kept alive; 1 is greedy search."""
-    alpha: Annotated[float, Field(ge=0)] = 0.6
+    alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Length penalty: score = log p / ((5 + length) / 6)^alpha."""
-    max_extra: Count = 50
+    max_extra: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Longest output: the source's length in pieces plus this."""
 
 

@@ -220,7 +220,7 @@ def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
         raise _unreadable(path, error) from None
-    except (ValueError, EOFError):
+    except Exception:  # numpy reads the header as Python, which fails in many ways
         raise DataError("is damaged: prepare the data again", path) from None
     if mapped.ndim != 1:
         raise DataError("is damaged: not a flat array; prepare the data again", path)

@@ -8,6 +8,9 @@ import torch
 
 from regard.errors import RecipeError, TrainingError
 
+MOST_THREADS = 1024
+"""More than these the operating system may refuse to start, and then ends the process."""
+
 
 def choose_device() -> torch.device:
     """A GPU if there is one, else the CPU."""
@@ -50,8 +53,8 @@ def refuse_too_large(parameters: int, device: torch.device) -> None:
 
 def set_threads(threads: int) -> None:
     """Use so many processor cores; 0 leaves PyTorch's choice."""
-    if threads < 0:
-        raise RecipeError(f"--threads {threads}: give a number of cores, or 0 for all")
+    if not 0 <= threads <= MOST_THREADS:
+        raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
     if threads:
         torch.set_num_threads(threads)
 
