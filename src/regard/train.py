@@ -37,16 +37,18 @@ def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[st
         some = [batch.to(run.device) for batch in batches.take(recipe.training.accumulate)]
         loss = update(model, optimizer, some, rate, recipe.training.label_smoothing)
         run.tick(state, loss.source_tokens, loss.target_tokens)
-        if run.due("log", state) or run.due("save", state):
+        due = run.due(state)
+        if any(due):
             smoothed, plain = loss.per_token()
             stop_unless_finite(smoothed, optimizer, state.step, rate)
-            if run.due("log", state):
+            if due.log:
                 run.log(training, rate, smoothed, plain)
-        if validate and run.due("validate", state):
-            run.journal.write("validation", step=state.step, **validate(model))
-        if run.due("save", state):
-            run.save(training)
-        run.leave_if_asked(state)
+            if due.validate and validate:
+                run.journal.write("validation", step=state.step, **validate(model))
+            if due.save or due.leave:
+                run.save(training, extra=not due.save)
+            if due.leave:
+                run.leave(state)
     return run.finish(state)
 
 
@@ -74,7 +76,7 @@ def update(
     losses = []
     for batch in batches:
         smoothed, plain = batch_loss(model, batch, smoothing)
-        smoothed.backward()  # type: ignore[no-untyped-call]
+        smoothed.backward()
         optimizer.collect()
         losses.append(torch.stack([smoothed.detach(), plain]))
     smoothed, plain = torch.stack(losses).sum(0).unbind()
@@ -95,8 +97,9 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
 def stop_unless_finite(loss: float, optimizer: FlatAdam, step: int, rate: float) -> None:
     """Raise TrainingError, with what to change, where training has diverged."""
     if not (math.isfinite(loss) and optimizer.is_finite()):
+        problem = "some weights are no numbers" if math.isfinite(loss) else f"the loss is {loss}"
         raise TrainingError(
-            f"step {step}: the loss is {loss}: training diverged at rate {rate:.2e}; the "
+            f"step {step}: {problem}: training diverged at rate {rate:.2e}; the "
             "checkpoints are from before: raise training.warmup_steps, enlarge the batch "
             "(training.accumulate), or try training.precision=fp32"
         )

@@ -10,8 +10,9 @@ import torch
 
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
+from regard.errors import DataError
 from regard.loss import perplexity
-from regard.recipe import Recipe
+from regard.recipe import ModelRecipe, Recipe
 from regard.score.bleu import bleu
 from regard.text.files import read_lines
 from regard.text.tokenizer import Tokenizer
@@ -28,8 +29,10 @@ def validator(data: Path, recipe: Recipe) -> Validate:
 
     It returns `loss` (plain, nats per sub-word), `perplexity`, `bleu` (sacreBLEU 13a, cased, on the
     first `validate_sentences`; absent where that is 0) and `samples`: source, output, reference.
+    Raises DataError where the model will not have positions for a sentence.
     """
     pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
+    _refuse_beyond_positions(pairs, recipe.model, data)
     wanted = recipe.training.validate_sentences
     sources = list(read_lines(data / "valid.source.txt"))[:wanted]
     references = list(read_lines(data / "valid.target.txt"))[:wanted]
@@ -52,11 +55,28 @@ def validator(data: Path, recipe: Recipe) -> Validate:
     return validate
 
 
+def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:
+    """Training drops what is too long, validation does not: say so now, not after hours."""
+    for side, lengths in (("source", pairs.source_lengths), ("target", pairs.target_lengths)):
+        if recipe.positions == "learned" and lengths.max() > recipe.max_positions:
+            raise DataError(
+                f"{lengths.max()} pieces, and the model learns model.max_positions = "
+                f"{recipe.max_positions}: raise it, or prepare the data without this sentence",
+                data / f"valid.{side}.txt",
+                int(lengths.argmax()) + 1,
+            )
+
+
 @torch.no_grad()
 def plain_loss(model: Transformer, pairs: Pairs, recipe: Recipe) -> float:
     """Cross-entropy without smoothing per target sub-word, in nats, over all pairs."""
     device = model.embedding.tokens.weight.device
-    batches = Batches(pairs, recipe.data, seed=0, layout="grouped")
+    # Whatever is to be validated on fits: a batch has room for the longest sentence, even alone.
+    limits = {
+        "source_tokens": max(recipe.data.source_tokens, int(pairs.source_lengths.max())),
+        "target_tokens": max(recipe.data.target_tokens, int(pairs.target_lengths.max())),
+    }
+    batches = Batches(pairs, recipe.data.model_copy(update=limits), seed=0, layout="grouped")
     total, tokens = 0.0, 0
     for batch in batches.take(batches.batches_per_epoch):
         total += float(batch_loss(model, batch.to(device), smoothing=0.0)[1])

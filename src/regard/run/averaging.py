@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from regard.errors import ModelError
@@ -24,5 +23,5 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
         }:
             raise ModelError(f"{checkpoint.path}: its weights differ in shape from the others'")
         for name, tensor in weights.items():
-            total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor
+            total[name] = tensor.double() + total[name] if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}

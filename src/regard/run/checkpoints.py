@@ -1,7 +1,7 @@
 """Checkpoints: `checkpoints/step-N/`, each sealed; a damaged one is passed over by name."""
 
+import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.optimizer import FlatAdam
-from regard.run.files import read_tensors, unseal, write_directory, write_tensors
+from regard.run.files import read_tensors, remove_directory, unseal, write_directory, write_tensors
 
 FINGERPRINTS = ("data", "tokenizer")
 """What a checkpoint's manifest identifies by checksum, so that a run goes on with the same."""
@@ -36,7 +36,8 @@ class Checkpoint(NamedTuple):
 def save(directory: Path, optimizer: FlatAdam, about: dict[str, Any], keep: int) -> Path:
     """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
 
-    Of later steps there are only damaged checkpoints, from behind which the run came back: they go.
+    Others that were `extra`, as about["extra"] said, go first. Of later steps there are only
+    damaged ones, from behind which the run came back: they go too.
     """
     path = directory / f"step-{about['step']}"
 
@@ -44,12 +45,14 @@ def save(directory: Path, optimizer: FlatAdam, about: dict[str, Any], keep: int)
         write_tensors(folder / "weights.safetensors", optimizer.named_weights())
         write_tensors(folder / "optimizer.safetensors", optimizer.state() | _random_states())
 
-    shutil.rmtree(path, ignore_errors=True)  # if it exists it is damaged
+    remove_directory(path)  # if it exists it is damaged
     write_directory(path, fill, about)
     found = paths(directory)
-    now = found.index(path) + 1
-    for other in found[: max(now - keep, 0)] + found[now:]:
-        shutil.rmtree(other, ignore_errors=True)
+    earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
+    kept = [*earlier, path][-keep:]
+    for other in found:
+        if other not in kept:
+            remove_directory(other)
     return path
 
 
@@ -100,9 +103,21 @@ def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Che
 def _opened(path: Path) -> Checkpoint:
     manifest = unseal(path)
     step = int(path.name.removeprefix("step-"))
-    if manifest.get("step") != step or not manifest.keys() >= {"state", "batches", *FINGERPRINTS}:
+    whole = manifest.keys() >= {"state", "batches", *FINGERPRINTS} and all(
+        isinstance(manifest[counts], dict)
+        and all(isinstance(n, int | float) and n >= 0 for n in manifest[counts].values())
+        for counts in ("state", "batches")
+    )
+    if manifest.get("step") != step or not whole:
         raise ModelError(f"{path}: its manifest is not that of a checkpoint of step {step}")
     return Checkpoint(path, manifest)
+
+
+def _is_extra(path: Path) -> bool:
+    try:
+        return bool(json.loads((path / "manifest.json").read_bytes())["extra"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return False  # whether it is whole is asked when it is used
 
 
 def _random_states() -> dict[str, Tensor]:

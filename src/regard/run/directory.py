@@ -4,11 +4,13 @@ RUN/recipe.toml  journal.jsonl  checkpoints/step-N/  and, at the end, the model 
 """
 
 import fcntl
+import os
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -17,11 +19,12 @@ from regard.data.batches import Batches
 from regard.data.pairs import Pairs
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.optimizer import FlatAdam
+from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.averaging import average
-from regard.run.devices import choose_device, choose_dtype, keep_freed_memory
-from regard.run.files import refusing_write_errors, write_file
+from regard.run.devices import choose_device, choose_dtype, keep_freed_memory, refuse_too_large
+from regard.run.files import refusing_write_errors, remove_leftovers, write_file
 from regard.run.interrupt import Interrupt, Interrupted
 from regard.run.journal import Journal, Listener
 from regard.run.model_directory import write_model
@@ -42,6 +45,16 @@ class State:
     """Time spent training, validation and saving included, over all starts of the run."""
 
 
+class Due(NamedTuple):
+    """What is to be done after a step, decided once: what happens meanwhile is for the next."""
+
+    log: bool
+    validate: bool
+    save: bool
+    leave: bool
+    """A signal has come: save though it may not be due, and raise Interrupted."""
+
+
 class Training(NamedTuple):
     """What the loop works on."""
 
@@ -55,8 +68,11 @@ class Training(NamedTuple):
 class Run:
     """The directory of a run, and the clock of its saves and reports.
 
-    Opening it takes a lock, so that two processes never train in one directory. Raises RecipeError
-    where the directory was begun with another recipe, unless `accept_changes`.
+    Opening it takes a lock, so that two processes never train in one directory. What cannot be
+    trained is refused before anything is written. Raises RecipeError where the directory was begun
+    with another recipe, unless `accept_changes`; DataError or ModelError for damaged data;
+    TrainingError where another process has the lock, or the model or a pair of sentences is too
+    large; RegardError where the directory cannot be written.
     """
 
     directory: Path
@@ -68,35 +84,54 @@ class Run:
     accept_changes: bool = False
 
     def __post_init__(self) -> None:
-        """Lock the directory and settle the recipe, the data and the device."""
-        with refusing_write_errors(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.directory / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise TrainingError(f"{self.directory}: another process is training here") from None
-        self._settle_recipe()
-        self.tokenizer = Tokenizer.load(self.data / "tokenizer.json")
-        self.tokenizer.save(self.directory / "tokenizer.json")
+        """Check all that is given, then lock the directory."""
+        self._refuse_another_recipe()
         self.pairs = Pairs.open(self.data, "train")
+        self.tokenizer = Tokenizer.load(self.data / "tokenizer.json")
         self.device = choose_device()
         self.dtype = choose_dtype(self.recipe.training.precision, self.device)
-        self.journal = Journal(self.directory / "journal.jsonl", self.listeners)
+        self._batches()
+        refuse_too_large(parameters(self.recipe.model, self.tokenizer.size), self.device)
+        self._lock()
         self._checkpoints = self.directory / "checkpoints"
-        self._saved_at = self._logged_at = time.monotonic()
+        remove_leftovers(self.directory)
+        remove_leftovers(self._checkpoints)
+        self.journal = Journal(self.directory / "journal.jsonl", self.listeners)
+        self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = 0
 
-    def _settle_recipe(self) -> None:
-        path = self.directory / "recipe.toml"
-        if path.exists() and not self.accept_changes:
-            changes = differences(Recipe.read(path), self.recipe)
-            if changes:
-                raise RecipeError(
-                    f"{self.directory} was begun with another recipe ({'; '.join(changes)}): "
-                    "choose another --out, or go on knowingly with --accept-changes"
-                )
-        write_file(path, self.recipe.to_toml())
+    def _refuse_another_recipe(self) -> None:
+        earlier = begun(self.directory)
+        if earlier and not self.accept_changes and (changes := differences(earlier, self.recipe)):
+            raise RecipeError(
+                f"{self.directory}: was begun with another recipe ({'; '.join(changes)}): "
+                "choose another --out, or go on knowingly with --accept-changes"
+            )
+
+    def _lock(self) -> None:
+        with refusing_write_errors(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self.close = weakref.finalize(self, os.close, lock)  # the lock goes with the run
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise TrainingError(
+                f"{self.directory}: another process is training here: wait for it, or choose "
+                "another --out"
+            ) from None
+
+    def _keep_recipe_and_tokenizer(self) -> None:
+        """Write what differs; a finished model of before is then no longer one."""
+        wanted = {
+            "recipe.toml": self.recipe.to_toml().encode(),
+            "tokenizer.json": (self.data / "tokenizer.json").read_bytes(),
+        }
+        for name, content in wanted.items():
+            path = self.directory / name
+            if not path.exists() or path.read_bytes() != content:
+                (self.directory / "manifest.json").unlink(missing_ok=True)
+                write_file(path, content)
 
     def resume_or_start(self, recipe: Recipe) -> Training:
         """The newest whole checkpoint, or a fresh model initialised from the seed."""
@@ -104,11 +139,12 @@ class Run:
         keep_freed_memory()
         model = Transformer(recipe.model, self.tokenizer.size).to(self.device).train()
         optimizer = FlatAdam(model, recipe.training, self.dtype)
-        batches = Batches(self.pairs, recipe.data, recipe.training.seed, layout=self._layout())
+        batches = self._batches()
         state = State()
         found = checkpoints.newest(self._checkpoints, 1, self.warn)
         if found:
             state = self._resume(found[0], optimizer, batches)
+        self._keep_recipe_and_tokenizer()
         self.journal.rewind(state.step)
         self.journal.write(
             "start",
@@ -122,15 +158,15 @@ class Run:
             dtype=str(self.dtype).removeprefix("torch."),
             threads=torch.get_num_threads(),
         )
-        self._saved_at = self._logged_at = time.monotonic()
+        self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
         return Training(model, optimizer, batches, state)
 
-    def _layout(self) -> Literal["grouped", "packed"]:
-        wanted = self.recipe.data.layout
-        if wanted == "auto":
-            return "grouped" if self.device.type == "cpu" else "packed"
-        return wanted
+    def _batches(self) -> Batches:
+        layout = self.recipe.data.layout
+        if layout == "auto":
+            layout = "grouped" if self.device.type == "cpu" else "packed"
+        return Batches(self.pairs, self.recipe.data, self.recipe.training.seed, layout=layout)
 
     def _resume(
         self, checkpoint: checkpoints.Checkpoint, optimizer: FlatAdam, batches: Batches
@@ -144,40 +180,50 @@ class Run:
                 )
         try:
             checkpoints.restore(checkpoint, optimizer)
-        except (KeyError, RuntimeError) as error:
-            raise ModelError(f"{checkpoint.path}: does not fit this recipe: {error}") from None
-        batches.restore(about["batches"])
-        return State(**about["state"])
+            state = State(**about["state"])
+            batches.restore(about["batches"])
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise ModelError(
+                f"{checkpoint.path}: does not fit this recipe ({error}): choose another --out"
+            ) from None
+        except TrainingError as error:  # the position was counted in other batches
+            if not self.accept_changes:
+                raise
+            self.warn(f"reading the data from its beginning: {error}")
+        return state
 
     def _fingerprints(self) -> dict[str, str]:
         return {"data": self.pairs.fingerprint, "tokenizer": self.tokenizer.fingerprint}
 
     def tick(self, state: State, source_tokens: int, target_tokens: int) -> None:
-        """Count what a step learned from, and its time."""
+        """Count what a step learned from, and the time since the last one."""
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
+        self._count_time(state)
 
-    def due(self, what: Literal["log", "validate", "save"], state: State) -> bool:
-        """Whether to log, validate or save after this step; the last step does all three."""
-        training = self.recipe.training
-        if state.step == training.steps:
-            return True
-        if what == "log":
-            return state.step % training.log_every == 0 or state.step == 1
-        if what == "validate":
-            return state.step % training.validate_every == 0
+    def _count_time(self, state: State) -> None:
+        now = time.monotonic()
+        state.seconds += now - self._ticked_at
+        self._ticked_at = now
+
+    def due(self, state: State) -> Due:
+        """What to do after this step; the last logs, validates and saves."""
+        training, step = self.recipe.training, state.step
         minutes = (time.monotonic() - self._saved_at) / 60
-        return (
-            self.interrupt.signum is not None
-            or (training.save_every > 0 and state.step % training.save_every == 0)
-            or (0 < training.save_minutes <= minutes)
+        last = step == training.steps
+        return Due(
+            log=last or step == 1 or step % training.log_every == 0,
+            validate=last or step % training.validate_every == 0,
+            save=last
+            or (training.save_every > 0 and step % training.save_every == 0)
+            or (0 < training.save_minutes <= minutes),
+            leave=self.interrupt.signum is not None,
         )
 
     def log(self, training: Training, rate: float, loss: float, plain: float) -> None:
-        """Journal a step; raises TrainingError where the loss is no longer a number."""
+        """Journal a step."""
         state, now = training.state, time.monotonic()
         tokens = state.source_tokens + state.target_tokens
-        state.seconds += now - self._logged_at
         self.journal.write(
             "step",
             step=state.step,
@@ -194,11 +240,16 @@ class Run:
         )
         self._logged_at, self._logged_tokens = now, tokens
 
-    def save(self, training: Training) -> None:
-        """Write a checkpoint, and remove those that are no longer kept."""
+    def save(self, training: Training, *, extra: bool = False) -> None:
+        """Write a checkpoint, and remove those that are no longer kept.
+
+        An `extra` one, that was not due, goes with the next: the final average is of those due.
+        """
         state = training.state
+        self._count_time(state)
         about: dict[str, Any] = {
             "step": state.step,
+            "extra": extra,
             "state": vars(state),
             "batches": training.batches.state(),
             **self._fingerprints(),
@@ -207,13 +258,14 @@ class Run:
         self.journal.write("save", step=state.step)
         self._saved_at = time.monotonic()
 
-    def leave_if_asked(self, state: State) -> None:
-        """Raise Interrupted if a signal has come; the caller has saved."""
-        if self.interrupt.signum is not None:
-            raise Interrupted(self.interrupt.signum, state.step)
+    def leave(self, state: State) -> NoReturn:
+        """Raise Interrupted, for the signal that has come; the caller has saved."""
+        assert self.interrupt.signum is not None
+        raise Interrupted(self.interrupt.signum, state.step)
 
     def finish(self, state: State) -> dict[str, Tensor]:
         """Average the last checkpoints into the final model, and return its weights."""
+        self._count_time(state)
         last = checkpoints.newest(self._checkpoints, self.recipe.training.average, self.warn)
         weights = average(last)
         steps = sorted(checkpoint.step for checkpoint in last)
@@ -241,7 +293,7 @@ def differences(before: Recipe, after: Recipe) -> list[str]:
 def begun(directory: Path) -> Recipe | None:
     """The recipe that a run directory was begun with, or None for a new one."""
     if directory.exists() and not directory.is_dir():
-        raise RegardError(f"{directory}: is a file; --out names a run directory")
+        raise RegardError(f"{directory}: is a file: name a run directory")
     path = directory / "recipe.toml"
     return Recipe.read(path) if path.exists() else None
 
@@ -253,18 +305,21 @@ def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], Non
     """
     recipe = begun(directory)
     if recipe is None:
-        raise ModelError(f"{directory}: not a run directory: it has no recipe.toml")
+        raise ModelError(
+            f"{directory}: is not a run directory, it has no recipe.toml: name one that regard "
+            "train made"
+        )
     if out.exists():
-        raise RegardError(f"{out}: exists already; name a new directory")
+        raise RegardError(f"{out}: exists already: name a new directory")
     found = checkpoints.newest(directory / "checkpoints", last, warn)
     if not found:
-        raise ModelError(f"{directory}: no whole checkpoint to average")
+        raise ModelError(f"{directory}: has no checkpoint to average yet: train on")
     if len(found) < last:
         raise ModelError(
             f"{directory}: has {len(found)} whole checkpoints, not {last}: give --last {len(found)}"
         )
     steps = sorted(checkpoint.step for checkpoint in found)
-    about = {key: found[0].manifest[key] for key in ("data", "tokenizer")}
+    about = {key: found[0].manifest[key] for key in checkpoints.FINGERPRINTS}
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
     write_model(
         out, recipe, tokenizer, average(found), about | {"step": steps[-1], "averaged": steps}

@@ -16,6 +16,7 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from regard.errors import ModelError, RegardError
@@ -74,6 +75,17 @@ def write_directory(path: Path, fill: Callable[[Path], None], about: dict[str, A
                 for parent in missing:
                     parent.rmdir()
             raise
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory if it can be, at once: a kill leaves no half of it under its name."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with suppress(OSError):
+        path.rename(temporary)
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink()
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -140,7 +152,11 @@ def _verify(directory: Path, name: str, checksum: Any) -> None:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write tensors as safetensors; views are copied out of their buffers."""
-    safetensors.torch.save_file({k: t.detach().cpu().clone() for k, t in tensors.items()}, path)
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    safetensors.torch.save_file(copies, path)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,63 @@
+"""A task small enough to be learned inside a test: to say again a string of digits."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.data.prepare import prepare
+from regard.recipe import Recipe
+from regard.run.directory import Run
+from regard.train import Validate, train
+
+RECIPE = Recipe().but(
+    layers=1,
+    d_model=16,
+    d_ff=23,
+    heads=2,
+    vocabulary=300,
+    held_out=5,
+    source_tokens=61,
+    target_tokens=61,
+    steps=11,
+    warmup_steps=7,
+    precision="fp32",
+    log_every=1,
+    validate_every=5,
+    validate_sentences=2,
+    save_every=2,
+    save_minutes=0.0,
+    keep=3,
+    average=3,
+)
+"""About a dozen pairs a batch and nine batches an epoch; dropout as in the paper."""
+
+
+def strings(count: int, seed: int, longest: int = 7) -> list[str]:
+    """Digits with spaces between, for instance "3 1 4"; two to `longest` of them."""
+    draw = random.Random(seed)
+    return [" ".join(draw.choices("0123456789", k=draw.randint(2, longest))) for _ in range(count)]
+
+
+def prepared(folder: Path, recipe: Recipe = RECIPE, lines: list[str] | None = None) -> Path:
+    """Data to train on, in `folder`/data."""
+    text = folder / "digits.txt"
+    text.write_text("".join(line + "\n" for line in lines or strings(97, seed=1)), "utf-8")
+    prepare([text], [text], folder / "data", recipe)
+    return folder / "data"
+
+
+def trained(
+    directory: Path,
+    data: Path,
+    recipe: Recipe = RECIPE,
+    validate: Validate | None = None,
+    **options: Any,
+) -> dict[str, Tensor]:
+    """Train to the end, or until `train` raises; either way the directory is free again."""
+    run = Run(directory, recipe, data, **options)
+    try:
+        return train(recipe, run, validate)
+    finally:
+        run.close()

@@ -1,0 +1,106 @@
+"""Stopping a writer at a chosen instant: by an error, by SIGKILL, or by a power cut.
+
+An instant is the moment before a process opens a file to write, syncs, renames or removes one, or
+makes or removes a directory. They are few, so that a test can go through all of them.
+"""
+
+import errno
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["regard.cli.main", "regard.validate", "torch._dynamo", "pytest"])
+
+CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir"})
+_watching: list[Callable[[], None]] = []
+_synced: set[int] = set()
+_fsync = os.fsync
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    writes = event == "open" and arguments[2] and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+    if _watching and (writes or event in CHANGES):
+        _watching[-1]()
+
+
+def _watched_fsync(handle: int) -> None:
+    if _watching:
+        _watching[-1]()
+    _fsync(handle)
+    _synced.add(os.fstat(handle).st_ino)
+
+
+sys.addaudithook(_hear)  # for good: there is no taking it away
+
+
+@contextmanager
+def at_instant(n: int, act: Callable[[], None]) -> Iterator[None]:
+    """Within the block, `act` at the n-th instant, from 1."""
+    left = n
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            act()
+
+    os.fsync = _watched_fsync
+    _watching.append(count)
+    try:
+        yield
+    finally:
+        _watching.pop()
+        os.fsync = _fsync
+
+
+def full_at(n: int, write: Callable[..., object], *arguments: Any) -> bool:
+    """Whether `write(*arguments)` got to its n-th instant, which finds the disk full.
+
+    What it then does about that is its own: an error passes through here.
+    """
+    came = False
+
+    def fail() -> None:
+        nonlocal came
+        came = True
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with at_instant(n, fail):
+        write(*arguments)
+    return came
+
+
+def killed_at(n: int, folder: Path, write: Callable[..., object], *arguments: Any) -> bool:
+    """Whether `write(*arguments)`, in another process, was killed at its n-th instant.
+
+    With the power: what it has written in `folder` and not synced is lost by half. False when it
+    came to its end before.
+    """
+    process = PROCESSES.Process(target=_die, args=(n, folder, write, *arguments))
+    process.start()
+    process.join()
+    status = process.exitcode
+    process.close()
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
+
+
+def _die(n: int, folder: Path, write: Callable[..., object], *arguments: Any) -> None:
+    sys.dont_write_bytecode = True
+    before = {path.stat().st_ino for path in folder.rglob("*")}
+
+    def cut_power() -> None:
+        _watching.clear()
+        for path in folder.rglob("*"):
+            if path.is_file() and path.stat().st_ino not in before | _synced:
+                os.truncate(path, path.stat().st_size // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with at_instant(n, cut_power):
+        write(*arguments)

@@ -1,0 +1,156 @@
+"""A checkpoint holds all that training is, and at every instant one is whole."""
+
+import itertools
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import ModelError, RegardError
+from regard.optimizer import FlatAdam
+from regard.recipe import TrainingRecipe
+from regard.run import checkpoints
+from regard.run.files import remove_leftovers
+from run.killing import full_at, killed_at
+
+
+def optimizer(seed: int = 1, width: int = 3) -> FlatAdam:
+    """With moments that are not zero."""
+    torch.manual_seed(seed)
+    model = nn.Linear(width, 5)
+    adam = FlatAdam(model, TrainingRecipe(), torch.float32)
+    for _ in range(2):
+        model(torch.randn(7, width)).pow(2).sum().backward()
+        adam.collect()
+        adam.step(0.01, tokens=7)
+    return adam
+
+
+def save(
+    folder: Path, step: int, keep: int = 2, adam: FlatAdam | None = None, extra: bool = False
+) -> Path:
+    about = {"step": step, "extra": extra, "state": {}, "batches": {}, "data": "", "tokenizer": ""}
+    return checkpoints.save(folder, adam or optimizer(), about, keep)
+
+
+def steps(folder: Path) -> list[int]:
+    """Of the whole checkpoints, newest first; fails on a damaged one."""
+    return [found.step for found in checkpoints.newest(folder, 100, pytest.fail)]
+
+
+def damage(checkpoint: Path) -> None:
+    path = checkpoint / "optimizer.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def test_weights_moments_and_random_state_come_back_bit_by_bit(tmp_path: Path) -> None:
+    adam = optimizer()
+    save(tmp_path, 2, adam=adam)
+    drawn = torch.rand(11)  # after the save
+    [found] = checkpoints.newest(tmp_path, 1, pytest.fail)
+    other = optimizer(seed=3)
+    checkpoints.restore(found, other)
+    assert torch.equal(torch.rand(11), drawn)
+    assert torch.equal(other.master, adam.master)
+    assert other.state().keys() == {"step", "exp_avg", "exp_avg_sq"}
+    for name, tensor in adam.state().items():
+        assert tensor.abs().sum() > 0
+        assert torch.equal(other.state()[name], tensor)
+
+
+def test_the_newest_are_kept_by_number(tmp_path: Path) -> None:
+    for step in (7, 9, 10, 101):  # as words, 101 comes before 7
+        save(tmp_path, step, keep=3)
+    assert steps(tmp_path) == [101, 10, 9]
+    assert len(checkpoints.newest(tmp_path, 2, pytest.fail)) == 2
+
+
+def test_extra_ones_go_with_the_next(tmp_path: Path) -> None:
+    for step, extra in ((2, False), (4, False), (5, True), (6, False)):
+        save(tmp_path, step, keep=3, extra=extra)
+    assert steps(tmp_path) == [6, 4, 2]
+    for step in (7, 8):
+        save(tmp_path, step, keep=3, extra=True)
+        assert steps(tmp_path) == [step, 6, 4]
+    save(tmp_path, 10, keep=3)
+    assert steps(tmp_path) == [10, 6, 4]
+    save(tmp_path, 11, keep=1, extra=True)
+    assert steps(tmp_path) == [11]
+
+
+def test_damaged_ones_are_passed_over_by_name(tmp_path: Path) -> None:
+    for step in (2, 4, 6, 8):
+        save(tmp_path, step, keep=4)
+    damage(tmp_path / "step-8")
+    (tmp_path / "step-4" / "manifest.json").unlink()
+    warnings: list[str] = []
+    found = checkpoints.newest(tmp_path, 2, warnings.append)
+    assert [one.step for one in found] == [6, 2]
+    assert len(warnings) == 2
+    assert "step-8/optimizer.safetensors: damaged" in warnings[0]
+    assert "step-4: no manifest.json" in warnings[1]
+
+
+def test_none_is_an_empty_list_but_none_whole_is_refused(tmp_path: Path) -> None:
+    assert checkpoints.newest(tmp_path / "missing", 1, pytest.fail) == []
+    damage(save(tmp_path, 2))
+    with pytest.raises(ModelError, match="no checkpoint is whole"):
+        checkpoints.newest(tmp_path, 1, pytest.fail)
+
+
+def test_a_checkpoint_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
+    save(tmp_path, 2).rename(tmp_path / "step-3")
+    with pytest.raises(ModelError, match="not that of a checkpoint of step 3"):
+        checkpoints.newest(tmp_path, 1, pytest.fail)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_damaged_one_ahead_never_pushes_out_the_one_just_saved(tmp_path: Path, keep: int) -> None:
+    for step in (8, 10):
+        save(tmp_path, step, keep=2)
+    damage(tmp_path / "step-10")  # the run comes back to 8, and goes on
+    save(tmp_path, 9, keep)
+    assert steps(tmp_path) == [9, 8][:keep]
+
+
+def test_a_damaged_one_is_replaced(tmp_path: Path) -> None:
+    save(tmp_path, 2)
+    damage(save(tmp_path, 4))
+    save(tmp_path, 4)
+    assert steps(tmp_path) == [4, 2]
+
+
+def test_the_moments_of_another_model_do_not_fit(tmp_path: Path) -> None:
+    save(tmp_path, 2)
+    [found] = checkpoints.newest(tmp_path, 1, pytest.fail)
+    with pytest.raises(RuntimeError):
+        checkpoints.restore(found, optimizer(width=4))
+
+
+def test_killed_at_any_instant_of_a_save_the_old_or_the_new_one_is_whole(tmp_path: Path) -> None:
+    for n in itertools.count(1):
+        folder = tmp_path / str(n)
+        save(folder, 2, keep=1)
+        killed = killed_at(n, folder, save, folder, 4, 1)
+        assert steps(folder) in ([2], [4, 2], [4])
+        save(folder, 6, keep=1)
+        assert steps(folder) == [6]
+        remove_leftovers(folder)
+        assert [path.name for path in folder.iterdir()] == ["step-6"]
+        if not killed:
+            break
+    assert n > 9
+
+
+def test_a_full_disk_at_any_instant_of_a_save_costs_no_checkpoint(tmp_path: Path) -> None:
+    for n in itertools.count(1):
+        folder = tmp_path / str(n)
+        save(folder, 2)
+        with suppress(RegardError):
+            if not full_at(n, save, folder, 4):
+                break
+        assert steps(folder) in ([2], [4, 2])
+        assert all(path.name.startswith("step-") for path in folder.iterdir())
+    assert n > 9

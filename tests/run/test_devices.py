@@ -1,0 +1,84 @@
+"""The arithmetic and the processor cores that a run uses."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import RecipeError, TrainingError
+from regard.run import devices
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def threads() -> Iterator[int]:
+    before = torch.get_num_threads()
+    yield before
+    torch.set_num_threads(before)
+
+
+def test_the_device_is_a_gpu_where_there_is_one() -> None:
+    assert (devices.choose_device().type == "cuda") == torch.cuda.is_available()
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_is_bf16_where_it_is_native(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "has_bf16", lambda device: native)
+    wanted = torch.bfloat16 if native else torch.float32
+    assert devices.choose_dtype("auto", CPU) == wanted
+    assert devices.choose_dtype("bf16", CPU) == torch.bfloat16
+    assert devices.choose_dtype("fp32", CPU) == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("flags", "native"),
+    [("fpu sse avx512_bf16", True), ("amx_bf16 fpu", True), ("bf16", True), ("fpu avx512f", False)],
+)
+def test_a_processors_flags_tell_bf16(
+    flags: str, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda path: f"flags\t\t: {flags}\nbugs\t: mds\n")
+    assert devices.has_bf16(CPU) == native
+
+
+def test_a_system_that_does_not_tell_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(path: Path) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert not devices.has_bf16(CPU)
+
+
+def test_threads_are_set_left_or_refused(threads: int) -> None:
+    devices.set_threads(0)
+    assert torch.get_num_threads() == threads
+    devices.set_threads(3)
+    assert torch.get_num_threads() == 3
+    with pytest.raises(RecipeError, match="--threads -1"):
+        devices.set_threads(-1)
+
+
+def test_a_model_beyond_the_memory_is_refused_with_both_figures() -> None:
+    devices.refuse_too_large(10**6, CPU)
+    with pytest.raises(TrainingError, match=r"a model of 1,000,000,000,000 .* 20,000\.0 GB"):
+        devices.refuse_too_large(10**12, CPU)
+
+
+def test_keeping_freed_memory_leaves_a_users_settings_alone() -> None:
+    # In a process of its own: what malloc is told it keeps.
+    code = (
+        "import ctypes; from regard.run import devices\n"
+        "ctypes.CDLL = lambda name: exit('malloc was told')\n"
+        "devices.keep_freed_memory()"
+    )
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    for environment, told in ((clean, True), (clean | {"MALLOC_ARENA_MAX": "2"}, False)):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert (done.stderr.strip() == "malloc was told") == told
