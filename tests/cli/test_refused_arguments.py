@@ -1,0 +1,148 @@
+"""A command line, a setting or a recipe file that says nothing regard knows."""
+
+import re
+
+import pytest
+
+from cli.refusing import GOOD, World, refused, unchanged
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ("tran", "unknown command tran: did you mean train?"),
+        ("Translate", "unknown command Translate: did you mean translate?"),
+        ("--out runs/x train", "unknown option --out: did you mean --help?"),
+        ("train --otu runs/x", "unknown option --otu: did you mean --out?"),
+        ("train", "missing option --out: see regard train --help"),
+        ("prepare --out x --target y", "missing option --source: see regard prepare --help"),
+        ("score x", "missing option --reference / -r: see regard score --help"),
+        ("translate", "missing argument model: see regard translate --help"),
+        ("average run --out", "option --out requires an argument: see regard --help"),
+        ("translate one two", "got unexpected extra argument(s) (two): see regard translate"),
+        ("translate run --beam 0", "invalid value for --beam: "),
+        ("translate run --beam many", "invalid value for --beam: "),
+        ("translate run --beam 2.5", "invalid value for --beam: "),
+        ("translate run --n-best 0", "invalid value for --n-best: "),
+        ("translate run --alpha -1", "invalid value for --alpha: "),
+        ("translate run --alpha nan", "invalid value for --alpha: "),
+        ("translate run --threads -3", "invalid value for --threads: "),
+        ("translate run --threads 9999", "--threads 9999: give up to 1024 cores, or 0 for all"),
+        ("translate run --precision fp64", "--precision fp64: it is fp32, bf16 or auto"),
+        ("average run --out x --last 0", "invalid value for --last: "),
+        ("demo --pairs 7", "invalid value for --pairs: "),
+        ("demo --pairs 99999999999", "invalid value for --pairs: "),
+        ("score - -r -", "standard input: can be read only once: save it in a file first"),
+        ("train --out runs/x", "runs/x: nothing to train on yet: give --source and --target"),
+        ("train --out runs/x --source a", "runs/x: nothing to train on yet: give --source and"),
+    ],
+)
+def test_a_command_line_that_cannot_be_understood(world: World, argv: str, said: str) -> None:
+    with pytest.MonkeyPatch.context() as patch, unchanged(world.folder):
+        patch.chdir(world.folder)
+        assert said in refused(*argv.split())
+
+
+@pytest.mark.parametrize("option", ["--beam", "--n-best"])
+def test_more_translations_than_hypotheses(world: World, option: str) -> None:
+    more = ["--n-best", "3"] if option == "--n-best" else ["--beam", "1", "--n-best", "2"]
+    said = refused("translate", world.made / "model", *more, stdin=GOOD.encode())
+    assert re.fullmatch(r"--n-best \d is more than the beam of \d: .*--beam.*", said)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--beam", "1001", "search.beam: input should be less than or equal to 1000 (given: 1001)"),
+        ("--alpha", "11", "search.alpha: input should be less than or equal to 10 (given: 11.0)"),
+        ("--alpha", "inf", "search.alpha: input should be a finite number (given: inf)"),
+    ],
+)
+def test_a_search_that_no_machine_could_do(
+    world: World, option: str, value: str, said: str
+) -> None:
+    assert refused("translate", world.made / "model", option, value) == said
+
+
+def test_a_file_name_cannot_write_to_the_terminal(world: World) -> None:
+    said = refused("translate", world.made / "model", "-i", "\x1b[2Jno\nsuch\udcff")
+    assert said == r"\x1b[2Jno such\udcff: no such file"
+
+
+def test_prepared_data_beside_text(world: World) -> None:
+    said = refused("train", "--data", world.made / "data", *world.text, *world.out)
+    assert said.endswith("give --data, or --source and --target, not both")
+
+
+@pytest.mark.parametrize("command", ["prepare", "train"])
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("training.steps", "--set 'training.steps': write it as section.key=value"),
+        ("steps=4", "--set 'steps=4': write it as section.key=value"),
+        ("trainning.steps=4", "unknown section trainning: did you mean training?"),
+        ("training.step=4", "unknown key training.step: did you mean training.steps?"),
+        ("model.=4", "unknown key model.: did you mean model."),
+        ("training.steps=many", "training.steps: input should be a valid integer (given: 'many')"),
+        ("training.steps=4.5", "training.steps: input should be a valid integer (given: 4.5)"),
+        ("training.steps=", "training.steps: input should be a valid integer (given: '')"),
+        ("training.steps=0", "training.steps: input should be greater than or equal to 1"),
+        ("training.steps=4\nx=1", "training.steps: input should be a valid integer"),
+        ("model.layers=2147483648", "model.layers: input should be less than 2147483648"),
+        ("model.d_model=17", "model.d_model: input should be a multiple of 2 (given: 17)"),
+        ("model.dropout=1.0", "model.dropout: input should be less than 1 (given: 1.0)"),
+        ("search.alpha=inf", "search.alpha: input should be a finite number (given: inf)"),
+        ("training.epsilon=nan", "training.epsilon: input should be "),
+        ("tokenizer.kind=unigram", "tokenizer.kind: input should be 'bpe' or 'wordpiece'"),
+        ("tokenizer.vocabulary=7", "tokenizer.vocabulary: input should be greater than or equal"),
+        ("data.deduplicate=1", "data.deduplicate: input should be a valid boolean (given: 1)"),
+        ("training.keep=2", "training: keep = 2 is less than average = 5: keep at least as many"),
+        ("training.steps=" + "[" * 100_000, "training.steps: input should be a valid integer"),
+        ("training.seed=" + "9" * 5000, "training.seed: input should be a valid integer"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_setting_that_no_recipe_takes(
+    world: World, assignment: str, said: str, command: str
+) -> None:
+    with unchanged(world.folder):
+        argv = [command, *world.text, *world.out, "--recipe", "base", "--set", assignment]
+        assert refused(*argv).startswith(said)
+
+
+RECIPES: dict[str, tuple[bytes | None, str]] = {
+    "missing": (None, "cannot read the recipe: No such file or directory"),
+    "empty of sense": (b"steps 4\n", "(at line 1, column 7)"),
+    "not UTF-8": (b'base = "b\xffse"\n', "a recipe is UTF-8 text"),
+    "binary": (b"\x00\x01\x02", "(at line 1, column 1)"),
+    "unknown base": (b'base = "bass"\n', "unknown base recipe bass: did you mean base?"),
+    "base of no text": (b"base = [1]\n", "unknown base recipe [1]: did you mean "),
+    "unknown section": (b"[trainning]\n", "unknown section trainning: did you mean training?"),
+    "unknown key": (b"[model]\nlayer = 2\n", "unknown key model.layer: did you mean model.layers?"),
+    "a key for a section": (b"model = 2\n", "model is a section: write [model] and keys under it"),
+    "ill-typed": (b'[model]\nlayers = "2"\n', "model.layers: input should be a valid integer"),
+    "nested too deep": (b"x = " + b"[" * 100_000, "nested too deep: a recipe is sections of keys"),
+    "a huge number": (b"[model]\nlayers = " + b"9" * 5000, "integer string conversion"),
+    "too few positions": (
+        b'[model]\npositions = "learned"\nmax_positions = 100\n',
+        "model.max_positions = 100 is less than data.max_length = 256: learn as many",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["prepare", "train"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_file_that_is_none(world: World, recipe: str, command: str) -> None:
+    content, remedy = RECIPES[recipe]
+    path = world.folder / "recipe.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with unchanged(world.folder):
+        said = refused(command, *world.text, *world.out, "--recipe", path)
+    assert said.startswith(f"{path}: ")
+    assert remedy in said
+
+
+def test_a_recipe_of_no_name(world: World) -> None:
+    said = refused("train", *world.text, *world.out, "--recipe", "bsae")
+    assert said == "unknown recipe bsae: did you mean base?"

@@ -1,0 +1,108 @@
+"""Where nothing can be written, nothing is: what was there stays as it was."""
+
+import errno
+import os
+import re
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.refusing import World, contents, refused, regard, unchanged
+
+NOWHERE = "/proc/self/nowhere"  # not even root can write there
+
+
+WRITERS: dict[str, Callable[[World, str | Path], list[str | Path]]] = {
+    "prepare": lambda w, out: ["prepare", "-q", *w.text, "--out", out, *w.recipe],
+    "train": lambda w, out: [*("train", "-q", "--data", w.made / "data", "--out", out, *w.recipe)],
+    "train from text": lambda w, out: ["train", "-q", *w.text, "--out", out],
+    "average": lambda w, out: ["average", w.made / "run", "--last", "2", "--out", out],
+    "demo": lambda _, out: ["demo", "-q", "--pairs", "1000", "--out", out],
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_file_is_in_the_way(world: World, writer: str) -> None:
+    out = world.write("out", "mine\n")
+    with unchanged(world.folder):
+        said = refused(*WRITERS[writer](world, out))
+    assert said.startswith(f"{out}: ")
+    assert re.search("is a file: |exists already: ", said)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_file_is_in_the_way_of_the_parent(world: World, writer: str) -> None:
+    out = world.write("parent", "mine\n") / "out"
+    with unchanged(world.folder):
+        said = refused(*WRITERS[writer](world, out))
+    assert said.startswith(f"{out}")
+    assert re.search("make room there or (choose|name) another|name a directory", said)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_nothing_can_be_written_there(world: World, writer: str) -> None:
+    with unchanged(world.folder):
+        said = refused(*WRITERS[writer](world, NOWHERE))
+    assert said.startswith(NOWHERE)
+    assert re.search("make room there or (choose|name) another", said)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_name_that_is_too_long(world: World, writer: str) -> None:
+    out = world.folder / ("x" * 300)
+    with unchanged(world.folder):
+        said = refused(*WRITERS[writer](world, out))
+    assert os.strerror(errno.ENAMETOOLONG) in said
+
+
+@contextmanager
+def full_disk(room: int) -> Iterator[None]:
+    """No file may grow beyond `room` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 300, 2000])
+@pytest.mark.parametrize("writer", ["prepare", "average"])
+def test_a_full_disk_leaves_nothing(world: World, writer: str, room: int) -> None:
+    out = world.folder / "deep" / "out"
+    with unchanged(world.folder), full_disk(room):
+        said = refused(*WRITERS[writer](world, out))
+    assert os.strerror(errno.EFBIG) in said
+    assert "nothing is left half-written" in said
+
+
+def test_a_full_disk_leaves_the_last_checkpoints(world: World) -> None:
+    run = world.copy("run")
+    shutil.rmtree(run / "checkpoints" / "step-4")
+    before = contents(run / "checkpoints")
+    with full_disk(20_000):
+        said = refused("train", "-q", "--data", world.made / "data", "--out", run)
+    assert said.startswith(f"{run}/checkpoints/step-4: cannot write: ")
+    assert "nothing is left half-written" in said
+    assert contents(run / "checkpoints") == before
+    result = regard("train", "-q", "--data", world.made / "data", "--out", run)
+    assert result.status == 0, result
+
+
+def test_average_replaces_nothing(world: World) -> None:
+    model = world.copy("model")
+    with unchanged(world.folder):
+        said = refused("average", world.made / "run", "--last", "2", "--out", model)
+    assert said == f"{model}: exists already: name a new directory"
+
+
+def test_prepare_replaces_nothing_but_prepared_data(world: World) -> None:
+    (world.folder / "out").mkdir()
+    world.write("out/precious.txt", "mine\n")
+    with unchanged(world.folder):
+        said = refused("prepare", *world.text, *world.out)
+    assert said.endswith("is not empty, and not prepared data to replace: choose another --out")

@@ -1,0 +1,194 @@
+"""A run goes on only from whole checkpoints, and only as it was begun."""
+
+import fcntl
+import json
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cli.refusing import (
+    World,
+    refused,
+    regard,
+    unchanged,
+)
+from cli.spoiling import Mark, flip, reseal, resealed, seal_bare, truncate
+
+
+def resume(world: World, run: Path, *more: str | Path) -> list[str | Path]:
+    return ["train", "-q", "--data", world.made / "data", "--out", run, *more]
+
+
+@pytest.mark.parametrize("command", ["train", "average"])
+def test_no_checkpoint_is_whole(world: World, command: str) -> None:
+    run = world.copy("run")
+    flip(run / "checkpoints" / "step-2" / "weights.safetensors")
+    truncate(run / "checkpoints" / "step-3" / "optimizer.safetensors")
+    (run / "checkpoints" / "step-4" / "manifest.json").unlink()
+    average = ["average", run, "--last", "2", "--out", world.folder / "out"]
+    with unchanged(world.folder):
+        said = refused(*(resume(world, run) if command == "train" else average))
+    assert said.startswith(f"{run}/checkpoints: no checkpoint is whole ({run}/checkpoints/step-4")
+    assert "put one back from a copy" in said
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda step: flip(step / "weights.safetensors"),
+        lambda step: truncate(step / "optimizer.safetensors"),
+        lambda step: (step / "weights.safetensors").unlink(),
+        lambda step: (step / "manifest.json").write_text("{"),
+        lambda step: reseal(step, step=7),
+        lambda step: seal_bare(step, {"step": 4, "files": {}}),
+        lambda step: reseal(step, batches={"epoch": "one"}),
+        lambda step: (shutil.rmtree(step), step.mkdir()),
+        lambda step: (shutil.rmtree(step), step.write_text("")),
+    ],
+    ids=[
+        *("weights changed", "moments truncated", "weights removed", "manifest cut"),
+        *("of another step", "bare", "of no position", "empty", "a file"),
+    ],
+)
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
+    world: World, harm: Callable[[Path], object]
+) -> None:
+    run = world.copy("run")
+    harm(run / "checkpoints" / "step-4")
+    result = regard(*resume(world, run))
+    assert result.status == 0, result.stderr
+    [note] = result.stderr.splitlines()
+    assert note.startswith(f"skipping a damaged checkpoint: {run}/checkpoints/step-4")
+    starts = [line for line in (run / "journal.jsonl").read_text().splitlines() if "start" in line]
+    assert [json.loads(line)["step"] for line in starts] == [0, 3]
+    for name in ("weights", "optimizer"):
+        again = load_file(run / f"checkpoints/step-4/{name}.safetensors")
+        first = load_file(world.made / f"run/checkpoints/step-4/{name}.safetensors")
+        assert all(torch.equal(again[key], first[key]) for key in first)
+
+
+def test_a_checkpoint_is_never_unpickled(world: World) -> None:
+    run, mark = world.copy("run"), world.folder / "unpickled"
+    for step in (2, 3, 4):
+        for name in ("weights", "optimizer"):
+            resealed(
+                run / f"checkpoints/step-{step}", f"{name}.safetensors", pickle.dumps(Mark(mark))
+            )
+    for argv in (resume(world, run), ["average", run, "--last", "2", "--out", run / "out"]):
+        said = refused(*argv)
+        assert said.startswith(f"{run}/checkpoints/step-4/")
+        assert "not safetensors" in said
+    assert not mark.exists()
+
+
+def test_checkpoints_that_do_not_belong_together(world: World) -> None:
+    run = world.copy("run")
+    step = run / "checkpoints" / "step-3"
+    weights = load_file(step / "weights.safetensors")
+    save_file({"embedding.tokens.weight": torch.zeros(7, 5)}, step / "weights.safetensors")
+    reseal(step)
+    assert len(weights) > 1
+    with unchanged(world.folder):
+        said = refused("average", run, "--last", "2", "--out", world.folder / "out")
+    assert said.startswith(f"{step}: its weights differ in shape")
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        ("nowhere", "nowhere: is not a run directory, it has no recipe.toml: name one that"),
+        ("data", "data: is not a run directory, it has no recipe.toml: name one that"),
+        ("model", "model: has no checkpoint to average yet: train on"),
+        ("source.en", "source.en: is a file: name a run directory"),
+    ],
+)
+def test_what_cannot_be_averaged(world: World, of: str, said: str) -> None:
+    with unchanged(world.folder):
+        answer = refused("average", world.made / of, "--out", world.folder / "out")
+    assert answer.startswith(f"{world.made}/{said}")
+
+
+def test_more_checkpoints_than_there_are(world: World) -> None:
+    said = refused("average", world.made / "run", "--last", "9", "--out", world.folder / "out")
+    assert said == f"{world.made / 'run'}: has 3 whole checkpoints, not 9: give --last 3"
+
+
+def test_a_run_keeps_the_recipe_it_was_begun_with(world: World) -> None:
+    run = world.copy("run")
+    with unchanged(world.folder):
+        said = refused(*resume(world, run, "--set", "training.steps=9"))
+    assert said.startswith(f"{run}: was begun with another recipe (training.steps: 4 -> 9): ")
+    assert "--accept-changes" in said
+
+
+def test_a_run_keeps_the_shape_it_was_begun_with(world: World) -> None:
+    run = world.copy("run")
+    with unchanged(world.folder):
+        said = refused(*resume(world, run, "--accept-changes", "--set", "model.d_ff=48"))
+    assert said.startswith(f"{run}/checkpoints/step-4: does not fit this recipe")
+    assert "choose another --out" in said
+
+
+@pytest.mark.parametrize("changed", ["data", "tokenizer"])
+def test_a_run_keeps_the_data_it_was_begun_with(world: World, changed: str) -> None:
+    run, other = world.copy("run"), world.folder / "other"
+    text = world.text
+    if changed == "data":
+        for name in ("source.en", "target.de"):
+            path = world.folder / name
+            path.write_text(path.read_text() + "new\n")
+        text = [*text, "--tokenizer", world.made / "data" / "tokenizer.json"]
+    more = [] if changed == "data" else ["--set", "tokenizer.vocabulary=301"]
+    assert regard("prepare", "-q", *text, "--out", other, *world.recipe, *more).status == 0
+    with unchanged(world.folder):
+        said = refused("train", "-q", "--data", other, "--out", run)
+    assert said.startswith(f"{run}/checkpoints/step-4: the ")
+    assert "choose another --out" in said
+
+
+def test_a_run_keeps_the_text_it_was_begun_with(world: World) -> None:
+    begin = ["train", "-q", *world.text, "--out", world.folder / "run", *world.recipe]
+    assert regard(*begin).status == 0
+    other = world.write("other.en", "one other line\n" * 75)
+    again = ["--source", other, *world.text[2:], "--out", world.folder / "run"]
+    with unchanged(world.folder):
+        said = refused("train", "-q", *again)
+    assert said.startswith(f"{other}: is not the text that this run was begun with: choose another")
+
+
+def test_a_second_process_in_one_run(world: World) -> None:
+    run = world.copy("run")
+    with (run / ".lock").open() as lock, unchanged(world.folder):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = refused(*resume(world, run))
+    assert said.startswith(f"{run}: another process is training here: wait for it, or choose")
+    assert regard(*resume(world, run)).status == 0
+
+
+@pytest.mark.parametrize("content", [b"[model]\nlayer = 1\n", b"\xff", b"x = " + b"[" * 10**5])
+def test_a_run_whose_recipe_is_damaged(world: World, content: bytes) -> None:
+    run = world.copy("run")
+    (run / "recipe.toml").write_bytes(content)
+    for argv in (resume(world, run), ["average", run, "--last", "2", "--out", run / "out"]):
+        with unchanged(world.folder):
+            assert refused(*argv).startswith(f"{run}/recipe.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("model.d_ff=2000000000", "a model of "),
+        ("model.layers=2147483647", "a model of "),
+        ("data.source_tokens=2", r"\d+ of \d+ pairs do not fit a batch: .* raise it to \d+"),
+    ],
+)
+def test_a_run_too_large_for_the_machine(world: World, setting: str, said: str) -> None:
+    argv = ["train", "-q", "--data", world.made / "data", *world.out, *world.recipe]
+    with unchanged(world.folder):
+        assert re.match(said, refused(*argv, "--set", setting))
