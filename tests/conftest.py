@@ -3,7 +3,26 @@
 import os
 from pathlib import Path
 
+import jaxtyping
 import pytest
+
+# Shapes in the signatures of what handles tensors are checked at each call of a test.
+jaxtyping.install_import_hook(
+    [
+        f"regard.{module}"
+        for module in (
+            "attention",
+            "data.batches",
+            "kernels",
+            "layers",
+            "loss",
+            "optimizer",
+            "train",
+            "transformer",
+        )
+    ],
+    "beartype.beartype",
+)
 
 
 @pytest.fixture(scope="session")

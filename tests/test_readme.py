@@ -1,4 +1,4 @@
-"""Every command and every line of Python in the README runs, on a small corpus and a small model."""
+"""Every command and line of Python in the README runs, on a small corpus and a small model."""
 
 import re
 import shlex
@@ -10,8 +10,11 @@ from regard.cli.main import main
 from regard.data.grammar import write_corpus
 
 ROOT = Path(__file__).parents[1]
-SMALLER = "model.layers=1 model.d_model=16 model.d_ff=32 model.heads=2 tokenizer.vocabulary=400 " \
-    "training.steps=6 training.save_every=2 training.validate_sentences=2 search.max_extra=5"  # fmt: skip
+SMALLER = (
+    "model.layers=1 model.d_model=16 model.d_ff=32 model.heads=2 tokenizer.vocabulary=400 "
+    "training.steps=6 training.save_every=2 training.validate_sentences=2 search.max_extra=5"
+)
+PAGES = ["README.md", "README.ko.md"]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -66,7 +69,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert left.value.code == 0, command
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.ko.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_readme(page: str, in_a_folder_of_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for command in shell_commands(page):
@@ -82,7 +85,7 @@ def test_readme(page: str, in_a_folder_of_text: Path, monkeypatch: pytest.Monkey
     assert len(Path("out.txt").read_text(encoding="utf-8").splitlines()) == 5
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.ko.md", "docs/reading.md", "docs/deviations.md"])
+@pytest.mark.parametrize("page", [*PAGES, "docs/reading.md", "docs/deviations.md"])
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):

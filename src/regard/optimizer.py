@@ -47,7 +47,7 @@ class FlatAdam:
         self._total += self._latest
         self._latest.zero_()
 
-    def step(self, rate: float, tokens: float | Tensor) -> None:
+    def step(self, rate: float, tokens: int | Tensor) -> None:
         """Update with the collected gradient divided by `tokens`, the loss's token count."""
         self._total /= tokens
         self._adam.param_groups[0]["lr"] = rate

@@ -98,8 +98,8 @@ class DataRecipe(Section):
     """Source tokens of a batch, padding included."""
     target_tokens: Count = 25_000
     """Target tokens of a batch, padding included."""
-    layout: Literal["auto", "grouped", "packed"] = "auto"
-    """Rows of one pair grouped by length (CPU), or fixed rows packed with pairs (GPU)."""
+    layout: Literal["packed", "grouped"] = "packed"
+    """Fixed rows packed with pairs of all lengths, or batches of pairs of like length (§5.1)."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
 

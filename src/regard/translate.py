@@ -24,9 +24,9 @@ from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
 BATCH_TOKENS = 2048
-"""Source tokens decoded together, padding included."""
+"""Source tokens decoded together, padding included; fewer with a beam of more than 4."""
 WINDOW = 2048
-"""Sentences sorted by length together."""
+"""Sentences read, sorted by length and translated together."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +74,24 @@ class Translator:
         *,
         n_best: int = 1,
         split: bool = False,
+        window: int = WINDOW,
         where: str = "sentence",
     ) -> Iterator[list[Translation]]:
-        """The `n_best` translations of each sentence, in order, a window at a time.
+        """Up to `n_best` translations of each sentence, best first, in order, a window at a time.
 
         Errors name a sentence as `where:number`.
         """
         numbered = enumerate(sentences, start=1)
-        while window := list(itertools.islice(numbered, WINDOW)):
-            sources = self._encode(window, split, where)
-            yield from self._window(sources, n_best)
+        while some := list(itertools.islice(numbered, window)):
+            yield from self._window(self._encode(some, split, where), n_best)
 
     def _encode(
-        self, window: Sequence[tuple[int, str]], split: bool, where: str
+        self, numbered: Sequence[tuple[int, str]], split: bool, where: str
     ) -> list[list[list[int]]]:
         """By sentence: its parts, each a list of pieces ending in </s>; none for a blank line."""
         sources: list[list[list[int]]] = []
-        encoded = self.tokenizer.encode([line for _, line in window])
-        for (number, line), pieces in zip(window, encoded, strict=True):
+        encoded = self.tokenizer.encode([line for _, line in numbered])
+        for (number, line), pieces in zip(numbered, encoded, strict=True):
             if not line.strip():
                 sources.append([])
             elif len(pieces) < self.longest:
@@ -142,9 +142,10 @@ class Translator:
     def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
         device = self.model.embedding.tokens.weight.device
         found: list[list[Translation]] = [[] for _ in sources]
-        for batch in _by_length(sources):
+        for batch in _by_length(sources, BATCH_TOKENS * 4 // max(4, self.recipe.beam)):
             rows = one_per_row([sources[i] for i in batch]).to(device)
             limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
+            limits = limits.clamp(max=self.model.embedding.longest)
             hypotheses = search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
             )
@@ -154,13 +155,13 @@ class Translator:
         return found
 
 
-def _by_length(sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Indices in batches of at most BATCH_TOKENS slots, long sentences first."""
+def _by_length(sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
+    """Indices in batches of at most so many slots, long sentences first."""
     batch: list[int] = []
     width = 0
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
         width = width or len(sources[i])
-        if (len(batch) + 1) * width > BATCH_TOKENS and batch:
+        if (len(batch) + 1) * width > slots and batch:
             yield batch
             batch, width = [], len(sources[i])
         batch.append(i)

@@ -24,20 +24,24 @@ def demo_recipe() -> "Recipe":
         d_ff=1024,
         heads=4,
         vocabulary=2000,
+        row_length=64,
+        max_length=64,
         source_tokens=3072,
         target_tokens=3072,
-        steps=1000,
+        steps=640,
         warmup_steps=300,
         log_every=10,
-        validate_every=250,
-        save_every=50,
+        validate_every=160,
+        save_every=32,
         save_minutes=0.0,
     )
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="The run directory; made anew.")] = Path("runs/demo"),
-    pairs: Annotated[int, typer.Option(min=1000, help="Sentence pairs to learn from.")] = 20_000,
+    pairs: Annotated[
+        int, typer.Option(min=1000, max=10**7, help="Sentence pairs to learn from.")
+    ] = 20_000,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:

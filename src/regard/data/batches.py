@@ -162,8 +162,7 @@ class Batches:
             if state.get(key) != value:
                 raise TrainingError(
                     f"the saved position in the data is of {key} = {state.get(key)}, but now it is "
-                    f"{value}: resume with the same corpus, seed and [data] settings (data.layout "
-                    "too, where auto would choose another on this device)"
+                    f"{value}: resume with the same corpus, seed and [data] settings"
                 )
         self._epoch, self._window, self._batch = state["epoch"], state["window"], state["batch"]
 

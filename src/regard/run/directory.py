@@ -163,10 +163,8 @@ class Run:
         return Training(model, optimizer, batches, state)
 
     def _batches(self) -> Batches:
-        layout = self.recipe.data.layout
-        if layout == "auto":
-            layout = "grouped" if self.device.type == "cpu" else "packed"
-        return Batches(self.pairs, self.recipe.data, self.recipe.training.seed, layout=layout)
+        recipe = self.recipe
+        return Batches(self.pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
 
     def _resume(
         self, checkpoint: checkpoints.Checkpoint, optimizer: FlatAdam, batches: Batches
@@ -254,6 +252,7 @@ class Run:
             "batches": training.batches.state(),
             **self._fingerprints(),
         }
+        self.journal.sync()
         checkpoints.save(self._checkpoints, training.optimizer, about, self.recipe.training.keep)
         self.journal.write("save", step=state.step)
         self._saved_at = time.monotonic()
