@@ -19,7 +19,7 @@ TINY = [
     for assignment in (
         *("model.layers=1", "model.d_model=16", "model.d_ff=32", "model.heads=2"),
         *("tokenizer.vocabulary=300", "data.max_length=24", "data.source_tokens=300"),
-        *("data.target_tokens=300", "search.beam=2", "search.max_extra=3"),
+        *("data.target_tokens=300", "data.layout=packed", "search.beam=2", "search.max_extra=3"),
         *("training.steps=4", "training.save_every=1", "training.save_minutes=0.0"),
         *("training.keep=3", "training.average=2", "training.precision=fp32"),
         "training.validate_sentences=0",
