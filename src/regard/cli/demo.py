@@ -38,10 +38,15 @@ def demo_recipe() -> "Recipe":
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The run directory; made anew.")] = Path("runs/demo"),
+    out: Annotated[
+        Path, typer.Option(help="The run directory; an unfinished demo goes on.")
+    ] = Path("runs/demo"),
     pairs: Annotated[
         int, typer.Option(min=1000, max=10**7, help="Sentence pairs to learn from.")
     ] = 20_000,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Optimizer steps, to see less or more of it.")
+    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -60,6 +65,8 @@ def demo(
 
     set_threads(threads)
     recipe = demo_recipe()
+    if steps is not None:
+        recipe = recipe.but(steps=steps)
     corpus = out / "corpus"
     if begun(out) is None:
         write_corpus(corpus / "train", TRAIN_SEED, pairs)
@@ -93,9 +100,12 @@ def report(out: Path, unseen: "list[Example]") -> None:
     write_file(out / "result.json", json.dumps(result, indent=1) + "\n")
 
     stdout = Console(highlight=False)
-    translations = Table("English", "translation", "reference", title="Ten unseen sentences")
+    translations = Table(title="Ten unseen sentences", show_header=False)
     for e, output in list(zip(unseen, outputs, strict=True))[:10]:
-        translations.add_row(e.source, output, "the same" if output == e.target else e.target)
+        translations.add_row("English", e.source)
+        translations.add_row("translation", output)
+        same = output == e.target
+        translations.add_row("reference", "the same" if same else e.target, end_section=True)
     stdout.print(translations)
     figures = Table(title=f"On {len(unseen):,} sentences the model has never seen")
     figures.add_column("measure")
@@ -106,8 +116,9 @@ def report(out: Path, unseen: "list[Example]") -> None:
     stdout.print(figures)
     stdout.print(
         "Try next:\n"
-        f"  echo 'The dog is big because it sleeps .' | regard translate {out}\n"
+        f"  echo 'The dog is big because it sleeps.' | regard translate {out}\n"
         f"  regard translate {out} --n-best 4 --json < {out}/corpus/valid.en | head\n"
         "  regard train --source your.en --target your.de --out runs/mine",
         markup=False,
+        soft_wrap=True,
     )

@@ -1,0 +1,37 @@
+"""The demo makes its corpus, trains, and reports; how well is measured by `make demo` itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.refusing import regard
+
+
+@pytest.fixture(autouse=True)
+def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.cli.demo.TEST_SENTENCES", 17)
+    monkeypatch.setattr("regard.cli.demo.VALID_SENTENCES", 23)
+
+
+def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    result = regard("demo", "--out", out, "--pairs", "1000", "--steps", "3")
+    assert result.status == 0, result.stderr
+    figures = json.loads((out / "result.json").read_text())
+    assert set(figures) == {"bleu", "pronoun_accuracy", "train_seconds", "sentences"}
+    assert figures["sentences"] == 17
+    assert 0 <= figures["bleu"] < 50  # three steps teach nothing
+    assert "pronouns with the right gender" in result.stdout
+    assert result.stdout.count("regard translate") == 2
+    journal = (out / "journal.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in journal].count("validation") == 1
+
+
+def test_a_finished_demo_reports_again_without_training(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    argv = ("demo", "--out", out, "--pairs", "1000", "--steps", "1")
+    assert regard(*argv).status == 0
+    model = (out / "model.safetensors").read_bytes()
+    assert regard(*argv).status == 0
+    assert (out / "model.safetensors").read_bytes() == model
