@@ -20,6 +20,7 @@ RECIPE = Recipe().but(
     held_out=5,
     source_tokens=61,
     target_tokens=61,
+    layout="grouped",
     steps=11,
     warmup_steps=7,
     precision="fp32",

@@ -188,7 +188,7 @@ def test_a_write_error_becomes_one_sentence_and_other_errors_stay(tmp_path: Path
 
 
 def test_only_temporary_names_are_removed(tmp_path: Path) -> None:
-    for name in (".a.7.tmp", ".lock", "b.tmp", ".c.1f.partial", ".model.tmp"):
+    for name in (".a.7.tmp", ".lock", "b.tmp", ".c.1f.partial", ".c.1f.earlier"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "inside").touch()
     (tmp_path / ".file.7.tmp").touch()

@@ -65,7 +65,7 @@ def write_directory(path: Path, fill: Callable[[Path], None], about: dict[str, A
             fill(temporary)
             names = sorted(file.name for file in temporary.iterdir())
             for name in names:
-                _sync_file(temporary / name)
+                sync_file(temporary / name)
             seal(temporary, names, about)
             temporary.rename(path)
             sync_directory(path.parent)
@@ -92,7 +92,7 @@ def remove_leftovers(directory: Path) -> None:
     """Remove what writers that were killed left in a directory; only its owner may."""
     with refusing_write_errors(directory):
         for path in directory.glob(".*"):
-            if path.suffix in (".tmp", ".partial"):
+            if path.suffix in (".tmp", ".partial", ".earlier"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
@@ -182,7 +182,8 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def _sync_file(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Make what was written to a file durable."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import MissingExtra
-from regard.run.files import refusing_write_errors, write_file
+from regard.run.files import refusing_write_errors, sync_file, write_file
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
@@ -34,6 +34,11 @@ class Journal:
             file.write(json.dumps(clean, ensure_ascii=False) + "\n")
         for listener in self.listeners:
             listener(record)
+
+    def sync(self) -> None:
+        """Make what was written durable: what a checkpoint follows on is never less than it."""
+        with refusing_write_errors(self.path):
+            sync_file(self.path)
 
     def rewind(self, step: int) -> None:
         """Forget what was written after `step`: a resumed run does those steps again."""

@@ -1,0 +1,204 @@
+"""`regard train` as a user runs it, stopped in every way there is."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from regard.run.checkpoints import newest
+from regard.run.journal import read_journal
+from run.copying import RECIPE, strings
+from run.killing import PROCESSES, killed_at
+
+STEPS = 150  # some seconds, in which to be stopped
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small corpus and a recipe for it."""
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "digits").write_text("\n".join(strings(97, seed=1)), "utf-8")
+    (folder / "recipe.toml").write_text(RECIPE.but(steps=STEPS, validate_every=70).to_toml())
+    return folder
+
+
+def arguments(text: Path, out: Path, *others: str) -> list[str]:
+    return [
+        *("train", "--out", str(out), "--recipe", str(text / "recipe.toml"), "--threads", "1"),
+        *("--source", str(text / "digits"), "--target", str(text / "digits"), *others),
+    ]
+
+
+def run_here(arguments: list[str]) -> None:
+    """The command, in a process that has the libraries already; silent."""
+    with Path(os.devnull).open("r+b") as nothing:
+        for stream in (0, 1, 2):
+            os.dup2(nothing.fileno(), stream)
+    from regard.cli.main import main
+
+    sys.argv = ["regard", *arguments]
+    main()
+
+
+def finish(arguments: list[str]) -> None:
+    process = PROCESSES.Process(target=run_here, args=(arguments,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    process.close()
+
+
+@contextmanager
+def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """`python -m regard`, which is gone after the block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "regard", *arguments],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+
+
+def step_of(run: Path) -> int:
+    """The last step that the journal tells of."""
+    path = run / "journal.jsonl"
+    return max((record["step"] for record in read_journal(path)), default=0) if path.exists() else 0
+
+
+def result(run: Path) -> tuple[bytes, list[dict[str, object]]]:
+    """The model, and what the journal says but for what the clock tells."""
+    timed = ("time", "seconds", "tokens_per_second")
+    records = [
+        {key: value for key, value in record.items() if key not in timed}
+        for record in read_journal(run / "journal.jsonl")
+        if record["event"] in ("step", "validation")
+    ]
+    hidden = {str(path.relative_to(run)) for path in run.rglob(".*")}
+    assert hidden == {".lock"}, "something temporary stayed"
+    return (run / "model.safetensors").read_bytes(), records
+
+
+@pytest.fixture(scope="module")
+def undisturbed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    finish(arguments(text, run))
+    return run
+
+
+def test_a_signal_saves_and_the_same_command_goes_on(
+    text: Path, tmp_path: Path, undisturbed: Path
+) -> None:
+    run = tmp_path / "run"
+    for signum, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        with started(arguments(text, run, "--quiet")) as process:
+            before = step_of(run)
+            wait_until(lambda before=before: step_of(run) > before, process)  # type: ignore[misc]
+            process.send_signal(signum)
+            stdout, stderr = process.communicate()
+        [saved] = newest(run / "checkpoints", 1, pytest.fail)
+        assert process.returncode == status
+        assert stdout == ""
+        assert stderr == (
+            f"{run}: stopped at step {saved.step}, which is saved; "
+            "the same command goes on from it\n"
+        )
+        assert before < saved.step < STEPS
+    finish(arguments(text, run))
+    assert result(run) == result(undisturbed)
+    starts = [r["step"] for r in read_journal(run / "journal.jsonl") if r["event"] == "start"]
+    assert starts[0] == 0 < starts[1] < starts[2] == saved.step
+
+
+def test_kill_minus_nine_costs_only_the_steps_since_the_last_checkpoint(
+    text: Path, tmp_path: Path, undisturbed: Path
+) -> None:
+    """In the middle of a save, and at any moment."""
+    run = tmp_path / "run"
+    saves, moment = run / "checkpoints", random.Random(time.time_ns()).randint(5, STEPS // 2)
+
+    def saving() -> bool:
+        return saves.is_dir() and any(path.name.startswith(".") for path in saves.iterdir())
+
+    for happened in (saving, lambda: step_of(run) >= moment):
+        with started(arguments(text, run, "--quiet")) as process:
+            wait_until(happened, process)
+            process.kill()
+            process.wait()
+            assert process.returncode == -signal.SIGKILL
+        newest(saves, 1, pytest.fail)  # whatever is there is whole
+    finish(arguments(text, run))
+    assert result(run) == result(undisturbed)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_power_cuts_from_beginning_to_end_change_nothing(
+    text: Path, tmp_path: Path, seed: int
+) -> None:
+    """While it prepares data, trains, saves, validates and makes the model: one after another."""
+    draw = random.Random(seed)
+    cadence = ("--set", "training.steps=9", "--set", "training.validate_every=4")
+    finish(arguments(text, tmp_path / "whole", *cadence))
+    command = arguments(text, tmp_path / "cut", *cadence)
+    cuts = 0
+    while killed_at(draw.randint(1, 70), tmp_path, run_here, command):
+        cuts += 1
+        newest(tmp_path / "cut" / "checkpoints", 1, pytest.fail)
+    assert cuts > 2
+    assert result(tmp_path / "cut") == result(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_what_is_learned_is_right(tmp_path: Path) -> None:
+    """The whole system, by its public commands: to copy strings that it has never seen."""
+    unseen = strings(200, seed=2, longest=9)
+    (tmp_path / "train").write_text("\n".join(strings(3000, seed=1, longest=9)), "utf-8")
+    small = {
+        "model": {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 4, "dropout": 0.0},
+        "tokenizer": {"vocabulary": 300},
+        "data": {"source_tokens": 1024, "target_tokens": 1024},
+        "training": {"steps": 700, "warmup_steps": 100, "save_every": 50, "average": 3},
+        "search": {"beam": 2},
+    }
+    changes = [
+        f"--set={section}.{key}={value}"
+        for section, fields in small.items()
+        for key, value in fields.items()
+    ]
+
+    def regard(*command: str, input: str = "") -> str:  # noqa: A002
+        return subprocess.run(
+            [sys.executable, "-m", "regard", *command, "--threads", "1"],
+            env=ENVIRONMENT,
+            input=input,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+
+    corpus = str(tmp_path / "train")
+    run = str(tmp_path / "run")
+    told = regard("train", "--source", corpus, "--target", corpus, "--out", run, "-q", *changes)
+    assert told == f"{run}: done; translate with: regard translate {run} < in.txt\n"
+    outputs = regard("translate", run, input="\n".join(unseen)).splitlines()
+    right = sum(output == line for output, line in zip(outputs, unseen, strict=True))
+    assert right >= 0.98 * len(unseen)

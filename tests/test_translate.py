@@ -1,0 +1,197 @@
+"""Text in, text out: in its own order, whatever is decoded together."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard.translate
+from regard.data.batches import Rows
+from regard.errors import DataError, ModelError
+from regard.recipe import Recipe
+from regard.run.model_directory import write_model
+from regard.text.tokenizer import EOS, Tokenizer
+from regard.transformer import DecoderState, Transformer
+from regard.translate import Translation, Translator, load
+from run.copying import RECIPE, strings
+
+TOKENIZER = Tokenizer.learn(strings(97, seed=1), "bpe", 300)
+BRIEF = RECIPE.but(max_extra=5)
+LINES = strings(37, seed=2, longest=23)
+
+
+class Heard(Transformer):
+    """Remembers the batches it was given."""
+
+    def __init__(self, recipe: Recipe):
+        super().__init__(recipe.model, TOKENIZER.size)
+        self.batches: list[Rows] = []
+
+    def start(self, source: Rows) -> DecoderState:
+        self.batches.append(source)
+        return super().start(source)
+
+    @property
+    def sources(self) -> list[list[int]]:
+        """Of all batches, each without padding."""
+        return [
+            ids[: int((segments != 0).sum())].tolist()
+            for batch in self.batches
+            for ids, segments in zip(batch.ids, batch.segments, strict=True)
+        ]
+
+
+def translator(recipe: Recipe = BRIEF, longest: int = 61) -> Translator:
+    """An untrained model: what it says is nonsense, but of its source."""
+    torch.manual_seed(3)
+    return Translator(Heard(recipe).eval(), TOKENIZER, recipe.search, longest)
+
+
+def test_all_together_is_each_alone_in_the_same_order() -> None:
+    alone = [translator().translate([line])[0] for line in LINES]
+    assert translator().translate(LINES) == alone
+    assert translator().translate(iter(LINES[::-1])) == alone[::-1]
+    assert len(set(alone)) > 20  # the source matters
+
+
+@pytest.mark.parametrize(("window", "tokens"), [(1, 2048), (7, 11), (5, 61), (100, 61)])
+def test_neither_windows_nor_batches_change_anything(
+    window: int, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = list(translator().stream(LINES, n_best=2))
+    monkeypatch.setattr(regard.translate, "BATCH_TOKENS", tokens)
+    some = translator()
+    found = list(some.stream(LINES, n_best=2, window=window))
+    for one, other in zip(found, expected, strict=True):
+        assert [t.text for t in one] == [t.text for t in other]
+        assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
+    assert isinstance(some.model, Heard)
+    slots = [batch.ids.numel() for batch in some.model.batches]
+    rows = [len(batch.ids) for batch in some.model.batches]
+    assert all(n <= tokens or r == 1 for n, r in zip(slots, rows, strict=True))
+
+
+def test_sentences_of_like_length_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.translate, "BATCH_TOKENS", 97)
+    some = translator()
+    some.translate(LINES)
+    assert isinstance(some.model, Heard)
+    assert sorted(some.model.sources) == sorted([*TOKENIZER.encode([s])[0], EOS] for s in LINES)
+    padding = sum(int((batch.segments == 0).sum()) for batch in some.model.batches)
+    assert padding < 0.1 * sum(batch.ids.numel() for batch in some.model.batches)
+
+
+def test_blank_lines_stay_blank_in_their_places() -> None:
+    lines = ["", LINES[0], " ", LINES[1], "\t\u3000", ""]
+    texts = translator().translate(lines)
+    first, second = translator().translate(LINES[:2])
+    assert texts == ["", first, "", second, "", ""]
+    assert list(translator().stream(["", " "], n_best=3)) == [[Translation("", 0.0)]] * 2
+    assert translator().translate([]) == []
+
+
+def test_the_n_best_are_sorted_and_begin_with_the_best() -> None:
+    best = translator().translate(LINES)
+    for line, found in zip(best, translator().stream(LINES, n_best=4), strict=True):
+        scores = [translation.score for translation in found]
+        assert found[0].text == line
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] < 0
+        assert 1 <= len(found) <= 4
+    assert len(found) == 4
+
+
+def test_reading_is_never_more_than_a_window_ahead() -> None:
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for line in itertools.cycle(LINES):  # without end
+            read += 1
+            yield line
+
+    stream = translator().stream(lines(), window=7)
+    assert read == 0
+    for done in range(1, 23):
+        next(stream)
+        assert read == -(-done // 7) * 7
+
+
+def test_an_over_long_sentence_is_refused_by_name() -> None:
+    pieces = len(TOKENIZER.encode([LINES[0]])[0])
+    translator(longest=pieces + 1).translate(LINES[:1])  # with its </s> it just fits
+    lines = ["1", "", LINES[0]]
+    with pytest.raises(DataError, match=rf"^sentence:3: {pieces + 1} pieces; .* at most {pieces}:"):
+        translator(longest=pieces).translate(lines)
+    stream = translator(longest=pieces).stream(lines, where="in.txt", window=2)
+    assert len(next(stream)) == len(next(stream)) == 1  # those before it are translated
+    with pytest.raises(DataError, match=r"^in\.txt:3: .*--split"):
+        next(stream)
+
+
+def test_a_sentence_that_fits_is_not_split() -> None:
+    assert translator().translate(LINES, split=True) == translator().translate(LINES)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("1 2 3; 4 5 6, 7 8 9 0", ["1 2 3; 4 5 6,", "7 8 9 0"]),
+        ("1 2 3 4 5 6 7 8 9 0", ["1 2 3 4 5", "6 7 8 9 0"]),
+        ("  1 2 3 4. 5 6 7 8 ", ["1 2 3 4.", "5 6 7 8"]),
+        ("abcdefghij", ["abcde", "fghij"]),
+    ],
+)
+def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts: list[str]) -> None:
+    longest = max(len(ids) for ids in TOKENIZER.encode(parts)) + 1
+    whole, apart = translator(longest=longest), translator(longest=longest)
+    [found] = whole.stream([line], n_best=2, split=True)
+    each = list(apart.stream(parts, n_best=2))
+    assert isinstance(whole.model, Heard)
+    assert sorted(whole.model.sources) == sorted([*ids, EOS] for ids in TOKENIZER.encode(parts))
+    for translation, (first, second) in zip(found, zip(*each, strict=True), strict=True):
+        assert translation.text == f"{first.text} {second.text}"
+        assert translation.score == pytest.approx(first.score + second.score)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(min_value=8, max_value=31))
+def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: int) -> None:
+    some = translator(BRIEF.but(max_extra=1, beam=1), longest)
+    some.translate([line], split=True)
+    assert isinstance(some.model, Heard)
+    assert all(len(ids) <= longest for ids in some.model.sources)
+    said = "".join(TOKENIZER.decode(some.model.sources))
+    assert sorted("".join(said.split())) == sorted("".join(line.split()))
+
+
+def test_learned_positions_bound_the_output_instead_of_breaking_it() -> None:
+    recipe = RECIPE.but(positions="learned", max_positions=31, max_length=31, max_extra=200)
+    line = next(s for s in LINES if len(TOKENIZER.encode([s])[0]) > 20)
+    [text] = translator(recipe, longest=31).translate([line])
+    assert len(TOKENIZER.encode([text])[0]) <= 3 * 31  # U+FFFD is three bytes
+
+
+def test_a_model_directory_is_loaded_as_it_was_written(tmp_path: Path) -> None:
+    some = translator()
+    write_model(
+        tmp_path / "model", BRIEF, TOKENIZER, dict(some.model.named_parameters()), {"step": 1}
+    )
+    loaded = load(tmp_path / "model")
+    assert loaded.translate(LINES) == some.translate(LINES)
+    assert (loaded.recipe, loaded.longest) == (BRIEF.search, BRIEF.data.max_length)
+    half = load(str(tmp_path / "model"), precision="bf16")
+    assert next(half.model.parameters()).dtype == torch.bfloat16
+    assert len(half.translate(LINES[:3])) == 3
+    with pytest.raises(ModelError, match="no such model directory"):
+        load(tmp_path / "missing")
+
+
+def test_a_model_in_training_is_not_made_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = translator()
+    some.translate(LINES[:2])
+    assert all(parameter.grad is None for parameter in some.model.parameters())
