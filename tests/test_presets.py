@@ -1,0 +1,56 @@
+"""Every recipe that is shipped can be read and built; names and sizes choose among them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard import paper
+from regard.cli.demo import demo_recipe
+from regard.errors import RecipeError
+from regard.presets import NAMED, SMALL, SMALL_CORPUS, recipe_named, suited_to
+from regard.recipe import Recipe
+from regard.transformer import Transformer
+
+SHIPPED = sorted((Path(__file__).parents[1] / "experiments").rglob("recipe.toml"))
+
+
+def built(recipe: Recipe) -> None:
+    with torch.device("meta"):
+        Transformer(recipe.model, recipe.tokenizer.vocabulary)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_recipes_are_built(name: str) -> None:
+    assert recipe_named(name) is NAMED[name]
+    built(NAMED[name])
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_recipes_of_experiments_are_built(path: Path) -> None:
+    built(recipe_named(str(path)))
+
+
+def test_the_demo_is_built() -> None:
+    built(demo_recipe())
+
+
+def test_a_recipe_survives_toml() -> None:
+    for recipe in NAMED.values():
+        assert Recipe.from_toml(recipe.to_toml()) == recipe
+
+
+def test_small_corpora_get_the_small_model() -> None:
+    assert suited_to(SMALL_CORPUS) is SMALL
+    assert suited_to(SMALL_CORPUS + 1) is paper.BASE
+
+
+def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(RecipeError, match="did you mean base"):
+        recipe_named("bsae")
+
+
+def test_width_is_split_among_the_heads_unless_given() -> None:
+    assert Recipe().but(d_model=256).model.d_k == 32
+    assert Recipe().but(heads=4, d_k=13).model.d_k == 13
+    assert Recipe().but(heads=4, d_k=13).model.d_v == 128

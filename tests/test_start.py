@@ -1,0 +1,25 @@
+"""What is imported when: commands and `import regard` do not wait for PyTorch."""
+
+import subprocess
+import sys
+
+import regard
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_import_regard_is_light() -> None:
+    assert not {"torch", "numpy", "tokenizers", "typer"} & imported_by("import regard")
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    assert "torch" not in imported_by("import regard.cli.main")
+
+
+def test_what_the_package_offers() -> None:
+    assert sorted(regard.__all__) == ["__version__", "load"]
+    assert callable(regard.load)
