@@ -73,7 +73,7 @@ def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not happened():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
