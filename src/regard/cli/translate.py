@@ -76,4 +76,5 @@ def translate(
 
 
 def _on_one_line(text: str) -> str:
-    return text.replace("\n", " ")  # no model learns to write one, but bytes are symbols too
+    # No trained model writes a line's end inside a line, but its symbols can spell one.
+    return text.replace("\n", " ").replace("\r", " ")
