@@ -1,6 +1,5 @@
 """The paper's tables: that the recipes are the printed rows, and that the figures hang together."""
 
-
 import pytest
 import torch
 from hypothesis import given
