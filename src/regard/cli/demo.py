@@ -28,7 +28,7 @@ def demo_recipe() -> "Recipe":
         max_length=64,
         source_tokens=2048,
         target_tokens=2048,
-        steps=880,
+        steps=760,
         warmup_steps=350,
         log_every=10,
         validate_every=220,
