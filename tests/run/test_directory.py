@@ -259,7 +259,8 @@ def test_a_signal_that_comes_too_late_to_be_saved_waits_for_the_next_step(
         return {}
 
     with pytest.raises(Interrupted, match="stopped at step 6, which is saved"):
-        trained(tmp_path / "run", data, RECIPE.but(save_every=0), validate, interrupt=interrupt)
+        rare = RECIPE.but(save_every=0, log_every=100)
+        trained(tmp_path / "run", data, rare, validate, interrupt=interrupt)
     assert steps(tmp_path / "run") == [6]
 
 

@@ -130,7 +130,8 @@ class Run:
         for name, content in wanted.items():
             path = self.directory / name
             if not path.exists() or path.read_bytes() != content:
-                (self.directory / "manifest.json").unlink(missing_ok=True)
+                with refusing_write_errors(path):
+                    (self.directory / "manifest.json").unlink(missing_ok=True)
                 write_file(path, content)
 
     def resume_or_start(self, recipe: Recipe) -> Training:
