@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
-from regard.errors import TrainingError
+from regard.errors import RegardError, TrainingError
 from regard.loss import smoothed_loss
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
@@ -27,6 +27,7 @@ from regard.train import Loss, batch_loss, stop_unless_finite, update
 from regard.transformer import Transformer
 from regard.validate import validator
 from run.copying import RECIPE, prepared, trained
+from run.killing import full_at
 
 CALM = RECIPE.but(dropout=0.0)
 VOCABULARY = 256 + 3 + 10
@@ -244,6 +245,27 @@ def test_whatever_is_raised_in_the_loop_the_run_goes_on_from_what_was_saved(
         assert same(state_of(run), state_of(tmp_path / "whole"))
         assert journal(run) == journal(tmp_path / "whole")
     assert n == len(read_journal(tmp_path / "whole" / "journal.jsonl")) + 1
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 5])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(
+    data: Path, tmp_path: Path, first: int
+) -> None:
+    """At any write of a whole run, a fifth of them here."""
+    recipe = RECIPE.but(steps=3)
+    trained(tmp_path / "whole", data, recipe)
+    for n in itertools.count(first, 5):
+        run = tmp_path / str(n)
+        try:
+            if not full_at(n, trained, run, data, recipe):
+                break
+        except RegardError as error:
+            assert "cannot write: No space left on device" in str(error)
+        trained(run, data, recipe)
+        assert same(state_of(run), state_of(tmp_path / "whole"))
+        assert journal(run) == journal(tmp_path / "whole")
+        assert open_model(run).manifest["averaged"] == [2, 3]
+    assert n > 60
 
 
 @pytest.mark.parametrize("layout", ["grouped", "packed"])
