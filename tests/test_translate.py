@@ -21,7 +21,7 @@ from run.copying import RECIPE, strings
 
 TOKENIZER = Tokenizer.learn(strings(97, seed=1), "bpe", 300)
 BRIEF = RECIPE.but(max_extra=5)
-LINES = strings(37, seed=2, longest=23)
+LINES = strings(23, seed=2, longest=19)
 
 
 class Heard(Transformer):
@@ -55,7 +55,7 @@ def test_all_together_is_each_alone_in_the_same_order() -> None:
     alone = [translator().translate([line])[0] for line in LINES]
     assert translator().translate(LINES) == alone
     assert translator().translate(iter(LINES[::-1])) == alone[::-1]
-    assert len(set(alone)) > 20  # the source matters
+    assert len(set(alone)) > 10  # the source matters
 
 
 @pytest.mark.parametrize(("window", "tokens"), [(1, 2048), (7, 11), (5, 61), (100, 61)])
@@ -82,7 +82,7 @@ def test_sentences_of_like_length_are_decoded_together(monkeypatch: pytest.Monke
     assert isinstance(some.model, Heard)
     assert sorted(some.model.sources) == sorted([*TOKENIZER.encode([s])[0], EOS] for s in LINES)
     padding = sum(int((batch.segments == 0).sum()) for batch in some.model.batches)
-    assert padding < 0.1 * sum(batch.ids.numel() for batch in some.model.batches)
+    assert padding < 0.2 * sum(batch.ids.numel() for batch in some.model.batches)
 
 
 def test_blank_lines_stay_blank_in_their_places() -> None:
@@ -171,7 +171,7 @@ def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: i
 
 def test_learned_positions_bound_the_output_instead_of_breaking_it() -> None:
     recipe = RECIPE.but(positions="learned", max_positions=31, max_length=31, max_extra=200)
-    line = next(s for s in LINES if len(TOKENIZER.encode([s])[0]) > 20)
+    line = next(s for s in LINES if len(TOKENIZER.encode([s])[0]) > 15)
     [text] = translator(recipe, longest=31).translate([line])
     assert len(TOKENIZER.encode([text])[0]) <= 3 * 31  # U+FFFD is three bytes
 

@@ -1,10 +1,9 @@
 """The arithmetic and the processor cores that a run uses."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,16 +68,25 @@ def test_a_model_beyond_the_memory_is_refused_with_both_figures() -> None:
         devices.refuse_too_large(10**12, CPU)
 
 
-def test_keeping_freed_memory_leaves_a_users_settings_alone() -> None:
-    # In a process of its own: what malloc is told it keeps.
-    code = (
-        "import ctypes; from regard.run import devices\n"
-        "ctypes.CDLL = lambda name: exit('malloc was told')\n"
-        "devices.keep_freed_memory()"
-    )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    for environment, told in ((clean, True), (clean | {"MALLOC_ARENA_MAX": "2"}, False)):
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-        )
-        assert (done.stderr.strip() == "malloc was told") == told
+@pytest.mark.parametrize("setting", [None, "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_"])
+def test_malloc_is_told_to_keep_memory_unless_a_user_told_it_something(
+    setting: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[int, int] = {}
+    libc = SimpleNamespace(mallopt=told.__setitem__)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: libc)
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+    if setting:
+        monkeypatch.setenv(setting, "2")
+    devices.keep_freed_memory()
+    assert told.keys() == (set() if setting else {-1, -3})  # trim and mmap thresholds
+
+
+def test_a_libc_that_is_not_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    for library in (missing, lambda name: SimpleNamespace()):
+        monkeypatch.setattr("ctypes.CDLL", library)
+        devices.keep_freed_memory()
