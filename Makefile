@@ -3,10 +3,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SET_UP := .venv/set-up
+PEERS := transformers joeynmt ctranslate2
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | sort | \
-		while IFS='	' read -r target what; do printf '  make %-8s %s\n' "$$target" "$$what"; done
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | sort | \
+		while IFS='	' read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
 
 demo: $(SET_UP)  ## learn to translate from the built-in corpus, on this machine, in minutes
 	$(BIN)/regard demo
@@ -26,13 +27,23 @@ format: $(SET_UP)  ## format the code, and mend what lint can mend
 
 setup: $(SET_UP)  ## install regard and its pinned dependencies into .venv
 
+bench-setup: $(SET_UP) $(PEERS:%=.benchmark/%/set-up)  ## install what benchmarks/ compares with
+
 clean:  ## remove .venv and every cache
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .benchmark build dist .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+# Each peer has an environment of its own: what one pins would break another.
+.benchmark/%/set-up: benchmarks/peers/requirements-%.txt | .venv/bin/python
+	@echo "Installing into $(@D)." >&2
+	$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --requirement $<
 	@touch $@
 
 # Debian ships venv apart from Python, so both are asked for before anything is made.
@@ -48,4 +59,4 @@ $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 			"'sudo apt-get install python3-venv'." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.PHONY: help demo test check format setup clean
+.PHONY: help demo test check format setup bench-setup clean

@@ -1,0 +1,38 @@
+"""The worker's end of side_by_side.py, for scripts in any environment: standard library only.
+
+A worker is a process that answers on stdout, line by line, what it is asked on stdin, in JSON.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Answer = dict[str, Any]
+Turn = Callable[[Answer], Answer]
+
+
+def serve(start: Callable[[], tuple[Answer, Turn]]) -> None:
+    """Answer until stdin ends.
+
+    `start` prepares everything and gives (about, turn): `about` says at least "name", "version"
+    and "precision"; `turn` answers one request, {"round": n}, with at least "seconds".
+    """
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints goes to stderr
+    about, turn = start()
+    print(json.dumps({"ready": True} | about), file=answers)
+    for line in sys.stdin:
+        answer = turn(json.loads(line))
+        print(json.dumps(answer | {"peak_memory": peak_memory()}), file=answers)
+
+
+def peak_memory() -> int:
+    """Most bytes that this process had in memory at once."""
+    # ru_maxrss would do, but it begins with what the parent had when it started this process.
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("no VmHWM in /proc/self/status")
