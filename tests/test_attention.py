@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from regard.attention import MultiHeadAttention, attention, causal_mask, segment_mask
+from regard.kernels.attention import Mask
 
 
 def test_equation_one_by_hand() -> None:
@@ -44,7 +45,7 @@ def test_multi_head_attention_equals_torch() -> None:
     x, memory = torch.randn(rows, queries, d_model), torch.randn(rows, keys, d_model)
     real = torch.tensor([[True] * keys, [True] * 4 + [False] * 3])
     expected, _ = theirs(x, memory, memory, key_padding_mask=~real)
-    output = ours(x, memory, real[:, None, None, :].expand(-1, 1, queries, -1))
+    output = ours(x, memory, Mask(real[:, None, None, :].expand(-1, 1, queries, -1)))
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -53,4 +54,4 @@ def test_d_k_and_d_v_are_free() -> None:
     assert module.W_q.out_features == 6
     assert module.W_v.out_features == 10
     x = torch.randn(2, 3, 11)
-    assert module(x, x, torch.ones(1, 1, 1, 3, dtype=torch.bool)).shape == x.shape
+    assert module(x, x, Mask(torch.ones(1, 1, 1, 3, dtype=torch.bool))).shape == x.shape

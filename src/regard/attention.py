@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.attention import attend
+from regard.kernels.attention import Mask, attend
+from regard.kernels.cache import Cache
 
 
 def attention(
@@ -72,7 +73,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "rows queries d_model"],
         memory: Float[Tensor, "rows keys d_model"],
-        mask: Bool[Tensor, "#rows 1 #queries keys"],
+        mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         return self.attend(x, self.keys_values(memory), mask)
@@ -84,8 +85,8 @@ class MultiHeadAttention(nn.Module):
     def attend(
         self,
         x: Float[Tensor, "rows queries d_model"],
-        past: KeysValues,
-        mask: Bool[Tensor, "#rows 1 #queries keys"],
+        past: KeysValues | Cache,
+        mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
         """Attend from x to keys and values already projected."""
         dropout = self.dropout if self.training else 0.0

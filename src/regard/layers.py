@@ -66,6 +66,7 @@ class Embedding(nn.Module):
         self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
         self.learned = recipe.positions == "learned"
         self.longest = recipe.max_positions if self.learned else sys.maxsize
+        self.packed: nn.Module | None = None  # `logits` for inference: see kernels.linear
         self.positions: Tensor
         if self.learned:
             self.positions = nn.Parameter(torch.empty(recipe.max_positions, recipe.d_model))
@@ -97,4 +98,4 @@ class Embedding(nn.Module):
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
         """The shared linear layer before the softmax; it has no bias."""
-        return F.linear(x, self.tokens.weight)
+        return F.linear(x, self.tokens.weight) if self.packed is None else self.packed(x)

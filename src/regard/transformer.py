@@ -14,8 +14,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import KeysValues, MultiHeadAttention, causal_mask, segment_mask
+from regard.attention import MultiHeadAttention, causal_mask, segment_mask
 from regard.data.batches import Rows
+from regard.kernels.attention import Mask
+from regard.kernels.cache import Cache
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.recipe import ModelRecipe
 
@@ -37,7 +39,7 @@ class EncoderLayer(nn.Module):
         self.add_norm_2 = AddNorm(recipe.d_model, recipe.dropout)
 
     def forward(
-        self, x: Float[Tensor, "rows source d"], mask: Bool[Tensor, "rows 1 source source"]
+        self, x: Float[Tensor, "rows source d"], mask: Mask
     ) -> Float[Tensor, "rows source d"]:
         """The left block of Figure 1."""
         x = self.add_norm_1(x, self.self_attention(x, x, mask))
@@ -59,9 +61,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         y: Float[Tensor, "rows target d"],
-        self_mask: Bool[Tensor, "rows 1 target target"],
+        self_mask: Mask,
         memory: Float[Tensor, "rows source d"],
-        cross_mask: Bool[Tensor, "rows 1 target source"],
+        cross_mask: Mask,
     ) -> Float[Tensor, "rows target d"]:
         """The right block of Figure 1."""
         y = self.add_norm_1(y, self.self_attention(y, y, self_mask))
@@ -70,61 +72,55 @@ class DecoderLayer(nn.Module):
 
     def step(
         self,
-        y: Float[Tensor, "rows 1 d"],
-        past: KeysValues,
-        memory: KeysValues,
-        memory_mask: Bool[Tensor, "sentences 1 1 source"],
-    ) -> tuple[Float[Tensor, "rows 1 d"], KeysValues]:
-        """One position: attend to the past and itself; returns the longer past too."""
-        new = self.self_attention.keys_values(y)
-        past = KeysValues(
-            torch.cat([past.keys, new.keys], 2), torch.cat([past.values, new.values], 2)
-        )
-        everything = torch.ones(1, 1, 1, past.keys.shape[2], dtype=torch.bool, device=y.device)
-        y = self.add_norm_1(y, self.self_attention.attend(y, past, everything))
-        # The beams of a sentence are so many queries to one memory, which is never copied:
-        # [rows, 1, d] -> [sentences, beams, d] and back
-        beams = y.view(len(memory.keys), -1, y.shape[-1])
-        crossed = self.cross_attention.attend(beams, memory, memory_mask)
-        y = self.add_norm_2(y, crossed.view_as(y))
-        return self.add_norm_3(y, self.feed_forward(y)), past
+        y: Float[Tensor, "sentences beams d"],
+        past: Cache,
+        ancestry: Mask,
+        memory: Cache,
+        memory_mask: Mask,
+    ) -> Float[Tensor, "sentences beams d"]:
+        """One position of each beam: attend to its past, which this appends itself to."""
+        past.append(*self.self_attention.keys_values(y))
+        y = self.add_norm_1(y, self.self_attention.attend(y, past, ancestry))
+        y = self.add_norm_2(y, self.cross_attention.attend(y, memory, memory_mask))
+        return self.add_norm_3(y, self.feed_forward(y))
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """Where decoding stands: a row is one hypothesis, and each sentence has equally many rows."""
+    """Where decoding stands: a row is one hypothesis, and each sentence has equally many rows.
 
-    past: tuple[KeysValues, ...]
-    """By layer: keys and values of the target so far, [rows, heads, length, d]."""
-    memory: tuple[KeysValues, ...]
-    """By layer: keys and values of the encoded source, [sentences, heads, source, d]."""
+    The beams of a sentence share one store of keys and values, to which every step appends a slot
+    for each of them and in which nothing is ever moved; a hypothesis knows its own slots. A step
+    uses its state up: a second one from the same state would write to the same slots.
+    """
+
+    past: tuple[Cache, ...]
+    """By layer: keys and values of the target so far."""
+    ancestry: Bool[Tensor, "sentences beams slots"]
+    """True where a slot of the past is of this hypothesis."""
+    length: int
+    """Tokens decoded so far, <s> included."""
+    memory: tuple[Cache, ...]
+    """By layer: keys and values of the encoded source."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is no padding."""
-
-    @property
-    def length(self) -> int:
-        """Tokens decoded so far, <s> included."""
-        return self.past[0].keys.shape[2]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
         """Keep these rows, in this order; the rows named together are of one sentence.
 
         Sentences may leave, but those that stay keep their order.
         """
-        beams = len(self.past[0].keys) // len(self.memory_mask)
-        flat = rows.flatten()
-        state = replace(
-            self, past=tuple(KeysValues(*(kv.index_select(0, flat) for kv in p)) for p in self.past)
-        )
-        if len(rows) == len(self.memory_mask):
-            return state
-        sentences = rows[:, 0] // beams
+        sentences, beams, _ = self.ancestry.shape
+        ancestry = self.ancestry.flatten(0, 1)[rows]
+        if len(rows) == sentences:
+            return replace(self, ancestry=ancestry)
+        stay = rows[:, 0] // beams
         return replace(
-            state,
-            memory=tuple(
-                KeysValues(*(kv.index_select(0, sentences) for kv in m)) for m in self.memory
-            ),
-            memory_mask=self.memory_mask.index_select(0, sentences),
+            self,
+            past=tuple(cache.of(stay) for cache in self.past),
+            ancestry=ancestry,
+            memory=tuple(cache.of(stay) for cache in self.memory),
+            memory_mask=self.memory_mask[stay],
         )
 
 
@@ -154,7 +150,7 @@ class Transformer(nn.Module):
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
-        mask = segment_mask(source.segments, source.segments)
+        mask = Mask(segment_mask(source.segments, source.segments))
         for layer in self.encoder:
             x = layer(x, mask)
         return x
@@ -164,31 +160,39 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "rows target d_model"]:
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.embedding(target.ids, target.positions, target.ids.shape[1])
-        self_mask = segment_mask(target.segments, target.segments)
-        self_mask = self_mask & causal_mask(target.ids.shape[1], y.device)
-        cross_mask = segment_mask(target.segments, source.segments)
+        same = segment_mask(target.segments, target.segments)
+        self_mask = Mask(same & causal_mask(target.ids.shape[1], y.device))
+        cross_mask = Mask(segment_mask(target.segments, source.segments))
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
         return y
 
     def start(self, source: Rows) -> DecoderState:
         """Encode sentences, one a row, and project their keys and values for every layer."""
-        memory = self.encode(source)
-        projected = tuple(layer.cross_attention.keys_values(memory) for layer in self.decoder)
-        past = tuple(KeysValues(m.keys[:, :, :0], m.values[:, :, :0]) for m in projected)
-        return DecoderState(past, projected, (source.segments != 0)[:, None, None, :])
+        encoded = self.encode(source)
+        memory = [layer.cross_attention.keys_values(encoded) for layer in self.decoder]
+        return DecoderState(
+            past=tuple(Cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
+            ancestry=source.ids.new_zeros(len(encoded), 1, 0, dtype=torch.bool),
+            length=0,
+            memory=tuple(Cache(*keys_values) for keys_values in memory),
+            memory_mask=(source.segments != 0)[:, None, None, :],
+        )
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows vocabulary"], DecoderState]:
         """Logits of the next token after `tokens`, the last of each row, and the state after it."""
-        positions = torch.full_like(tokens, state.length)[:, None]
-        y = self.embedding(tokens[:, None], positions, state.length + 1)
-        past = []
-        for layer, before, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            y, after = layer.step(y, before, memory, state.memory_mask)
-            past.append(after)
-        return self.embedding.logits(y[:, 0]), replace(state, past=tuple(past))
+        sentences, beams, _ = state.ancestry.shape
+        positions = torch.full_like(tokens, state.length).view(sentences, beams)
+        y = self.embedding(tokens.view(sentences, beams), positions, state.length + 1)
+        own = torch.eye(beams, dtype=torch.bool, device=y.device).expand(sentences, -1, -1)
+        ancestry = torch.cat([state.ancestry, own], dim=2)
+        mask, memory_mask = Mask(ancestry[:, None]), Mask(state.memory_mask)
+        for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
+            y = layer.step(y, past, mask, memory, memory_mask)
+        state = replace(state, ancestry=ancestry, length=state.length + 1)
+        return self.embedding.logits(y.flatten(0, 1)), state
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import attention
-from regard.kernels.attention import attend
+from regard.kernels.attention import Mask, attend
 
 ROWS, HEADS, D_K, D_V = 3, 2, 5, 7
 
@@ -27,8 +27,12 @@ def problem(seed: int, queries: int, keys: int, dtype: torch.dtype = torch.float
     return tensors, mask, random(ROWS, HEADS, queries, D_V).detach()
 
 
+def equation(query, key, value, mask):
+    return attention(query, key, value, mask.allowed)[0]
+
+
 def with_gradients(function, tensors, mask, upstream):
-    output = function(*tensors, mask)
+    output = function(*tensors, Mask(mask))
     return output, torch.autograd.grad(output, tensors, upstream)
 
 
@@ -37,15 +41,13 @@ def with_gradients(function, tensors, mask, upstream):
 def test_fast_attention_is_the_equation(seed: int, queries: int, keys: int) -> None:
     tensors, mask, upstream = problem(seed, queries, keys, torch.float32)
     fast, fast_gradients = with_gradients(attend, tensors, mask, upstream)
-    exact, exact_gradients = with_gradients(
-        lambda *given: attention(*given)[0], tensors, mask, upstream
-    )
+    exact, exact_gradients = with_gradients(equation, tensors, mask, upstream)
     torch.testing.assert_close(fast, exact, atol=2e-6, rtol=1e-5)
     for mine, theirs in zip(fast_gradients, exact_gradients, strict=True):
         torch.testing.assert_close(mine, theirs, atol=5e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("function", [attend, lambda *given: attention(*given)[0]])
+@pytest.mark.parametrize("function", [attend, equation])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_query_that_may_attend_nowhere_gives_zeros_and_finite_gradients(function, dtype) -> None:
     tensors, mask, upstream = problem(1, 3, 11, dtype)
@@ -58,9 +60,7 @@ def test_a_query_that_may_attend_nowhere_gives_zeros_and_finite_gradients(functi
 
 def test_bf16_stays_near_fp64() -> None:
     tensors, mask, upstream = problem(2, 13, 29)
-    exact, exact_gradients = with_gradients(
-        lambda *given: attention(*given)[0], tensors, mask, upstream
-    )
+    exact, exact_gradients = with_gradients(equation, tensors, mask, upstream)
     half = tuple(t.detach().bfloat16().requires_grad_() for t in tensors)
     fast, fast_gradients = with_gradients(attend, half, mask, upstream.bfloat16())
     for mine, theirs in zip((fast, *fast_gradients), (exact, *exact_gradients), strict=True):
@@ -73,7 +73,7 @@ def test_dropout_keeps_the_expectation_and_drops_the_stated_share() -> None:
     query, key = torch.zeros(1, 1, 1, D_K), torch.zeros(1, 1, keys, D_K)
     value = torch.eye(keys)[None, None]  # the output is then the weights themselves
     mask = torch.ones(1, 1, 1, keys, dtype=torch.bool)
-    drawn = torch.stack([attend(query, key, value, mask, dropout=0.3) for _ in range(2000)])
+    drawn = torch.stack([attend(query, key, value, Mask(mask), dropout=0.3) for _ in range(2000)])
     kept = drawn > 0
     assert abs(kept.float().mean() - 0.7) < 0.01
     torch.testing.assert_close(drawn[kept], torch.full_like(drawn[kept], 1 / keys / 0.7))
@@ -85,7 +85,7 @@ def test_dropout_has_the_gradient_of_the_weights_it_kept() -> None:
     def objective(scale: float) -> torch.Tensor:
         torch.manual_seed(5)  # the same weights dropped each time
         moved = tuple(t + scale * torch.ones_like(t) * 0.5 for t in tensors)
-        return (attend(*moved, mask, dropout=0.4) * upstream).sum()
+        return (attend(*moved, Mask(mask), dropout=0.4) * upstream).sum()
 
     total = sum(g.sum() * 0.5 for g in torch.autograd.grad(objective(0.0), tensors))
     step = 1e-2

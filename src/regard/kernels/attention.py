@@ -17,53 +17,78 @@ VECTOR = 16  # fp32 numbers in a 512-bit register: a shorter last run of a softm
 MASKED = -1e30  # finite, so that a row with no key at all stays finite too
 
 
+class Mask:
+    """Where queries may attend, as this device's kernel reads it: made once for all layers."""
+
+    def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
+        """`allowed` is True where a query may attend; one that may attend nowhere gives zeros."""
+        self.allowed = allowed
+        reachable = allowed.any(-1, keepdim=True)
+        self.reachable: Tensor | None = reachable
+        if allowed.device.type == "cpu":
+            self.reachable = None if reachable.all() else reachable
+            bias = torch.zeros(allowed.shape).masked_fill_(~allowed, MASKED)
+            self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
+        else:  # a fused kernel may give NaN for a row without keys: let it see all, then drop that
+            self.open = allowed | ~reachable
+
+
 def attend(
     query: Float[Tensor, "rows heads queries d_k"],
     key: Float[Tensor, "rows heads keys d_k"],
     value: Float[Tensor, "rows heads keys d_v"],
-    mask: Bool[Tensor, "#rows 1 #queries keys"],
+    mask: Mask,
     dropout: float = 0.0,
 ) -> Float[Tensor, "rows heads queries d_v"]:
     """What `regard.attention.attention` computes, without the weights.
 
-    `mask` is True where a query may attend; a query that may attend nowhere gives zeros.
+    On a CPU the keys may be of more precision than the queries, and may be padded already.
     `dropout` is the probability of dropping a weight.
     """
-    if query.device.type == "cpu":
-        output: Tensor = _CpuAttention.apply(query, key, value, mask, dropout)
-        return output
-    reachable = mask.any(-1, keepdim=True)
-    # A fused kernel may give NaN for a row without keys: let such a row see all, then drop it.
-    output = F.scaled_dot_product_attention(query, key, value, mask | ~reachable, dropout)
-    return output * reachable
+    if query.device.type != "cpu":
+        output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
+        return output if mask.reachable is None else output * mask.reachable
+    if torch.is_grad_enabled():
+        return _CpuAttention.apply(query, key, value, mask, dropout)
+    return _attend_on_cpu(query.to(key.dtype), key, value, mask, dropout)[0].to(query.dtype)
+
+
+def whole_vectors(x: Float[Tensor, "rows heads keys d"]) -> Float[Tensor, "rows heads padded d"]:
+    """Keys or values followed by zeros, up to the length that the CPU's kernel wants."""
+    padding = -x.shape[2] % VECTOR
+    return F.pad(x, (0, 0, 0, padding)) if padding else x
+
+
+def _attend_on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    """The output, and what the gradient needs."""
+    rows, heads, queries, d_k = query.shape
+    # [rows, heads, length, d] -> [rows * heads, length, d]
+    query = query.reshape(rows * heads, queries, d_k)
+    key, value = whole_vectors(key), whole_vectors(value)
+    key = key.reshape(rows * heads, -1, d_k)
+    value = value.reshape(rows * heads, -1, value.shape[-1])
+    scores = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
+    weights = torch.add(mask.bias, scores, alpha=d_k**-0.5).softmax(-1)
+    if mask.reachable is not None:
+        weights *= mask.reachable
+    weights = weights.view(rows * heads, queries, -1)
+    kept = (torch.rand_like(weights) >= dropout) / (1 - dropout) if dropout else None
+    dropped = (weights if kept is None else weights * kept).to(query.dtype)
+    output = torch.bmm(dropped, value).view(rows, heads, queries, -1)
+    return output, (query, key, value, weights, dropped, kept)
 
 
 class _CpuAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float
     ) -> Tensor:
-        rows, heads, queries, d_k = query.shape
-        keys = key.shape[2]
-        padding = -keys % VECTOR
-        # [rows, heads, length, d] -> [rows * heads, length, d]
-        query = query.reshape(rows * heads, queries, d_k)
-        key = F.pad(key, (0, 0, 0, padding)).reshape(rows * heads, keys + padding, d_k)
-        value = F.pad(value, (0, 0, 0, padding)).reshape(rows * heads, keys + padding, -1)
-
-        bias = torch.zeros(mask.shape).masked_fill_(~mask, MASKED)
-        bias = F.pad(bias, (0, padding), value=MASKED)
-        scores = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
-        weights = torch.add(bias, scores, alpha=d_k**-0.5).softmax(-1)
-        reachable = mask.any(-1, keepdim=True)
-        if not reachable.all():
-            weights *= reachable
-        weights = weights.view(rows * heads, queries, -1)
-        kept = (torch.rand_like(weights) >= dropout) / (1 - dropout) if dropout else None
-        dropped = (weights if kept is None else weights * kept).to(query.dtype)
-        ctx.save_for_backward(query, key, value, weights, dropped, kept)
-        ctx.shape = (rows, heads, keys)
-        return torch.bmm(dropped, value).view(rows, heads, queries, -1)
+        ctx.shape = key.shape[:3]
+        output, saved = _attend_on_cpu(query, key, value, mask, dropout)
+        ctx.save_for_backward(*saved)
+        return output
 
     @staticmethod
     @once_differentiable
