@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "benchmarks" / "peers"
+
+BUSY = 0.1
+"""From so many cores busy with other work on, a measurement is remarked upon."""
+TICKS = os.sysconf("SC_CLK_TCK")
 
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
@@ -62,6 +67,11 @@ class Result:
     name: str
     about: dict[str, Any]
     turns: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of each round."""
+        return [turn["seconds"] for turn in self.turns]
 
     def per_second(self, quantity: str) -> list[float]:
         """Of each round: the answer's `quantity` divided by its seconds."""
@@ -115,12 +125,29 @@ class Worker:
         )
         try:
             self.about = self._answer()
+            del self.about["ready"]
         except BaseException:
             self.stop()
             raise
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer; raises ContenderFailed where it ends instead."""
+        """Its answer, and "busy_elsewhere": how many cores were at other work meanwhile.
+
+        Raises ContenderFailed where it ends instead.
+        """
+        begin, used = time.perf_counter(), self._used_by_others()
+        answer = self._answer_to(request)
+        busy = (self._used_by_others() - used) / (time.perf_counter() - begin)
+        return answer | {"busy_elsewhere": round(max(0.0, busy), 2)}
+
+    def _used_by_others(self) -> float:
+        """Processor seconds of all other processes, and what other virtual machines took."""
+        of_all = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+        user, nice, system, _idle, _waiting, *rest = map(int, of_all)
+        of_this = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (user + nice + system + sum(rest) - sum(map(int, of_this[11:13]))) / TICKS
+
+    def _answer_to(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
@@ -185,7 +212,9 @@ def compare(
                 except ContenderFailed as why:
                     failed(name, why)
                     continue
-                _say(f"round {turn}: {name}: {answer['seconds']:.2f} s")
+                busy = answer["busy_elsewhere"]
+                other = f" ({busy} cores busy elsewhere)" if busy > BUSY else ""
+                _say(f"round {turn}: {name}: {answer['seconds']:.2f} s{other}")
                 if turn > 0:  # the first warms up
                     results[name].turns.append(answer)
     return results, failures

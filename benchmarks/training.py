@@ -1,170 +1,230 @@
-"""Training speed, side by side with the straightforward loop, on the same batches and model.
+"""Training speed, side by side: regard and its peers, on the same batches and model shape.
 
-    .venv/bin/python benchmarks/training.py --source train.en --target train.de --shape small
+    make bench-setup                            # once: the peers, each in its own environment
+    .venv/bin/python benchmarks/training.py --source train.en --target train.de --shape base
 
-The peer is what one writes first: torch.nn.Transformer in fp32, padded batches, full logits,
-F.cross_entropy, Adam over a list of tensors. Both train in one process, in turn (A B A B ...), so
-that only the ratio of the medians counts, whatever the machine is doing. Without --source the
-built-in corpus is used. A JSON record is kept with --keep.
+Contenders take turns, each a process of its own (side_by_side.py); what they do is to be read in
+peers/training_*.py. All see the same batches, padded and grouped by length so that none is at a
+disadvantage, and the same vocabulary; reading them from disk is timed for none. Tokens are those of
+source and target together, without padding. `--layout packed` gives regard packed rows instead, as
+`regard train` has them by default, of the same text. Without --source the built-in corpus is used.
+
+`of ceiling` is the model's FLOP in matrix products with weights, divided by the time and by the
+fastest matrix product measured in the same rounds, in the contender's own precision. A JSON record
+is kept with --keep.
 """
 
 import argparse
+import dataclasses
 import json
-import platform
-import statistics
+import sys
 import tempfile
-import time
-from datetime import date
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+import numpy as np
 
 from regard.data.batches import Batch, Batches
+from regard.data.grammar import write_corpus
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare
-from regard.layers import sinusoids
-from regard.optimizer import FlatAdam
-from regard.recipe import Recipe
-from regard.run.devices import choose_device, choose_dtype, keep_freed_memory
-from regard.train import update
-from regard.transformer import Transformer
+from regard.recipe import ModelRecipe, Recipe
+
+sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported
+import side_by_side as sides
 
 SHAPES = {
-    "small": Recipe().but(
-        layers=3, d_model=256, d_ff=1024, heads=4, vocabulary=8000,
-        source_tokens=4096, target_tokens=4096, held_out=100,
+    "tiny": Recipe().but(layers=1, d_model=32, d_ff=64, heads=2, vocabulary=400),
+    "small": Recipe().but(layers=3, d_model=256, d_ff=1024, heads=4, vocabulary=8000),
+    "base": Recipe(),
+}
+OURS, PLAIN = "regard", "torch.nn.Transformer"
+CEILING = "matrix products"
+
+CONTENDERS = [
+    sides.Contender(OURS, "training_regard.py", ["auto"]),
+    sides.Contender(f"{OURS} fp32", "training_regard.py", ["fp32"]),
+    sides.Contender(PLAIN, "training_torch.py", ["fp32"]),
+    sides.Contender(
+        f"{PLAIN}, malloc set", "training_torch.py", ["fp32"], variables=sides.KEEP_FREED_MEMORY
     ),
-    "base": Recipe().but(source_tokens=4096, target_tokens=4096, held_out=100),
-}  # fmt: skip
+    sides.Contender(f"{PLAIN} bf16", "training_torch.py", ["bf16"]),
+    sides.Contender("Marian", "training_marian.py", environment="transformers"),
+    sides.Contender("JoeyNMT", "training_joeynmt.py", environment="joeynmt"),
+    sides.Contender(CEILING, "training_ceiling.py"),
+]
 
 
-class Straightforward(nn.Module):
-    """The same model as a tutorial writes it."""
-
-    def __init__(self, recipe: Recipe, vocabulary: int):
-        super().__init__()
-        m = recipe.model
-        self.embedding = nn.Embedding(vocabulary, m.d_model)
-        nn.init.normal_(self.embedding.weight, std=m.d_model**-0.5)
-        self.register_buffer("positions", sinusoids(512, m.d_model))
-        self.dropout = nn.Dropout(m.dropout)
-        self.transformer = nn.Transformer(
-            m.d_model, m.heads, m.layers, m.layers, m.d_ff, m.dropout, batch_first=True
-        )
-
-    def embed(self, ids: Tensor) -> Tensor:
-        x = self.embedding(ids) * self.embedding.embedding_dim**0.5
-        return self.dropout(x + self.positions[: ids.shape[1]])
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        padding = source == 0
-        future = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
-        states = self.transformer(
-            self.embed(source), self.embed(target), tgt_mask=future,
-            src_key_padding_mask=padding, memory_key_padding_mask=padding,
-        )  # fmt: skip
-        return F.linear(states, self.embedding.weight)
+def given(contender: sides.Contender, folder: Path) -> sides.Contender:
+    """To be run on the batches in this folder."""
+    return dataclasses.replace(contender, arguments=[str(folder), *contender.arguments])
 
 
-class Ours:
-    """The loop of regard.train, without its files."""
+class Flop(NamedTuple):
+    """Floating-point operations of training on some sentence pairs, each once."""
 
-    name = "regard"
-
-    def __init__(self, recipe: Recipe, vocabulary: int):
-        self.recipe, device = recipe, choose_device()
-        self.dtype = choose_dtype(recipe.training.precision, device)
-        self.model = Transformer(recipe.model, vocabulary).train()
-        self.optimizer = FlatAdam(self.model, recipe.training, self.dtype)
-
-    def step(self, batch: Batch) -> None:
-        update(self.model, self.optimizer, [batch], 1e-4, self.recipe.training.label_smoothing)
+    weights: int
+    """Products with weights: the projections, feed-forward networks and logits."""
+    attention: int
+    """Q K^T and its product with V. The decoder's future positions count: all compute them."""
 
 
-class Peer:
-    """The straightforward loop."""
-
-    name = "torch.nn.Transformer"
-
-    def __init__(self, recipe: Recipe, vocabulary: int):
-        self.smoothing = recipe.training.label_smoothing
-        self.model = Straightforward(recipe, vocabulary).train()
-        self.optimizer = torch.optim.Adam(self.model.parameters(), 1e-4, (0.9, 0.98), 1e-9)
-
-    def step(self, batch: Batch) -> None:
-        self.optimizer.zero_grad()
-        logits = self.model(batch.source.ids, batch.target.ids)
-        F.cross_entropy(
-            logits.flatten(0, 1), batch.labels.flatten(),
-            ignore_index=0, label_smoothing=self.smoothing,
-        ).backward()  # fmt: skip
-        self.optimizer.step()
+def flop(
+    model: ModelRecipe, vocabulary: int, sources: Sequence[int], targets: Sequence[int]
+) -> Flop:
+    """Of pairs with so many tokens, padding apart. Backward is twice forward."""
+    d, ff = model.d_model, model.d_ff
+    pairs = list(zip(sources, targets, strict=True))
+    source_token = model.layers * (4 * d * d + 2 * d * ff + 2 * d * d)  # the last for cross K, V
+    target_token = model.layers * (6 * d * d + 2 * d * ff) + vocabulary * d
+    weights = sum(sources) * source_token + sum(targets) * target_token
+    attention = model.layers * 2 * d * sum(s * s + t * t + t * s for s, t in pairs)
+    return Flop(6 * weights, 6 * attention)
 
 
-def tokens_per_second(loop: Ours | Peer, batches: list[Batch]) -> float:
-    start = time.perf_counter()
+def lengths(batches: Sequence[Batch]) -> tuple[list[int], list[int]]:
+    """Tokens of each sentence of the batches, of source and target."""
+    counts: tuple[list[int], list[int]] = ([], [])
     for batch in batches:
-        loop.step(batch)
-    seconds = time.perf_counter() - start
-    return sum(batch.source_tokens + batch.target_tokens for batch in batches) / seconds
+        for count, rows in zip(counts, (batch.source, batch.target), strict=True):
+            for row in rows.segments.numpy():
+                count.extend(np.bincount(row)[1:].tolist())
+    return counts
 
 
-def load_batches(args: argparse.Namespace, recipe: Recipe, folder: Path) -> tuple[Batches, int]:
+def shape_of(recipe: Recipe) -> dict[str, Any]:
+    """What peers/training_batches.py calls the model's shape."""
+    model = recipe.model
+    return {
+        "layers": model.layers,
+        "d_model": model.d_model,
+        "d_ff": model.d_ff,
+        "heads": model.heads,
+        "dropout": model.dropout,
+        "label_smoothing": recipe.training.label_smoothing,
+        "vocabulary": recipe.tokenizer.vocabulary,
+    }
+
+
+def write_rounds(folder: Path, rounds: list[list[Batch]], shape: dict[str, Any]) -> None:
+    """What peers/training_batches.py loads."""
+    folder.mkdir(exist_ok=True)
+    arrays = {}
+    for i, batch in enumerate(batch for some in rounds for batch in some):
+        arrays[f"{i}.labels"] = batch.labels.numpy()
+        for side, rows in (("source", batch.source), ("target", batch.target)):
+            arrays[f"{i}.{side}"] = rows.ids.numpy()
+            arrays[f"{i}.{side}_segments"] = rows.segments.numpy()
+            arrays[f"{i}.{side}_positions"] = rows.positions.numpy()
+    np.savez(folder / "batches.npz", **arrays)
+    described = {"shape": shape, "steps": [len(some) for some in rounds]}
+    (folder / "shape.json").write_text(json.dumps(described))
+
+
+def prepared(args: argparse.Namespace, recipe: Recipe, folder: Path) -> Pairs:
+    """The training pairs of the text that was named, or of the built-in corpus."""
     if not args.source:
-        from regard.data.grammar import write_corpus
-
-        write_corpus(folder / "corpus", seed=1, pairs=10_000)
+        write_corpus(folder / "corpus", seed=1, sentences=10_000)
         args.source, args.target = [folder / "corpus.en"], [folder / "corpus.de"]
     prepare(args.source, args.target, folder / "data", recipe)
-    from regard.text.tokenizer import Tokenizer
+    return Pairs.open(folder / "data", "train")
 
-    size = Tokenizer.load(folder / "data" / "tokenizer.json").size
-    return Batches(Pairs.open(folder / "data", "train"), recipe.data, 1, layout="grouped"), size
+
+def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> dict[str, Any]:
+    """By contender: its speed, how much faster regard is, its share of the ceiling.
+
+    `work` gives what a contender computes in each round.
+    """
+    ceiling = results[CEILING].turns if CEILING in results else []
+    trained = {name: result for name, result in results.items() if name != CEILING}
+    speeds = {name: result.per_second("tokens") for name, result in trained.items()}
+    summaries = {}
+    for name, result in trained.items():
+        spreads = {"tokens_per_second": sides.Spread.of(speeds[name])}
+        if OURS in speeds:
+            spreads["regard_is_faster"] = sides.ratio(speeds[OURS], speeds[name])
+        if ceiling:
+            done = [f.weights / s for f, s in zip(work[name], result.seconds, strict=True)]
+            limits = [turn["flop_per_second"][result.about["precision"]] for turn in ceiling]
+            spreads["of_ceiling"] = sides.ratio(done, limits)
+        summaries[name] = {
+            **result.about,
+            **{key: spread._asdict() for key, spread in spreads.items()},
+            "turns": result.turns,
+        }
+    return {"contenders": summaries, "ceiling": ceiling}
+
+
+def show(contenders: dict[str, dict[str, Any]]) -> None:
+    """The summaries as a table."""
+
+    def cell(summary: dict[str, Any], key: str, form: str) -> str:
+        return sides.Spread(**summary[key]).text(form) if key in summary else "-"
+
+    header = ["", "precision", "tokens/s", "regard is faster", "of ceiling", "loss", "peak GB"]
+    rows = [
+        [
+            name,
+            summary["precision"].removeprefix("torch."),
+            cell(summary, "tokens_per_second", ",.0f"),
+            cell(summary, "regard_is_faster", ".2f"),
+            cell(summary, "of_ceiling", ".0%"),
+            f"{summary['turns'][-1]['loss']:.2f}",
+            f"{summary['turns'][-1]['peak_memory'] / 1e9:.1f}",
+        ]
+        for name, summary in contenders.items()
+    ]
+    sides.print_table(header, rows)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--source", type=Path, nargs="+", help="text, a sentence a line")
+    parser.add_argument("--target", type=Path, nargs="+", help="its translation, line by line")
+    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--tokens", type=int, default=4096, help="of a batch, on each side")
+    parser.add_argument("--steps", type=int, default=4, help="in a turn")
+    parser.add_argument("--layout", choices=["grouped", "packed"], default="grouped")
+    sides.add_options(parser)
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--source", type=Path, nargs="+")
-    parser.add_argument("--target", type=Path, nargs="+")
-    parser.add_argument("--shape", choices=SHAPES, default="small")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each loop")
-    parser.add_argument("--steps", type=int, default=4, help="steps in a turn")
-    parser.add_argument("--keep", type=Path, help="folder for a JSON record")
-    args = parser.parse_args()
-    recipe = SHAPES[args.shape]
-    with tempfile.TemporaryDirectory() as folder:
-        batches, vocabulary = load_batches(args, recipe, Path(folder))
-        torch.manual_seed(1)
-        keep_freed_memory()  # for both
-        loops = [Ours(recipe, vocabulary), Peer(recipe, vocabulary)]
-        rates: dict[str, list[float]] = {loop.name: [] for loop in loops}
-        for turn in range(args.rounds + 1):
-            some = batches.take(args.steps)
-            for loop in loops:
-                rate = tokens_per_second(loop, some)
-                if turn > 0:  # the first turn warms up
-                    rates[loop.name].append(rate)
-    record = {
-        "date": date.today().isoformat(),
-        "machine": platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "shape": args.shape,
-        "vocabulary": vocabulary,
-        "batch": f"{recipe.data.source_tokens} + {recipe.data.target_tokens} tokens",
-        "precision": {"regard": str(loops[0].dtype), "torch.nn.Transformer": "torch.float32"},
-        "tokens_per_second": {name: round(statistics.median(r)) for name, r in rates.items()},
-        "spread": {name: [round(min(r)), round(max(r))] for name, r in rates.items()},
+    args = parsed()
+    contenders = sides.chosen(CONTENDERS, args.only)
+    record = {"benchmark": "training", **sides.circumstances(args.threads)}
+    recipe = SHAPES[args.shape].but(source_tokens=args.tokens, target_tokens=args.tokens)
+    model, vocabulary = recipe.model, recipe.tokenizer.vocabulary
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pairs = prepared(args, recipe, folder)
+        work = {}
+        for layout in ("grouped", args.layout):
+            batches = Batches(pairs, recipe.data, seed=1, layout=layout)
+            rounds = [batches.take(args.steps) for _ in range(args.rounds + 1)]
+            write_rounds(folder / layout, rounds, shape_of(recipe))
+            work[layout] = [flop(model, vocabulary, *lengths(some)) for some in rounds[1:]]
+        layouts = {
+            c.name: args.layout if c.name.startswith(OURS) else "grouped" for c in contenders
+        }
+        results, failures = sides.compare(
+            [given(c, folder / layouts[c.name]) for c in contenders], args.rounds, args.threads
+        )
+    record |= {
+        "shape": shape_of(recipe),
+        "batch": f"{args.tokens} + {args.tokens} tokens, padding included",
+        "steps_in_a_turn": args.steps,
+        "layouts": layouts,
+        "flop": {layout: [f._asdict() for f in flops] for layout, flops in work.items()},
+        **summary(results, {name: work[layout] for name, layout in layouts.items()}),
+        "failures": failures,
     }
-    medians = record["tokens_per_second"]
-    record["ratio"] = round(medians["regard"] / medians["torch.nn.Transformer"], 2)
-    print(json.dumps(record, indent=1))
+    show(record["contenders"])
     if args.keep:
-        args.keep.mkdir(parents=True, exist_ok=True)
-        path = args.keep / f"{record['date']}-training-{args.shape}.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        print(sides.keep(record, args.keep, f"training-{args.shape}"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,100 @@
+"""What every worker of training.py shares: the model's shape, the batches, and the clock.
+
+It needs torch and numpy, nothing of regard, for it runs in the environments of the peers too.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from worker import serve
+
+RATE = 1e-4
+BETAS = (0.9, 0.98)
+EPSILON = 1e-9
+
+
+class Shape(NamedTuple):
+    """Of the model, which is the same for all."""
+
+    layers: int
+    d_model: int
+    d_ff: int
+    heads: int
+    dropout: float
+    label_smoothing: float
+    vocabulary: int
+    """Rows of the embedding matrix, shared by source, target and output."""
+
+
+class Batch(NamedTuple):
+    """Ids, rows x length, int64; 0 is padding, and each row ends in </s>."""
+
+    source: Tensor
+    target: Tensor
+    """<s> and the labels but the last: what the decoder reads."""
+    labels: Tensor
+    source_segments: Tensor
+    """1, 2, ... number the sentences of a row; here and below, only packed rows need it."""
+    target_segments: Tensor
+    source_positions: Tensor
+    target_positions: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """Of source and target, without padding."""
+        return int((self.source != 0).sum() + (self.labels != 0).sum())
+
+
+def load(folder: Path) -> tuple[Shape, list[list[Batch]]]:
+    """The shape, and the batches of each round, as training.py wrote them."""
+    described = json.loads((folder / "shape.json").read_text())
+    with np.load(folder / "batches.npz") as arrays:
+        batches = (
+            Batch(*(torch.from_numpy(arrays[f"{i}.{name}"]) for name in Batch._fields))
+            for i in count()
+        )
+        rounds = [list(islice(batches, steps)) for steps in described["steps"]]
+    return Shape(**described["shape"]), rounds
+
+
+Step = Callable[[Batch], Tensor]
+"""One optimizer step; returns the loss per target token, in nats, so that all can be compared."""
+
+
+def train_in_turn(
+    precision: str, version: dict[str, str], prepare: Callable[[Shape], tuple[nn.Module, Step]]
+) -> None:
+    """Serve: in each round, a step with each of its batches. The folder is the first argument."""
+
+    def start() -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
+        shape, rounds = load(Path(sys.argv[1]))
+        torch.manual_seed(1)
+        model, step = prepare(shape)
+
+        def turn(request: dict[str, Any]) -> dict[str, Any]:
+            batches = rounds[request["round"]]
+            begin = time.perf_counter()
+            losses = [step(batch).detach() for batch in batches]
+            loss = float(losses[-1])  # a number only once everything before it is computed
+            seconds = time.perf_counter() - begin
+            tokens = sum(batch.tokens for batch in batches)
+            return {"seconds": seconds, "tokens": tokens, "loss": loss}
+
+        about = {
+            "name": Path(sys.argv[0]).stem,
+            "version": {"torch": torch.__version__} | version,
+            "precision": precision,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "threads": torch.get_num_threads(),
+        }
+        return about, turn
+
+    serve(start)

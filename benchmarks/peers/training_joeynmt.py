@@ -1,0 +1,96 @@
+"""JoeyNMT: its model, loss, batches and optimizer, in its TrainManager's own step.
+
+Only its loop over files is left out. Label smoothing is a divergence there: it is the others' loss
+less the entropy of the smoothed targets, which is added to what is reported.
+"""
+
+import math
+from types import SimpleNamespace
+
+import joeynmt
+import torch
+from joeynmt.batch import Batch as JoeyBatch
+from joeynmt.builders import build_optimizer
+from joeynmt.model import build_model
+from joeynmt.training import TrainManager
+from joeynmt.vocabulary import Vocabulary
+from torch import Tensor, nn
+from training_batches import BETAS, RATE, Batch, Shape, Step, train_in_turn
+
+UNKNOWN, PAD, BOS, EOS = range(4)
+CPU = torch.device("cpu")
+
+
+def prepare(shape: Shape) -> tuple[nn.Module, Step]:
+    stack = {
+        "type": "transformer",
+        "num_layers": shape.layers,
+        "num_heads": shape.heads,
+        "hidden_size": shape.d_model,
+        "ff_size": shape.d_ff,
+        "dropout": shape.dropout,
+        "layer_norm": "post",
+        "embeddings": {"embedding_dim": shape.d_model, "scale": True, "dropout": shape.dropout},
+    }
+    recipe = {
+        "encoder": stack,
+        "decoder": stack,
+        "tied_embeddings": True,
+        "tied_softmax": True,
+        "embed_initializer": "normal",
+        "embed_init_weight": shape.d_model**-0.5,
+    }
+    words = vocabulary(shape.vocabulary)
+    model = build_model(recipe, words, words)
+    model.loss_function = ("crossentropy", shape.label_smoothing)
+    optimizer = build_optimizer(
+        {"optimizer": "adam", "learning_rate": RATE, "adam_betas": BETAS}, model.parameters()
+    )
+    manager = SimpleNamespace(
+        model=model,
+        autocast={"device_type": "cpu", "enabled": False},
+        args=SimpleNamespace(normalization="tokens", batch_multiplier=1),
+        n_gpu=0,
+        scaler=None,
+    )
+    entropy = smoothed_entropy(shape.label_smoothing, shape.vocabulary)
+
+    def step(batch: Batch) -> Tensor:
+        loss, _ = TrainManager._train_step(manager, as_theirs(batch))
+        optimizer.step()
+        model.zero_grad()
+        return torch.tensor(loss + entropy)
+
+    return model, step
+
+
+def vocabulary(size: int) -> Vocabulary:
+    special = SimpleNamespace(
+        unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None,
+        unk_id=UNKNOWN, pad_id=PAD, bos_id=BOS, eos_id=EOS, sep_id=None, lang_tags=[],
+    )  # fmt: skip
+    return Vocabulary([str(i) for i in range(4, size)], special)
+
+
+def as_theirs(batch: Batch) -> JoeyBatch:
+    """With its order of special symbols, and <s> and </s> around the target."""
+    source, labels = as_numbered_there(batch.source), as_numbered_there(batch.labels)
+    begin = torch.full((len(labels), 1), BOS)
+    return JoeyBatch(
+        source, (source != PAD).sum(1), None, torch.cat([begin, labels], 1), None,
+        torch.arange(len(source)), CPU, PAD, EOS,
+    )  # fmt: skip
+
+
+def as_numbered_there(ids: Tensor) -> Tensor:
+    """Padding, <s>, </s> and the first byte are 0, 1, 2, 3 here and 1, 2, 3, 0 there."""
+    return torch.where(ids < 4, (ids + 1) % 4, ids)
+
+
+def smoothed_entropy(smoothing: float, size: int) -> float:
+    others = smoothing / (size - 2)  # neither the label nor padding
+    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(others)
+
+
+if __name__ == "__main__":
+    train_in_turn(str(torch.float32), {"joeynmt": joeynmt.__version__}, prepare)

@@ -1,0 +1,46 @@
+"""regard's own step, as `regard train` takes it. Arguments: folder, fp32 or bf16 or auto."""
+
+import sys
+
+from torch import Tensor, nn
+from training_batches import RATE, Batch, Shape, Step, train_in_turn
+
+import regard
+from regard.data.batches import Batch as RegardBatch
+from regard.data.batches import Rows
+from regard.optimizer import FlatAdam
+from regard.recipe import Recipe
+from regard.run.devices import choose_device, choose_dtype, keep_freed_memory
+from regard.train import update
+from regard.transformer import Transformer
+
+DTYPE = choose_dtype(sys.argv[2], choose_device())
+
+
+def prepare(shape: Shape) -> tuple[nn.Module, Step]:
+    keep_freed_memory()
+    fields = shape._asdict()
+    vocabulary = fields.pop("vocabulary")
+    recipe = Recipe().but(**fields)
+    model = Transformer(recipe.model, vocabulary).train()
+    optimizer = FlatAdam(model, recipe.training, DTYPE)
+
+    def step(batch: Batch) -> Tensor:
+        loss = update(model, optimizer, [as_ours(batch)], RATE, shape.label_smoothing)
+        return loss.smoothed / loss.target_tokens
+
+    return model, step
+
+
+def as_ours(batch: Batch) -> RegardBatch:
+    return RegardBatch(
+        Rows(batch.source, batch.source_segments, batch.source_positions),
+        Rows(batch.target, batch.target_segments, batch.target_positions),
+        batch.labels,
+        int((batch.source != 0).sum()),
+        int((batch.labels != 0).sum()),
+    )
+
+
+if __name__ == "__main__":
+    train_in_turn(str(DTYPE), {"regard": regard.__version__}, prepare)
