@@ -4,6 +4,7 @@ import itertools
 import math
 import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
+from regard.data.prefetch import Prefetched, training_batches
 from regard.errors import RegardError, TrainingError
 from regard.loss import smoothed_loss
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
 from regard.run.checkpoints import newest
+from regard.run.directory import Run
 from regard.run.files import read_tensors
 from regard.run.interrupt import Interrupt, Interrupted
 from regard.run.journal import Record, read_journal
@@ -276,6 +279,23 @@ def test_both_layouts_are_trained_in_and_resumed(data: Path, tmp_path: Path, lay
         trained(tmp_path / "cut", data, recipe, listeners=(lambda r: 1 // (4 - r["step"]),))
     trained(tmp_path / "cut", data, recipe)
     assert same(state_of(tmp_path / "cut"), state_of(tmp_path / "whole"))
+
+
+def test_a_run_whose_batches_another_process_packs_is_the_same_run(
+    data: Path, tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it goes on from the batches it has learned from, though more were packed."""
+
+    def ahead(run: Run, batches: Batches) -> Prefetched:
+        return Prefetched(batches, partial(training_batches, run.data, run.recipe))
+
+    monkeypatch.setattr(Run, "_ahead", ahead)
+    run, validate = tmp_path / "run", validator(data, RECIPE)
+    with pytest.raises(ZeroDivisionError):
+        trained(run, data, RECIPE, validate, listeners=(lambda r: 1 // (6 - r["step"]),))
+    trained(run, data, RECIPE, validate)
+    assert same(state_of(run), state_of(undisturbed))
+    assert journal(run) == journal(undisturbed)
 
 
 @pytest.mark.parametrize("cadence", [{"save_every": 4}, {"save_every": 4, "validate_every": 3}])

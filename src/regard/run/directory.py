@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
+from regard.data.prefetch import Prefetched, training_batches
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.optimizer import FlatAdam
 from regard.paper import parameters
@@ -60,7 +62,7 @@ class Training(NamedTuple):
 
     model: Transformer
     optimizer: FlatAdam
-    batches: Batches
+    batches: Batches | Prefetched
     state: State
 
 
@@ -161,11 +163,17 @@ class Run:
         )
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
-        return Training(model, optimizer, batches, state)
+        return Training(model, optimizer, self._ahead(batches), state)
 
     def _batches(self) -> Batches:
         recipe = self.recipe
         return Batches(self.pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
+
+    def _ahead(self, batches: Batches) -> Batches | Prefetched:
+        """On a GPU, packed by another process: beside a CPU's steps, packing is nothing."""
+        if self.device.type == "cpu":
+            return batches
+        return Prefetched(batches, partial(training_batches, self.data, self.recipe))
 
     def _resume(
         self, checkpoint: checkpoints.Checkpoint, optimizer: FlatAdam, batches: Batches

@@ -1,0 +1,160 @@
+"""Batches packed ahead of need by another process, so that a step never waits for its data.
+
+To pack a batch takes milliseconds, and to plan the next window of pairs half a second, for which a
+GPU would stand still. So a second interpreter packs, up to AHEAD batches in advance. It shares
+nothing with this one but two pipes: a byte in asks for one batch, and out comes the batch with the
+position after it. However this process ends, its pipes end with it, and then the other ends too.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from regard.data.batches import Batch, Batches, Rows
+from regard.data.pairs import Pairs
+from regard.errors import TrainingError
+from regard.recipe import Recipe
+
+AHEAD = 64
+"""Batches asked for in advance: 1.6 s of 25 ms steps, longer than a window takes to plan; 90 MB."""
+
+
+def training_batches(data: Path, recipe: Recipe) -> Batches:
+    """Those of the training pairs of prepared data."""
+    pairs = Pairs.open(data, "train")
+    return Batches(pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
+
+
+class Prefetched:
+    """What `batches` would give next, from another process; the position is of what was taken.
+
+    `make` gives the like of `batches` there; it is pickled. Where there is a GPU, the tensors are
+    in pinned memory, which it reads while the host goes on. What is raised while packing, `take`
+    raises in its turn; it raises TrainingError where the process came to another end.
+    """
+
+    def __init__(self, batches: Batches, make: Callable[[], Batches]):
+        self._state, self._epoch = batches.state(), batches.epoch
+        process = _started()
+        assert process.stdin
+        self.pid, self._asking = process.pid, process.stdin
+        self.close = weakref.finalize(self, _end, process)  # the process goes with this object
+        self._received: SimpleQueue[tuple[Batch, dict[str, int], float] | Exception] = SimpleQueue()
+        threading.Thread(target=_receive, args=(process, self._received), daemon=True).start()
+        self._write(pickle.dumps((make, self._state)) + bytes(AHEAD))
+
+    @property
+    def epoch(self) -> float:
+        """Epochs seen so far, as `Batches.epoch`."""
+        return self._epoch
+
+    def state(self) -> dict[str, int]:
+        """The position after the batch last taken; `Batches.restore` takes it."""
+        return self._state
+
+    def take(self, n: int) -> list[Batch]:
+        """The next n batches, on the CPU; on into the following epochs."""
+        return [self._next() for _ in range(n)]
+
+    def _next(self) -> Batch:
+        received = self._received.get()
+        if isinstance(received, Exception):
+            self._received.put(received)  # for whoever asks again
+            raise received
+        self._write(bytes(1))
+        batch, self._state, self._epoch = received
+        return batch
+
+    def _write(self, message: bytes) -> None:
+        with suppress(BrokenPipeError):  # of its end the receiver tells
+            self._asking.write(message)
+            self._asking.flush()
+
+
+def serve() -> None:
+    """What the other process does: pack a batch for each byte that comes."""
+    asked, given = sys.stdin.buffer, sys.stdout.buffer
+    with suppress(BrokenPipeError):
+        try:
+            make, state = pickle.load(asked)
+            batches = make()
+            batches.restore(state)
+            while asked.read(1):
+                [batch] = batches.take(1)
+                _send((_arrays(batch), batches.state(), batches.epoch), given)
+        except Exception as error:
+            _send(error, given)
+    os._exit(0)  # without a last word to a pipe that may be gone
+
+
+def _send(message: Any, given: Any) -> None:
+    pickle.dump(message, given, protocol=5)
+    given.flush()
+
+
+def _arrays(batch: Batch) -> tuple[Any, ...]:
+    """As numpy arrays: those are pickled in one piece, tensors are not."""
+    tensors = (*batch.source, *batch.target, batch.labels)
+    return *(tensor.numpy() for tensor in tensors), batch.source_tokens, batch.target_tokens
+
+
+def _batch(arrays: tuple[Any, ...], pinned: bool) -> Batch:
+    tensors = [torch.from_numpy(array) for array in arrays[:7]]
+    if pinned:
+        tensors = [tensor.pin_memory() for tensor in tensors]
+    return Batch(Rows(*tensors[:3]), Rows(*tensors[3:6]), tensors[6], *arrays[7:])
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """The other process; signals that ask a run to leave are for this one to obey."""
+    program = "from regard.data.prefetch import serve; serve()"
+    kept = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # inherited
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""},
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+
+
+def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> None:
+    """The thread that reads what the process sends, until it ends."""
+    assert process.stdout
+    pinned = torch.cuda.is_available()
+    with process.stdout:
+        try:
+            while not isinstance(message := pickle.load(process.stdout), Exception):
+                arrays, state, epoch = message
+                received.put((_batch(arrays, pinned), state, epoch))
+        except (EOFError, pickle.UnpicklingError):
+            message = TrainingError(
+                f"the process that packs batches ended with status {process.wait()}: see that "
+                "memory is not short; the same command goes on from the last checkpoint"
+            )
+        except Exception as error:  # pinning may fail, and nobody shall wait for ever
+            message = error
+        received.put(message)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdin
+    with suppress(BrokenPipeError):
+        process.stdin.close()

@@ -1,0 +1,117 @@
+"""Batches packed by another process are the same batches; and that process never stays behind."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.data.batches import Batch, Batches
+from regard.data.prefetch import AHEAD, Prefetched, training_batches
+from regard.errors import DataError, TrainingError
+from regard.recipe import Recipe
+from run.copying import RECIPE, prepared
+
+PACKED = RECIPE.but(layout="packed", row_length=16)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("copying"))
+
+
+def ahead(data: Path, batches: Batches, recipe: Recipe = PACKED) -> Prefetched:
+    return Prefetched(batches, partial(training_batches, data, recipe))
+
+
+def tensors(batch: Batch) -> tuple[torch.Tensor, ...]:
+    return *batch.source, *batch.target, batch.labels
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    assert one[3:] == other[3:]
+    for mine, theirs in zip(tensors(one), tensors(other), strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+
+
+def assert_ended(pid: int) -> None:
+    deadline = time.monotonic() + 60
+    status = Path(f"/proc/{pid}/stat")
+    # whose parent is gone may be listed for a while as a zombie
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "the process stayed"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, PACKED], ids=["grouped", "packed"])
+def test_batches_and_positions_are_those_of_taking_them_here(data: Path, recipe: Recipe) -> None:
+    """From where one stands, over epochs, and beyond what waits in advance."""
+    plain = training_batches(data, recipe)
+    plain.take(5)
+    resumed = training_batches(data, recipe)
+    resumed.restore(plain.state())
+    packed = ahead(data, resumed, recipe)
+    for n in (0, 1, 2 * plain.batches_per_epoch, AHEAD + 23):
+        for mine, theirs in zip(packed.take(n), plain.take(n), strict=True):
+            assert_same(mine, theirs)
+        assert (packed.state(), packed.epoch) == (plain.state(), plain.epoch)
+    packed.close()
+
+
+def test_what_is_raised_there_is_raised_here(data: Path, tmp_path: Path) -> None:
+    batches = training_batches(data, PACKED)
+    missing = partial(training_batches, tmp_path, PACKED)
+    with pytest.raises(DataError) as here:
+        missing()
+    other = Prefetched(batches, missing)
+    for _ in range(2):  # and again for whoever asks again
+        with pytest.raises(DataError) as there:
+            other.take(1)
+        assert str(there.value) == str(here.value)
+
+
+def test_when_it_is_killed_that_is_said(data: Path) -> None:
+    packed = ahead(data, training_batches(data, PACKED))
+    packed.take(1)
+    os.kill(packed.pid, signal.SIGKILL)
+    with pytest.raises(TrainingError, match=r"ended with status -9: .* goes on from the last"):
+        packed.take(1000)
+
+
+def test_it_leaves_signals_to_this_process_and_ends_with_the_object(data: Path) -> None:
+    packed = ahead(data, training_batches(data, PACKED))
+    for _ in range(2):  # also before it has begun
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            os.kill(packed.pid, signum)
+        packed.take(AHEAD + 1)
+    pid = packed.pid
+    del packed
+    assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_it_ends_with_this_process_however_that_ends_and_in_silence(data: Path, taken: int) -> None:
+    program = (
+        "import pickle, sys, time; from regard.data.prefetch import Prefetched\n"
+        "make = pickle.loads(bytes.fromhex(sys.argv[1])); batches = Prefetched(make(), make)\n"
+        "batches.take(int(sys.argv[2])); print(batches.pid, flush=True); time.sleep(600)"
+    )
+    make = pickle.dumps(partial(training_batches, data, PACKED)).hex()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, make, str(taken)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        process.kill()
+        assert process.communicate() == ("", "")
+    assert_ended(pid)
