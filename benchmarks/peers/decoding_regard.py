@@ -1,0 +1,55 @@
+"""regard decodes as its users call it: load a model directory, translate lines of text."""
+
+from typing import Any
+
+import torch
+from decoding_task import EOS, arguments, in_turn, read_sentences
+from worker import Turn, serve
+
+import regard
+from regard.recipe import Recipe
+from regard.transformer import Transformer
+
+PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+
+
+class OfLength:
+    """A model all of whose outputs have so many tokens: </s> is impossible before, certain then."""
+
+    def __init__(self, model: Transformer, length: int):
+        self.model, self.length = model, length
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def start(self, *source: Any) -> Any:
+        self.steps = 0
+        return self.model.start(*source)
+
+    def step(self, *before: Any) -> Any:
+        logits, state = self.model.step(*before)
+        self.steps += 1
+        if self.steps < self.length:
+            logits[:, EOS] = -torch.inf
+        else:
+            logits[:, :EOS] = logits[:, EOS + 1 :] = -torch.inf
+        return logits, state
+
+
+def start() -> tuple[dict[str, Any], Turn]:
+    args = arguments().parse_args()
+    torch.set_num_threads(args.threads)
+    translator = regard.load(args.model, precision=args.precision)
+    translator.recipe = Recipe().but(beam=args.beam, alpha=args.alpha).search
+    if args.length:
+        translator.model = OfLength(translator.model, args.length)
+    about = {
+        "name": "regard",
+        "version": {"regard": regard.__version__, "torch": torch.__version__},
+        "precision": PRECISIONS[args.precision],
+    }
+    return about, in_turn(args, read_sentences(args, "text"), translator.translate)
+
+
+if __name__ == "__main__":
+    serve(start)

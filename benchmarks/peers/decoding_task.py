@@ -1,0 +1,92 @@
+"""What every contender of the decoding benchmark does: its arguments and its turn.
+
+For the peers also a model directory of regard, read with numpy alone: nothing of regard is
+imported here.
+"""
+
+import argparse
+import contextlib
+import json
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from worker import Turn
+
+PAD, BOS, EOS = 0, 1, 2
+LONGEST = 512
+"""Positions of the peers, and the most tokens that they may produce."""
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path, required=True, help="a model directory of regard")
+    parser.add_argument("--sentences", type=Path, required=True, help="JSON: text and pieces each")
+    parser.add_argument("--outputs", type=Path, required=True, help="what a turn writes last")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "int8"], default="fp32")
+    parser.add_argument("--beam", type=int, required=True)
+    parser.add_argument("--alpha", type=float, required=True, help="exponent of the length penalty")
+    parser.add_argument("--length", type=int, help="of every output, in tokens; else the model's")
+    parser.add_argument("--alone", action="store_true", help="one sentence at a time")
+    parser.add_argument("--threads", type=int, required=True)
+    return parser
+
+
+def read_sentences(args: argparse.Namespace, what: str) -> list[Any]:
+    """Of each sentence its "text", or its "pieces", the last of which is </s>."""
+    return [sentence[what] for sentence in json.loads(args.sentences.read_text())]
+
+
+def read_model(directory: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The sizes in a model directory, and every weight by its name."""
+    recipe = tomllib.loads((directory / "recipe.toml").read_text(encoding="utf-8"))["model"]
+    content = (directory / "model.safetensors").read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header.pop("__metadata__", None)
+    weights = {}
+    for name, tensor in header.items():
+        assert tensor["dtype"] == "F32", f"{name} is {tensor['dtype']}"
+        begin, end = (start + offset for offset in tensor["data_offsets"])
+        values = np.frombuffer(content[begin:end], dtype=np.float32)
+        weights[name] = values.reshape(tensor["shape"])
+    weights.setdefault("embedding.positions", sinusoids(recipe["d_model"]))
+    return recipe, weights
+
+
+def sinusoids(d_model: int) -> np.ndarray:
+    """§3.5: sines at even places, cosines at odd ones."""
+    rates = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
+    angles = np.arange(LONGEST)[:, None] * rates
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return table.reshape(LONGEST, d_model).astype(np.float32)
+
+
+def in_turn(
+    args: argparse.Namespace, sentences: list[Any], translate: Callable[[list[Any]], Sequence[Any]]
+) -> Turn:
+    """Translate all sentences, together or each alone; write the outputs when the clock stands."""
+    groups = [[sentence] for sentence in sentences] if args.alone else [sentences]
+    forget_peak_memory()  # that of reading and converting the model
+
+    def turn(_: dict[str, Any]) -> dict[str, Any]:
+        outputs: list[Any] = []
+        times = []
+        for group in groups:
+            begin = time.perf_counter()
+            translated = translate(group)
+            times.append(time.perf_counter() - begin)
+            outputs += translated
+        args.outputs.write_text(json.dumps(outputs))
+        return {"seconds": sum(times), "sentences": len(sentences), "each": times}
+
+    return turn
+
+
+def forget_peak_memory() -> None:
+    """The kernel counts the most memory that is held from now on, where it allows to."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
