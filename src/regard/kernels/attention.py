@@ -12,8 +12,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard.kernels.device import on_cpu
 
 VECTOR = 16  # fp32 numbers in a 512-bit register: a shorter last run of a softmax row is slow
+FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""On a GPU: the one for masks and short rows, and for widths that it has not. Never cuDNN's, which
+builds a plan for each new shape."""
 MASKED = -1e30  # finite, so that a row with no key at all stays finite too
 
 
@@ -25,7 +31,7 @@ class Mask:
         self.allowed = allowed
         reachable = allowed.any(-1, keepdim=True)
         self.reachable: Tensor | None = reachable
-        if allowed.device.type == "cpu":
+        if on_cpu(allowed):
             self.reachable = None if reachable.all() else reachable
             bias = torch.zeros(allowed.shape).masked_fill_(~allowed, MASKED)
             self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
@@ -45,8 +51,9 @@ def attend(
     On a CPU the keys may be of more precision than the queries, and may be padded already.
     `dropout` is the probability of dropping a weight.
     """
-    if query.device.type != "cpu":
-        output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
+    if not on_cpu(query):
+        with sdpa_kernel(FUSED):
+            output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
         return output if mask.reachable is None else output * mask.reachable
     if torch.is_grad_enabled():
         return _CpuAttention.apply(query, key, value, mask, dropout)

@@ -17,6 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.kernels.device import on_cpu
+
 CHUNK_CPU = 1024  # tokens: the logits stay near the caches
 CHUNK_GPU = 8192  # tokens: a product large enough to fill the device
 
@@ -54,7 +56,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         d_states = torch.empty_like(states if learning else states[:0])
         d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
 
-        chunk = CHUNK_CPU if states.device.type == "cpu" else CHUNK_GPU
+        chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
         for first in range(0, len(states), chunk):
             here = slice(first, first + chunk)
             t = labels[here, None]

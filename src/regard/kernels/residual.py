@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.kernels.device import on_cpu
+
 
 def add_norm(
     x: Float[Tensor, "*batch d_model"],
@@ -21,7 +23,7 @@ def add_norm(
     dropout: float = 0.0,
 ) -> Float[Tensor, "*batch d_model"]:
     """LayerNorm(x + Dropout(y)); `dropout` is the probability of dropping an element of y."""
-    if x.device.type != "cpu" or not torch.is_grad_enabled():
+    if not on_cpu(x) or not torch.is_grad_enabled():
         return norm(x + F.dropout(y, dropout))
     out: Tensor = _CpuAddNorm.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
     return out
@@ -29,7 +31,7 @@ def add_norm(
 
 def drop(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
     """Dropout(x), for the one place that has no norm after it: embedding + position."""
-    if x.device.type != "cpu" or dropout == 0.0:
+    if not on_cpu(x) or dropout == 0.0:
         return F.dropout(x, dropout)
     return x * kept(x, dropout) / (1 - dropout)
 
