@@ -69,16 +69,17 @@ def set_linear(spec: Any, weights: Weights, names: list[str]) -> None:
 
 def start() -> tuple[dict[str, Any], Turn]:
     parser = arguments()
-    parser.add_argument("--side-by-side", type=int, default=1, help="batches at once")
     parser.add_argument("--batch", type=int, default=64, help="sentences in a batch")
+    parser.add_argument("--by-thread", action="store_true", help="one thread for each batch")
     args = parser.parse_args()
+    batches, threads = (args.threads, 1) if args.by_thread else (1, args.threads)
     with tempfile.TemporaryDirectory() as folder:
         convert(args.model, folder)
         translator = ctranslate2.Translator(
             folder,
             compute_type=COMPUTE_TYPES[args.precision],
-            inter_threads=args.side_by_side,
-            intra_threads=args.threads // args.side_by_side,
+            inter_threads=batches,
+            intra_threads=threads,
         )
     lengths = {"max_decoding_length": args.length or LONGEST}
     if args.length:
@@ -98,7 +99,7 @@ def start() -> tuple[dict[str, Any], Turn]:
         "name": "CTranslate2",
         "version": {"ctranslate2": ctranslate2.__version__},
         "precision": translator.compute_type,
-        "threads": [args.side_by_side, args.threads // args.side_by_side],
+        "threads": f"{batches} x {threads}",
     }
     sources = [[str(piece) for piece in pieces] for pieces in read_sentences(args, "pieces")]
     return about, in_turn(args, sources, translate)

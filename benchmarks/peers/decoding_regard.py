@@ -22,14 +22,9 @@ class OfLength:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
-    def start(self, *source: Any) -> Any:
-        self.steps = 0
-        return self.model.start(*source)
-
     def step(self, *before: Any) -> Any:
         logits, state = self.model.step(*before)
-        self.steps += 1
-        if self.steps < self.length:
+        if state.length < self.length:
             logits[:, EOS] = -torch.inf
         else:
             logits[:, :EOS] = logits[:, EOS + 1 :] = -torch.inf
