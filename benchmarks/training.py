@@ -4,10 +4,11 @@
     .venv/bin/python benchmarks/training.py --source train.en --target train.de --shape base
 
 Contenders take turns, each a process of its own (side_by_side.py); what they do is to be read in
-peers/training_*.py. All see the same batches, padded and grouped by length so that none is at a
-disadvantage, and the same vocabulary; reading them from disk is timed for none. Tokens are those of
-source and target together, without padding. `--layout packed` gives regard packed rows instead, as
-`regard train` has them by default, of the same text. Without --source the built-in corpus is used.
+peers/training_*.py. All see the same vocabulary and the same batches, padded and grouped by length
+so that none is at a disadvantage; JoeyNMT runs a second time on batches as it makes them. With
+`--layout packed` regard has packed rows of the same text instead, as `regard train` by default.
+Without --source the text is the built-in corpus. Reading batches from disk is timed for none.
+Tokens are those of source and target together, without padding.
 
 `of ceiling` is the model's FLOP in matrix products with weights, divided by the time and by the
 fastest matrix product measured in the same rounds, in the contender's own precision. A JSON record
@@ -39,12 +40,14 @@ SHAPES = {
     "small": Recipe().but(layers=3, d_model=256, d_ff=1024, heads=4, vocabulary=8000),
     "base": Recipe(),
 }
-OURS, PLAIN = "regard", "torch.nn.Transformer"
+OURS, OURS_FP32 = REGARD = "regard", "regard fp32"
+PLAIN = "torch.nn.Transformer"
+OWN_BATCHES = "JoeyNMT, own batches"
 CEILING = "matrix products"
 
 CONTENDERS = [
     sides.Contender(OURS, "training_regard.py", ["auto"]),
-    sides.Contender(f"{OURS} fp32", "training_regard.py", ["fp32"]),
+    sides.Contender(OURS_FP32, "training_regard.py", ["fp32"]),
     sides.Contender(PLAIN, "training_torch.py", ["fp32"]),
     sides.Contender(
         f"{PLAIN}, malloc set", "training_torch.py", ["fp32"], variables=sides.KEEP_FREED_MEMORY
@@ -52,13 +55,9 @@ CONTENDERS = [
     sides.Contender(f"{PLAIN} bf16", "training_torch.py", ["bf16"]),
     sides.Contender("Marian", "training_marian.py", environment="transformers"),
     sides.Contender("JoeyNMT", "training_joeynmt.py", environment="joeynmt"),
+    sides.Contender(OWN_BATCHES, "training_joeynmt.py", ["own"], environment="joeynmt"),
     sides.Contender(CEILING, "training_ceiling.py"),
 ]
-
-
-def given(contender: sides.Contender, folder: Path) -> sides.Contender:
-    """To be run on the batches in this folder."""
-    return dataclasses.replace(contender, arguments=[str(folder), *contender.arguments])
 
 
 class Flop(NamedTuple):
@@ -144,7 +143,7 @@ def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> di
         spreads = {"tokens_per_second": sides.Spread.of(speeds[name])}
         if OURS in speeds:
             spreads["regard_is_faster"] = sides.ratio(speeds[OURS], speeds[name])
-        if ceiling:
+        if ceiling and name in work:
             done = [f.weights / s for f, s in zip(work[name], result.seconds, strict=True)]
             limits = [turn["flop_per_second"][result.about["precision"]] for turn in ceiling]
             spreads["of_ceiling"] = sides.ratio(done, limits)
@@ -156,8 +155,8 @@ def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> di
     return {"contenders": summaries, "ceiling": ceiling}
 
 
-def show(contenders: dict[str, dict[str, Any]]) -> None:
-    """The summaries as a table."""
+def show(record: dict[str, Any]) -> None:
+    """The summaries as a table, and what shares are shares of."""
 
     def cell(summary: dict[str, Any], key: str, form: str) -> str:
         return sides.Spread(**summary[key]).text(form) if key in summary else "-"
@@ -173,9 +172,13 @@ def show(contenders: dict[str, dict[str, Any]]) -> None:
             f"{summary['turns'][-1]['loss']:.2f}",
             f"{summary['turns'][-1]['peak_memory'] / 1e9:.1f}",
         ]
-        for name, summary in contenders.items()
+        for name, summary in record["contenders"].items()
     ]
     sides.print_table(header, rows)
+    if record["ceiling"]:
+        for precision in record["ceiling"][0]["flop_per_second"]:
+            rate = sides.Spread.of(t["flop_per_second"][precision] / 1e9 for t in record["ceiling"])
+            print(f"ceiling: {rate.text()} GFLOP/s in {precision.removeprefix('torch.')}")
 
 
 def parsed() -> argparse.Namespace:
@@ -189,7 +192,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=4, help="in a turn")
     parser.add_argument("--layout", choices=["grouped", "packed"], default="grouped")
     sides.add_options(parser)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if bool(args.source) != bool(args.target):
+        parser.error("give --source and --target, or neither")
+    return args
 
 
 def main() -> None:
@@ -207,22 +213,24 @@ def main() -> None:
             rounds = [batches.take(args.steps) for _ in range(args.rounds + 1)]
             write_rounds(folder / layout, rounds, shape_of(recipe))
             work[layout] = [flop(model, vocabulary, *lengths(some)) for some in rounds[1:]]
-        layouts = {
-            c.name: args.layout if c.name.startswith(OURS) else "grouped" for c in contenders
-        }
-        results, failures = sides.compare(
-            [given(c, folder / layouts[c.name]) for c in contenders], args.rounds, args.threads
-        )
+        layouts = {c.name: args.layout if c.name in REGARD else "grouped" for c in contenders}
+        contenders = [
+            dataclasses.replace(c, arguments=[str(folder / layouts[c.name]), *c.arguments])
+            for c in contenders
+        ]
+        results, failures = sides.compare(contenders, args.rounds, args.threads)
+    done = {name: work[layout] for name, layout in layouts.items() if name != OWN_BATCHES}
     record |= {
         "shape": shape_of(recipe),
+        "text": [path.name for path in (*args.source, *args.target)],
         "batch": f"{args.tokens} + {args.tokens} tokens, padding included",
         "steps_in_a_turn": args.steps,
         "layouts": layouts,
         "flop": {layout: [f._asdict() for f in flops] for layout, flops in work.items()},
-        **summary(results, {name: work[layout] for name, layout in layouts.items()}),
+        **summary(results, done),
         "failures": failures,
     }
-    show(record["contenders"])
+    show(record)
     if args.keep:
         print(sides.keep(record, args.keep, f"training-{args.shape}"))
 

@@ -3,10 +3,12 @@
 It needs torch and numpy, nothing of regard, for it runs in the environments of the peers too.
 """
 
+import ctypes
 import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +55,10 @@ class Batch(NamedTuple):
         return int((self.source != 0).sum() + (self.labels != 0).sum())
 
 
-def load(folder: Path) -> tuple[Shape, list[list[Batch]]]:
+Rounds = list[list[Batch]]
+
+
+def load(folder: Path) -> tuple[Shape, Rounds]:
     """The shape, and the batches of each round, as training.py wrote them."""
     described = json.loads((folder / "shape.json").read_text())
     with np.load(folder / "batches.npz") as arrays:
@@ -70,21 +75,27 @@ Step = Callable[[Batch], Tensor]
 
 
 def train_in_turn(
-    precision: str, version: dict[str, str], prepare: Callable[[Shape], tuple[nn.Module, Step]]
+    precision: str,
+    version: dict[str, str],
+    prepare: Callable[[Shape], tuple[nn.Module, Step]],
+    regroup: Callable[[Rounds], Rounds] = lambda rounds: rounds,
 ) -> None:
     """Serve: in each round, a step with each of its batches. The folder is the first argument."""
 
     def start() -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
         shape, rounds = load(Path(sys.argv[1]))
+        rounds = regroup(rounds)
         torch.manual_seed(1)
         model, step = prepare(shape)
 
         def turn(request: dict[str, Any]) -> dict[str, Any]:
             batches = rounds[request["round"]]
+            step(batches[0])  # warms up: others had the caches, and free memory was given back
             begin = time.perf_counter()
             losses = [step(batch).detach() for batch in batches]
             loss = float(losses[-1])  # a number only once everything before it is computed
             seconds = time.perf_counter() - begin
+            give_free_memory_back()
             tokens = sum(batch.tokens for batch in batches)
             return {"seconds": seconds, "tokens": tokens, "loss": loss}
 
@@ -98,3 +109,9 @@ def train_in_turn(
         return about, turn
 
     serve(start)
+
+
+def give_free_memory_back() -> None:
+    """To the system: together, contenders that wait for their turn would keep too much of it."""
+    with suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -1,20 +1,29 @@
 """JoeyNMT: its model, loss, batches and optimizer, in its TrainManager's own step.
 
-Only its loop over files is left out. Label smoothing is a divergence there: it is the others' loss
-less the entropy of the smoothed targets, which is added to what is reported.
+Only its loop over files is left out. Arguments: folder, and optionally "own" to have its own
+sampler make the batches: of the same sentences, but at random, whatever their lengths.
+
+Its label smoothing is a divergence: the others' loss less the entropy of the smoothed targets,
+which is added to what is reported.
 """
 
 import math
+import sys
+from itertools import chain, islice, repeat
 from types import SimpleNamespace
 
 import joeynmt
 import torch
+import torch.nn.functional as F
 from joeynmt.batch import Batch as JoeyBatch
 from joeynmt.builders import build_optimizer
+from joeynmt.datasets import TokenBatchSampler
 from joeynmt.model import build_model
 from joeynmt.training import TrainManager
 from joeynmt.vocabulary import Vocabulary
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import RandomSampler
 from training_batches import BETAS, RATE, Batch, Shape, Step, train_in_turn
 
 UNKNOWN, PAD, BOS, EOS = range(4)
@@ -87,10 +96,40 @@ def as_numbered_there(ids: Tensor) -> Tensor:
     return torch.where(ids < 4, (ids + 1) % 4, ids)
 
 
+def regrouped(rounds: list[list[Batch]]) -> list[list[Batch]]:
+    """The same sentences, drawn by its own sampler; as many batches, as large as the largest."""
+    given = [batch for some in rounds for batch in some]
+    pairs = [
+        (None, source[source != 0][:-1], labels[labels != 0][:-1])  # it counts </s> itself
+        for batch in given
+        for source, labels in zip(batch.source, batch.labels, strict=True)
+    ]
+    size = max(max(batch.source.numel(), batch.labels.numel()) for batch in given)
+    sampler = TokenBatchSampler(RandomSampler(pairs), size, drop_last=True, seed=1)
+    drawn = chain.from_iterable(repeat(sampler))
+    return [
+        [padded([pairs[i] for i in indices]) for indices in islice(drawn, len(some))]
+        for some in rounds
+    ]
+
+
+def padded(pairs: list[tuple[None, Tensor, Tensor]]) -> Batch:
+    source, labels = (
+        pad_sequence([F.pad(pair[side], (0, 1), value=2) for pair in pairs], batch_first=True)
+        for side in (1, 2)
+    )
+    return Batch(source, labels, labels, *4 * [source])  # only source and labels are used
+
+
 def smoothed_entropy(smoothing: float, size: int) -> float:
     others = smoothing / (size - 2)  # neither the label nor padding
     return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(others)
 
 
 if __name__ == "__main__":
-    train_in_turn(str(torch.float32), {"joeynmt": joeynmt.__version__}, prepare)
+    train_in_turn(
+        str(torch.float32),
+        {"joeynmt": joeynmt.__version__},
+        prepare,
+        regrouped if "own" in sys.argv else list,
+    )
