@@ -1,7 +1,7 @@
 """JoeyNMT: its model, loss, batches and optimizer, in its TrainManager's own step.
 
 Only its loop over files is left out. Arguments: folder, and optionally "own" to have its own
-sampler make the batches: of the same sentences, but at random, whatever their lengths.
+sampler make the batches: of all the text, at random, whatever their lengths.
 
 Its label smoothing is a divergence: the others' loss less the entropy of the smoothed targets,
 which is added to what is reported.
@@ -10,9 +10,11 @@ which is added to what is reported.
 import math
 import sys
 from itertools import chain, islice, repeat
+from pathlib import Path
 from types import SimpleNamespace
 
 import joeynmt
+import numpy as np
 import torch
 import torch.nn.functional as F
 from joeynmt.batch import Batch as JoeyBatch
@@ -96,15 +98,13 @@ def as_numbered_there(ids: Tensor) -> Tensor:
     return torch.where(ids < 4, (ids + 1) % 4, ids)
 
 
-def regrouped(rounds: list[list[Batch]]) -> list[list[Batch]]:
-    """The same sentences, drawn by its own sampler; as many batches, as large as the largest."""
-    given = [batch for some in rounds for batch in some]
-    pairs = [
-        (None, source[source != 0][:-1], labels[labels != 0][:-1])  # it counts </s> itself
-        for batch in given
-        for source, labels in zip(batch.source, batch.labels, strict=True)
-    ]
-    size = max(max(batch.source.numel(), batch.labels.numel()) for batch in given)
+def own_batches(rounds: list[list[Batch]]) -> list[list[Batch]]:
+    """Of all the text, drawn by its own sampler; as many as given, as large as the largest."""
+    data = Path(sys.argv[1]).parent / "data"
+    pairs = list(
+        zip(repeat(None), sentences(data, "source"), sentences(data, "target"), strict=False)
+    )
+    size = max(max(b.source.numel(), b.labels.numel()) for some in rounds for b in some)
     sampler = TokenBatchSampler(RandomSampler(pairs), size, drop_last=True, seed=1)
     drawn = chain.from_iterable(repeat(sampler))
     return [
@@ -113,10 +113,18 @@ def regrouped(rounds: list[list[Batch]]) -> list[list[Batch]]:
     ]
 
 
+def sentences(data: Path, side: str) -> list[Tensor]:
+    """Of one side of the training pairs; without </s>, which the sampler counts itself."""
+    ids = np.load(data / f"train.{side}.ids.npy").astype(np.int64)
+    starts = np.load(data / f"train.{side}.starts.npy")
+    return [torch.from_numpy(sentence[:-1]) for sentence in np.split(ids, starts[1:-1])]
+
+
 def padded(pairs: list[tuple[None, Tensor, Tensor]]) -> Batch:
+    _, *sides = zip(*pairs, strict=True)
     source, labels = (
-        pad_sequence([F.pad(pair[side], (0, 1), value=2) for pair in pairs], batch_first=True)
-        for side in (1, 2)
+        pad_sequence([F.pad(ids, (0, 1), value=2) for ids in side], batch_first=True)
+        for side in sides
     )
     return Batch(source, labels, labels, *4 * [source])  # only source and labels are used
 
@@ -131,5 +139,5 @@ if __name__ == "__main__":
         str(torch.float32),
         {"joeynmt": joeynmt.__version__},
         prepare,
-        regrouped if "own" in sys.argv else list,
+        own_batches if "own" in sys.argv else list,
     )
