@@ -80,12 +80,13 @@ class Embedding(nn.Module):
 
         Raises ModelError where learned positions end before that.
         """
-        table = self._table(longest)
+        table = self.table(longest)
         x = self.tokens(ids) * self.scale
         x = x + F.embedding(positions, table).to(x.dtype)
         return drop(x, self.dropout) if self.training and self.dropout else x
 
-    def _table(self, longest: int) -> Tensor:
+    def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
+        """The encoding of each position below `longest` at least; sinusoids are made and kept."""
         if longest > len(self.positions):
             if self.learned:
                 raise ModelError(

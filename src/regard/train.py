@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
+from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
@@ -21,6 +22,7 @@ from regard.schedule import learning_rate
 from regard.transformer import Transformer
 
 Validate = Callable[[Transformer], dict[str, Any]]
+BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]
 
 
 def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
@@ -31,11 +33,15 @@ def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[st
     """
     training = run.resume_or_start(recipe)
     model, optimizer, batches, state = training
+    losses: BatchLoss = batch_loss
+    if run.device.type == "cuda" and recipe.data.layout == "packed":  # batches of one shape
+        model.embedding.table(recipe.data.row_length)  # made here, not in what is compiled
+        losses = compiled(batch_loss, run.warn)
     while state.step < recipe.training.steps:
         state.step += 1  # steps count from 1, as in §5.3
         rate = learning_rate(state.step, recipe.model.d_model, recipe.training.warmup_steps)
         some = [batch.to(run.device) for batch in batches.take(recipe.training.accumulate)]
-        loss = update(model, optimizer, some, rate, recipe.training.label_smoothing)
+        loss = update(model, optimizer, some, rate, recipe.training.label_smoothing, losses)
         run.tick(state, loss.source_tokens, loss.target_tokens)
         due = run.due(state)
         if any(due):
@@ -71,15 +77,19 @@ def update(
     batches: Sequence[Batch],
     rate: float,
     smoothing: float,
+    losses: BatchLoss | None = None,
 ) -> Loss:
-    """One optimizer step on the sum of the batches' losses over the sum of their tokens."""
-    losses = []
+    """One optimizer step on the sum of the batches' losses over the sum of their tokens.
+
+    `losses` computes what `batch_loss` does. Nothing here waits for a GPU: the losses stay there.
+    """
+    each = []
     for batch in batches:
-        smoothed, plain = batch_loss(model, batch, smoothing)
+        smoothed, plain = (losses or batch_loss)(model, batch, smoothing)
         smoothed.backward()
         optimizer.collect()
-        losses.append(torch.stack([smoothed.detach(), plain]))
-    smoothed, plain = torch.stack(losses).sum(0).unbind()
+        each.append(torch.stack([smoothed.detach(), plain]))
+    smoothed, plain = torch.stack(each).sum(0).unbind()
     source_tokens = sum(batch.source_tokens for batch in batches)
     target_tokens = sum(batch.target_tokens for batch in batches)
     optimizer.step(rate, target_tokens)
