@@ -14,8 +14,9 @@ each contender is made `--length` tokens long. `--model` takes a trained model, 
 where it ends them, and with `--target` their BLEU is shown.
 
 "x bf16" is how many times faster regard is in bf16; "as fp32" the share of outputs that are, as
-text, those of regard in fp32. The peers divide log p by |y|^alpha in place of
-((5 + |y|) / 6)^alpha and so prefer another output now and then; at `--alpha 0` they do not.
+text, those of regard in fp32. The peers prefer another output now and then: they divide log p by
+|y|^alpha in place of ((5 + |y|) / 6)^alpha, and of the 2 x beam candidates at a step those that end
+are kept by them among the first `beam` only. With `--beam 1` all outputs in fp32 are the same.
 "Of ceiling" is the model's FLOP in products with weights, divided by the time and by the fastest
 matrix product measured in the same rounds, in the contender's own precision. A JSON record is kept
 with --keep.

@@ -3,10 +3,15 @@
 import json
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
+import decoding
+import decoding_regard
 import pytest
 import torch
+import torch.nn.functional as F
+from side_by_side import Result
 
 from regard.data.batches import one_per_row
 from regard.data.grammar import example
@@ -14,34 +19,44 @@ from regard.run.model_directory import open_model, write_model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path += [str(BENCHMARKS), str(BENCHMARKS / "peers")]
-import decoding  # noqa: E402
-import decoding_regard  # noqa: E402
-import side_by_side  # noqa: E402
-
-LINES = [example(1, i).source for i in range(40)]
-RECIPE = decoding.SHAPES["tiny"].but(layers=2, d_model=24, d_ff=40, heads=3)
-CTRANSLATE2, MARIAN = (
-    next(c for c in decoding.CONTENDERS if c.name == name)
-    for name in ("CTranslate2 fp32", "Marian")
-)
+LEARNED = [example(1, i) for i in range(40)]
+KNOWN = 15
+LINES = [e.source for e in LEARNED[:KNOWN]] + [example(2, i).source for i in range(15)]
+RECIPE = decoding.SHAPES["tiny"].but(layers=2, d_model=48, d_ff=80, heads=3)
+ONCE = Namespace(rounds=0, threads=1)
+NAMES = ("regard fp32", "Marian", decoding.CEILING.name)
+TWO = {"sentences": 2}
+BY_NAME = {contender.name: contender for contender in decoding.CONTENDERS}
 
 
 @pytest.fixture(scope="module")
-def lively(tmp_path_factory) -> Path:
-    """A model whose every weight matters, and whose outputs end after some tokens."""
-    directory = tmp_path_factory.mktemp("decoding")
-    decoding.random_model(directory / "plain", RECIPE, LINES)
-    model = open_model(directory / "plain")
-    torch.manual_seed(2)
+def plain(tmp_path_factory) -> Path:
+    """A model with random weights."""
+    directory = tmp_path_factory.mktemp("plain") / "model"
+    decoding.random_model(
+        directory, RECIPE, [text for e in LEARNED for text in (e.source, e.target)]
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def trained(plain) -> Path:
+    """A model that has learned some sentences, well enough to end what it says."""
+    model = open_model(plain)
+    source = one_per_row([[*p, EOS] for p in model.tokenizer.encode([e.source for e in LEARNED])])
+    targets = model.tokenizer.encode([e.target for e in LEARNED])
+    labels = one_per_row([[*target, EOS] for target in targets]).ids.flatten()
+    shifted = one_per_row([[BOS, *target] for target in targets])
+    optimizer = torch.optim.Adam(model.transformer.parameters(), lr=3e-3)
+    for _ in range(150):
+        logits = model.transformer(source, shifted).flatten(0, 1)
+        optimizer.zero_grad()
+        F.cross_entropy(logits, labels, ignore_index=PAD).backward()
+        optimizer.step()
+    directory = plain.with_name("trained")
     weights = model.transformer.state_dict()
-    for name, weight in weights.items():
-        if weight.dim() == 1:
-            weight += 0.3 * torch.randn_like(weight)
-    weights["decoder.1.add_norm_3.norm.bias"] += 3 * weights["embedding.tokens.weight"][EOS]
-    write_model(directory / "lively", model.recipe, model.tokenizer, weights, {})
-    return directory / "lively"
+    write_model(directory, model.recipe, model.tokenizer, weights, {})
+    return directory
 
 
 def task(directory: Path, *, beam: int = 4, length: int | None = None) -> decoding.Task:
@@ -51,16 +66,88 @@ def task(directory: Path, *, beam: int = 4, length: int | None = None) -> decodi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", [CTRANSLATE2, MARIAN], ids=lambda peer: peer.name)
-def test_a_peer_translates_as_regard_does(lively, peer):
-    if not peer.python.exists():
-        pytest.skip(f"there is no {peer.name}: `make bench-setup` installs it")
+@pytest.mark.parametrize("peer", ["CTranslate2 fp32", "Marian"])
+def test_a_peer_translates_as_regard_does(trained, peer):
+    contenders = [BY_NAME["regard fp32"], BY_NAME[peer]]
+    if not contenders[1].python.exists():
+        pytest.skip(f"there is no {peer}: `make bench-setup` installs it")
+    same = {}
     for beam in (1, 4):
-        contenders = [decoding.OURS[0], peer]
-        args = Namespace(rounds=0, threads=1)
-        _, outputs, failures = decoding.run(task(lively, beam=beam), contenders, args, alone=False)
+        work = task(trained, beam=beam)
+        _, outputs, failures = decoding.run(work, contenders, ONCE, alone=False)
         assert not failures
-        ours, theirs = outputs[contenders[0].name], outputs[peer.name]
-        assert len(set(ours)) > len(LINES) / 2  # else they would agree too easily
-        assert len({len(text) for text in ours}) > 5
-        assert sum(a == b for a, b in zip(ours, theirs, strict=True)) >= len(LINES) - 1
+        ours, theirs = outputs["regard fp32"], outputs[peer]
+        assert len(set(ours)) > KNOWN  # else they might agree by chance
+        same[beam] = [a == b for a, b in zip(ours, theirs, strict=True)]
+    assert sum(same[1]) >= len(LINES) - 1
+    # Of what it has not learned the model is unsure, and </s> is among its many next tokens.
+    assert sum(same[4][:KNOWN]) >= KNOWN - 1
+
+
+def test_every_output_is_of_the_length_that_was_asked_for(plain):
+    model = open_model(plain)
+    sources = one_per_row([[*pieces, EOS] for pieces in model.tokenizer.encode(LINES)])
+    forced = decoding_regard.OfLength(model.transformer, 7)
+    limits = torch.full((len(LINES),), 50)
+    found = search(forced, sources, limits, model.recipe.search, bos=BOS, eos=EOS, pad=PAD)
+    assert all(best.finished and len(best.tokens) == 6 for (best,) in found)
+
+
+def test_a_random_model_has_the_whole_vocabulary_and_reads_any_text(plain):
+    model = open_model(plain)
+    assert model.tokenizer.size == RECIPE.tokenizer.vocabulary
+    assert model.tokenizer.decode(model.tokenizer.encode(["Übermut"])) == ["Übermut"]
+
+
+def test_an_operation_is_counted_once_for_each_token_and_hypothesis(plain):
+    work = task(plain, beam=4, length=3)
+    layer = 6 * 48 * 48 + 2 * 48 * 80  # in either stack: 6 projections and 2 layers of ReLU
+    read = sum(map(len, work.pieces())) * 2 * layer
+    written = len(LINES) * (1 + 4 + 4) * (2 * layer + 48 * RECIPE.tokenizer.vocabulary)
+    assert work.flop(LINES) == 2 * (read + written)
+
+
+def test_medians_ratios_and_shares_are_those_of_the_rounds(plain):
+    work = replace(task(plain, length=5), sentences=LINES[:2])
+    one, two, limit = (Result(name, {"precision": "float32"}) for name in NAMES)
+    for seconds in (2.0, 3.0, 4.0):
+        one.turns.append({"seconds": seconds, "each": [seconds], "peak_memory": 10} | TWO)
+        two.turns.append({"seconds": 2 * seconds, "each": [2 * seconds], "peak_memory": 20} | TWO)
+        limit.turns.append({"flop_per_second": {"torch.float32": work.flop(LINES[:2]) / seconds}})
+    results = dict(zip(NAMES, (one, two, limit), strict=True))
+    outputs = {NAMES[0]: ["ja", "nein"], NAMES[1]: ["ja", "ja"]}
+    found = decoding.summarise(replace(work, length=None), results, outputs, None)["Marian"]
+    assert found["as_fp32"] == 0.5
+    found = decoding.summarise(work, results, outputs, None)
+    ours, theirs = found[NAMES[0]], found[NAMES[1]]
+    assert ours["sentences_per_second"] == {"median": 2 / 3, "low": 0.5, "high": 1}
+    assert ours["tokens_per_second"] == pytest.approx(10 / 3)
+    assert theirs["milliseconds"] == {"median": 6000, "p95": 8000}
+    assert theirs["regard_is_faster"][NAMES[0]] == {"median": 2, "low": 2, "high": 2}
+    assert [summary["of_ceiling"]["median"] for summary in (ours, theirs)] == [1, 0.5]
+    assert "as_fp32" not in theirs  # of forced length: its last token need not be </s>
+
+
+def test_what_is_shown_and_kept(plain, tmp_path, monkeypatch, capsys):
+    text, kept = tmp_path / "text", tmp_path / "kept"
+    text.write_text("\n".join(["", *LINES[:6]]), encoding="utf-8")
+    command = f"decoding.py --model {plain} --source {text} --target {text} --keep {kept} --alone 3"
+    command += " --rounds 2 --threads 1 --beam 2 --only"
+    monkeypatch.setattr(sys, "argv", [*command.split(), "regard fp32"])
+    decoding.main()
+    shown = capsys.readouterr().out
+    assert "6 sentences as a file" in shown and "3 sentences one at a time" in shown
+    (path,) = kept.iterdir()
+    record = json.loads(path.read_text())
+    for measure, sentences in (("file", 6), ("alone", 3)):
+        assert record[measure]["sentences"] == sentences
+        ours = record[measure]["contenders"]["regard fp32"]
+        assert ours["as_fp32"] == 1 and 0 <= ours["bleu"] <= 100
+        assert len(ours["turns"]) == 2
+
+
+def test_what_cannot_run_is_left_out_and_named(plain):
+    contenders = [decoding.regard("fp7"), BY_NAME["regard fp32"]]
+    _, outputs, failures = decoding.run(task(plain, length=2), contenders, ONCE, alone=True)
+    assert set(outputs) == {"regard fp32"}
+    assert "fp7" in failures["regard fp7"]
