@@ -4,6 +4,7 @@ That the doors go the GPU's way is asked of them; what its kernels do is for a G
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from regard.data.prefetch import training_batches
 from regard.kernels.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.train import BatchLoss, batch_loss, update
+from regard.train import BatchLoss, batch_loss, losses_on, update
 from regard.transformer import Transformer
 from run.copying import RECIPE, prepared
 from run.killing import PROCESSES
@@ -89,6 +90,20 @@ def test_nothing_in_a_step_waits_for_the_device(data: Path) -> None:
     loss = update(model, optimizer, batches, 1e-3, 0.1)
     with pytest.raises(RuntimeError, match="meta"):
         loss.per_token()  # as this does, which is asked for when the journal is written
+
+
+def test_the_step_is_compiled_on_a_gpu_where_batches_have_one_shape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def program(*given: Any) -> Any: ...
+
+    monkeypatch.setattr("regard.train.compiled", lambda function, warn: program)
+    model, cpu, gpu = Transformer(STEP.model, VOCABULARY), torch.device("cpu"), torch.device("cuda")
+    assert losses_on(cpu, model, STEP, pytest.fail) is batch_loss
+    assert losses_on(gpu, model, STEP.but(layout="grouped"), pytest.fail) is batch_loss
+    wide = STEP.but(row_length=1040)
+    assert losses_on(gpu, model, wide, pytest.fail) is program
+    assert len(model.embedding.positions) >= 1040  # so that no call needs a larger table
 
 
 def test_what_cannot_be_compiled_goes_on_as_it_is_and_says_so() -> None:

@@ -33,10 +33,7 @@ def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[st
     """
     training = run.resume_or_start(recipe)
     model, optimizer, batches, state = training
-    losses: BatchLoss = batch_loss
-    if run.device.type == "cuda" and recipe.data.layout == "packed":  # batches of one shape
-        model.embedding.table(recipe.data.row_length)  # made here, not in what is compiled
-        losses = compiled(batch_loss, run.warn)
+    losses = losses_on(run.device, model, recipe, run.warn)
     while state.step < recipe.training.steps:
         state.step += 1  # steps count from 1, as in §5.3
         rate = learning_rate(state.step, recipe.model.d_model, recipe.training.warmup_steps)
@@ -102,6 +99,19 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
     return smoothed_cross_entropy(
         states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing
     )
+
+
+def losses_on(
+    device: torch.device, model: Transformer, recipe: Recipe, warn: Callable[[str], None]
+) -> BatchLoss:
+    """`batch_loss` as training calls it: compiled on a GPU where all batches have one shape.
+
+    TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is.
+    """
+    if device.type == "cpu" or recipe.data.layout == "grouped":
+        return batch_loss
+    model.embedding.table(recipe.data.row_length)  # made now, not in the midst of what is compiled
+    return compiled(batch_loss, warn)
 
 
 def stop_unless_finite(loss: float, optimizer: FlatAdam, step: int, rate: float) -> None:

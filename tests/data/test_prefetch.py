@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -96,22 +97,29 @@ def test_it_leaves_signals_to_this_process_and_ends_with_the_object(data: Path) 
     assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize("taken", [0, 1])
-def test_it_ends_with_this_process_however_that_ends_and_in_silence(data: Path, taken: int) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGHUP])
+def test_it_ends_with_this_process_however_that_ends_and_in_silence(
+    data: Path, signum: int
+) -> None:
+    """At once, here; or as Python ends, in the midst of receiving."""
     program = (
-        "import pickle, sys, time; from regard.data.prefetch import Prefetched\n"
+        "import pickle, signal, sys, time; from regard.data.prefetch import Prefetched\n"
+        "signal.signal(signal.SIGHUP, lambda *_: sys.exit())\n"
         "make = pickle.loads(bytes.fromhex(sys.argv[1])); batches = Prefetched(make(), make)\n"
-        "batches.take(int(sys.argv[2])); print(batches.pid, flush=True); time.sleep(600)"
+        "print(batches.pid, flush=True)\n"
+        "while True: batches.take(1)"
     )
     make = pickle.dumps(partial(training_batches, data, PACKED)).hex()
     with subprocess.Popen(
-        [sys.executable, "-c", program, make, str(taken)],
+        [sys.executable, "-c", program, make],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stdout
         pid = int(process.stdout.readline())
-        process.kill()
+        time.sleep(random.random())  # before it has begun, or later
+        process.send_signal(signum)
         assert process.communicate() == ("", "")
+        assert process.returncode == {signal.SIGKILL: -signum, signal.SIGHUP: 0}[signum]
     assert_ended(pid)

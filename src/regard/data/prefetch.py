@@ -51,9 +51,11 @@ class Prefetched:
         process = _started()
         assert process.stdin
         self.pid, self._asking = process.pid, process.stdin
-        self.close = weakref.finalize(self, _end, process)  # the process goes with this object
         self._received: SimpleQueue[tuple[Batch, dict[str, int], float] | Exception] = SimpleQueue()
-        threading.Thread(target=_receive, args=(process, self._received), daemon=True).start()
+        arguments = process, self._received
+        receiver = threading.Thread(target=_receive, args=arguments, daemon=True)
+        receiver.start()
+        self.close = weakref.finalize(self, _end, process, receiver)  # they go with this object
         self._write(pickle.dumps((make, self._state)) + bytes(AHEAD))
 
     @property
@@ -152,9 +154,11 @@ def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> No
         received.put(message)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], receiver: threading.Thread) -> None:
     process.kill()
     process.wait()
+    if receiver is not threading.current_thread():
+        receiver.join()  # a thread that Python's own end cuts off in PyTorch would abort it
     assert process.stdin
     with suppress(BrokenPipeError):
         process.stdin.close()
