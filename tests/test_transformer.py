@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.data.batches import Rows, one_per_row
+from regard.kernels.linear import Int8Linear, PackedLinear
 from regard.paper import TABLE_3, parameters
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
@@ -110,6 +111,42 @@ def test_selected_rows_step_as_if_they_had_always_been_alone() -> None:
     for row, (sentence, history) in enumerate(histories):
         alone = model(one_per_row([sources[sentence]]), one_per_row([history]))
         torch.testing.assert_close(logits[row], alone[0, -1], atol=1e-5, rtol=1e-5)
+
+
+def test_forgotten_hypotheses_are_not_missed() -> None:
+    model, beams, steps = transformer(), 5, 41
+    [source] = sentences([7], 2)
+    tokens = torch.tensor(sentences([beams] * steps, 3))
+    parents = torch.randint(beams, (steps, beams), generator=torch.Generator().manual_seed(4))
+    history: list[list[int]] = [[] for _ in range(beams)]
+    most = 0
+    with torch.no_grad():
+        state = model.start(one_per_row([source])).select(torch.zeros(1, beams, dtype=torch.long))
+        for new, parent in zip(tokens, parents, strict=True):
+            state = state.select(parent[None])
+            logits, state = model.step(new, state)
+            history = [[*history[p], int(t)] for p, t in zip(parent, new, strict=True)]
+            most = max(most, state.ancestry.shape[2])
+        expected = model(one_per_row([source] * beams), one_per_row(history))[:, -1]
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    assert most < beams * steps / 2  # most of what was computed has been dropped
+
+
+@pytest.mark.parametrize("half_cache", [False, True])
+@pytest.mark.parametrize("layer", [PackedLinear, Int8Linear])
+def test_packed_for_inference_it_computes_the_same(layer: type, half_cache: bool) -> None:
+    exact = layer is PackedLinear and not half_cache
+    source, target = (one_per_row(sentences(n, s)) for n, s in (([7, 3], 2), ([5, 5], 3)))
+    plain, packed = transformer(), transformer()
+    with torch.no_grad():
+        packed.pack(layer, half_cache)
+        expected = plain(source, target)
+        state = packed.start(source)
+        for t in range(5):
+            logits, state = packed.step(target.ids[:, t], state)
+            error = (logits - expected[:, t]).norm() / expected[:, t].norm()
+            assert error < (1e-5 if exact else 0.1)
+            assert exact or error > 1e-5
 
 
 @settings(deadline=None, max_examples=20)

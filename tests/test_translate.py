@@ -75,6 +75,30 @@ def test_neither_windows_nor_batches_change_anything(
     assert all(n <= tokens or r == 1 for n, r in zip(slots, rows, strict=True))
 
 
+def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.translate, "BATCH_TOKENS", 61)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            some = translator()
+            found.append(some.translate(LINES))
+            assert len(some.model.batches) > 3  # type: ignore[union-attr]
+            assert torch.get_num_threads() == threads
+            with pytest.raises(ValueError, match="not this batch"):
+                monkeypatch.setattr(some.model, "start", _refuse)
+                some.translate(LINES)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+def _refuse(source: Rows) -> DecoderState:
+    raise ValueError("not this batch")
+
+
 def test_sentences_of_like_length_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regard.translate, "BATCH_TOKENS", 97)
     some = translator()
@@ -187,8 +211,15 @@ def test_a_model_directory_is_loaded_as_it_was_written(tmp_path: Path) -> None:
     half = load(str(tmp_path / "model"), precision="bf16")
     assert next(half.model.parameters()).dtype == torch.bfloat16
     assert len(half.translate(LINES[:3])) == 3
+    [rounded], [exact] = (some.stream([LINES[0]]) for some in (load_int8(tmp_path), loaded))
+    assert rounded[0].score == pytest.approx(exact[0].score, rel=0.1)
+    assert rounded[0].score != exact[0].score
     with pytest.raises(ModelError, match="no such model directory"):
         load(tmp_path / "missing")
+
+
+def load_int8(folder: Path) -> Translator:
+    return load(folder / "model", precision="int8")
 
 
 def test_a_model_in_training_is_not_made_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:

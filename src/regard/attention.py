@@ -7,6 +7,7 @@ Masks are boolean, True where a query may attend. Every mask follows from segmen
 that share a row are numbered 1, 2, ..., padding is 0, and a position attends to its own segment.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -63,11 +64,14 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.d_k, self.d_v, self.dropout = heads, d_k, d_v, dropout
         self.W_q = nn.Linear(d_model, heads * d_k)
         self.W_k = nn.Linear(d_model, heads * d_k)
         self.W_v = nn.Linear(d_model, heads * d_v)
         self.W_o = nn.Linear(heads * d_v, d_model)
+
+        self.W_kv: nn.Module | None = None  # for inference: W_k and W_v as one matrix
+        self.W_qkv: nn.Module | None = None
 
     def forward(
         self,
@@ -76,24 +80,54 @@ class MultiHeadAttention(nn.Module):
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
         """Queries from x, keys and values from memory (x itself in self-attention)."""
-        return self.attend(x, self.keys_values(memory), mask)
+        if x is memory:
+            query, past = self.project(x)
+            return self.attend(query, past, mask)
+        return self.attend(self.queries(x), self.keys_values(memory), mask)
+
+    def project(
+        self, x: Float[Tensor, "rows length d_model"]
+    ) -> tuple[Float[Tensor, "rows heads length d_k"], KeysValues]:
+        """Self-attention's Q W^Q, K W^K and V W^V by head, in one matrix product."""
+        y = self.W_qkv(x) if self.W_qkv else F.linear(x, *_joined(self.W_q, self.W_k, self.W_v))
+        query, keys, values = self._split(y, self.d_k, self.d_k, self.d_v)
+        return query, KeysValues(keys, values)
+
+    def queries(
+        self, x: Float[Tensor, "rows queries d_model"]
+    ) -> Float[Tensor, "rows heads queries d_k"]:
+        """Q W^Q by head."""
+        (query,) = self._split(self.W_q(x), self.d_k)
+        return query
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> KeysValues:
-        """K W^K and V W^V by head."""
-        return KeysValues(self._split(self.W_k(memory)), self._split(self.W_v(memory)))
+        """K W^K and V W^V by head, in one matrix product."""
+        y = self.W_kv(memory) if self.W_kv else F.linear(memory, *_joined(self.W_k, self.W_v))
+        return KeysValues(*self._split(y, self.d_k, self.d_v))
 
     def attend(
         self,
-        x: Float[Tensor, "rows queries d_model"],
+        query: Float[Tensor, "rows heads queries d_k"],
         past: KeysValues | Cache,
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
-        """Attend from x to keys and values already projected."""
+        """Attend from queries to keys and values."""
         dropout = self.dropout if self.training else 0.0
-        heads = attend(self._split(self.W_q(x)), past.keys, past.values, mask, dropout)
+        heads = attend(query, past.keys, past.values, mask, dropout)
         output: Tensor = self.W_o(heads.transpose(1, 2).flatten(2))  # Concat(head_1, ..., head_h)
         return output
 
-    def _split(self, x: Tensor) -> Tensor:
-        # [rows, length, heads * d] -> [rows, heads, length, d]
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+    def pack(self, layer: Callable[[Tensor, Tensor], nn.Module]) -> None:
+        """For inference: have `layer` lay out the matrices that are multiplied together as one."""
+        self.W_kv = layer(*_joined(self.W_k, self.W_v))
+        self.W_qkv = layer(*_joined(self.W_q, self.W_k, self.W_v))
+        del self.W_k, self.W_v
+
+    def _split(self, x: Tensor, *widths: int) -> list[Tensor]:
+        # [rows, length, heads * d] -> [rows, heads, length, d], for each
+        parts = x.split([self.heads * width for width in widths], dim=-1)
+        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]
+
+
+def _joined(*layers: nn.Linear) -> tuple[Tensor, Tensor]:
+    return torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])

@@ -19,10 +19,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.errors import ModelError, RecipeError
+from regard.kernels.device import on_cpu
 from regard.recipe import SearchRecipe
 
 BLOCK = 128
 """Candidates compared by their maximum before they are compared one by one."""
+CACHED = 2**21
+"""Logits taken at once on a CPU: 8 MiB in fp32."""
 
 
 class Selectable(Protocol):
@@ -219,19 +222,9 @@ class _Rules:
     ) -> Hypotheses:
         """The best 2 x beam hypotheses that are one token longer than the live ones."""
         sentences, beams = live.log_p.shape
-        logits = logits.float()
-        # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
-        totals = logits.logsumexp(dim=-1).clamp(min=torch.finfo(logits.dtype).min)
-        logits = functional.pad(logits, (0, -logits.shape[1] % BLOCK), value=-torch.inf)
-        for token in {self.bos, self.pad} - {self.eos}:
-            logits[:, token] = -torch.inf
         count = 1 if self.beam == 1 else 2 * self.beam
-        parents, tokens, log_p = _most_likely(
-            live.log_p,
-            logits.view(sentences, beams, -1),  # [rows, tokens] -> [sentences, beams, tokens]
-            totals.view(sentences, beams),  # [rows] -> [sentences, beams]
-            count,
-        )
+        never = tuple({self.bos, self.pad} - {self.eos})
+        parents, tokens, log_p = _most_likely(live.log_p, logits, never, count)
         prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
         longer = torch.cat([prefixes, tokens.unsqueeze(-1)], dim=-1)
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
@@ -240,33 +233,78 @@ class _Rules:
 
 def _most_likely(
     live: Float[Tensor, "sentences beams"],
-    logits: Float[Tensor, "sentences beams tokens"],
-    totals: Float[Tensor, "sentences beams"],
+    logits: Float[Tensor, "rows vocabulary"],
+    never: tuple[int, ...],
     count: int,
 ) -> tuple[
     Int[Tensor, "sentences count"], Int[Tensor, "sentences count"], Float[Tensor, "sentences count"]
 ]:
-    """Beam, token and log p of the `count` largest live + (logits - totals), largest first.
+    """Beam, token and log p of the `count` largest live + log softmax(logits), largest first.
 
     To rank them all would be slow. They are in the `count` blocks that have the largest maxima.
     """
-    width = logits.shape[-1]
-    maxima = logits.view(*live.shape, -1, BLOCK).amax(
-        dim=-1
-    )  # -> [sentences, beams, blocks of one]
+    vocabulary, beams = logits.shape[1], live.shape[1]
+    # [rows, ...] -> [sentences, beams, ...]
+    maxima, totals = (x.unflatten(0, (-1, beams)) for x in _summary(logits, never))
     maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
     blocks = _ranking(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
-    places = blocks.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=blocks.device)
-    places = places.flatten(1)  # [sentences, blocks, BLOCK] -> [sentences, blocks * BLOCK]
-    beams = places // width
-    log_p = logits.flatten(1).gather(1, places) - totals.gather(1, beams)
-    log_p = live.gather(1, beams) + log_p
+    # Every token of these blocks, by beam and token: [sentences, blocks * BLOCK]
+    within = torch.arange(BLOCK, device=blocks.device)
+    tokens = (blocks % maxima.shape[-1] * BLOCK).unsqueeze(-1) + within
+    tokens, parents = tokens.flatten(1), (blocks // maxima.shape[-1]).repeat_interleave(BLOCK, 1)
+    impossible = tokens >= vocabulary
+    for token in never:
+        impossible |= tokens == token
+    places = parents * vocabulary + tokens.clamp(max=vocabulary - 1)
+    chosen = logits.view(len(live), -1).gather(1, places).float()
+    log_p = live.gather(1, parents) + (chosen - totals.gather(1, parents))
+    log_p = log_p.masked_fill_(impossible, -torch.inf)
     best = _ranking(log_p, count)
-    return beams.gather(1, best), (places % width).gather(1, best), log_p.gather(1, best)
+    return parents.gather(1, best), tokens.gather(1, best), log_p.gather(1, best)
+
+
+def _summary(
+    logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...]
+) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
+    """Of each row: the largest of each block, without the tokens `never`; and log sum exp, in fp32.
+
+    On a CPU some rows at a time, so that their numbers stay in its caches.
+    """
+    some = max(1, CACHED // logits.shape[1]) if on_cpu(logits) else len(logits)
+    maxima, totals = [], []
+    for part in logits.split(some):
+        x = part.float()
+        largest = _block_maxima(x)
+        top = largest.amax(dim=-1)
+        total = top - x.log_softmax(dim=-1).amax(dim=-1)
+        # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
+        totals.append(total.masked_fill_(top == -torch.inf, 0.0))
+        for block in {token // BLOCK for token in never}:
+            tokens = x[:, block * BLOCK : (block + 1) * BLOCK].clone()
+            tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
+            largest[:, block] = tokens.amax(dim=-1)
+        maxima.append(largest)
+    return torch.cat(maxima), torch.cat(totals)
+
+
+def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:
+    """The largest of each block; the last block may be short."""
+    whole = x.shape[1] - x.shape[1] % BLOCK
+    largest = x[:, :whole].unflatten(1, (-1, BLOCK)).amax(dim=-1)
+    if whole == x.shape[1]:
+        return largest
+    return torch.cat([largest, x[:, whole:].amax(dim=-1, keepdim=True)], dim=1)
 
 
 def _ranking(
     values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
-    """Where the `count` largest are, largest first; of equals the first, unlike topk's any."""
-    return values.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    """Where the `count` largest are, largest first; of equals the first, unlike topk's any.
+
+    A number and its place together are one integer, which has no equal: NaN is the largest.
+    """
+    bits = (values + 0.0).view(torch.int32)  # -0.0 becomes 0.0
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # negative floats grow downwards
+    places = torch.arange(values.shape[1], device=values.device)
+    count = min(count, values.shape[1])
+    return ((ordered << 32) - places).topk(count, dim=1).indices

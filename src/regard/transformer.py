@@ -6,7 +6,7 @@ search, on an explicit `DecoderState`; nothing is remembered on a module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, causal_mask, segment_mask
+from regard.attention import KeysValues, MultiHeadAttention, causal_mask, segment_mask
 from regard.data.batches import Rows
 from regard.kernels.attention import Mask
 from regard.kernels.cache import Cache
@@ -79,10 +79,15 @@ class DecoderLayer(nn.Module):
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
         """One position of each beam: attend to its past, which this appends itself to."""
-        past.append(*self.self_attention.keys_values(y))
-        y = self.add_norm_1(y, self.self_attention.attend(y, past, ancestry))
-        y = self.add_norm_2(y, self.cross_attention.attend(y, memory, memory_mask))
+        query, new = self.self_attention.project(y)
+        past.append(*new)
+        y = self.add_norm_1(y, self.self_attention.attend(query, past, ancestry))
+        query = self.cross_attention.queries(y)
+        y = self.add_norm_2(y, self.cross_attention.attend(query, memory, memory_mask))
         return self.add_norm_3(y, self.feed_forward(y))
+
+
+COMPACT_FROM = 64  # slots: fewer are not worth the copy
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class DecoderState:
         sentences, beams, _ = self.ancestry.shape
         ancestry = self.ancestry.flatten(0, 1)[rows]
         if len(rows) == sentences:
-            return replace(self, ancestry=ancestry)
+            return replace(self, ancestry=ancestry)._compact()
         stay = rows[:, 0] // beams
         return replace(
             self,
@@ -121,6 +126,19 @@ class DecoderState:
             ancestry=ancestry,
             memory=tuple(cache.of(stay) for cache in self.memory),
             memory_mask=self.memory_mask[stay],
+        )
+
+    def _compact(self) -> DecoderState:
+        """Without the slots of hypotheses that nobody descends from, once they are the most."""
+        lives = self.ancestry.any(dim=1)
+        most = int(lives.sum(dim=1).amax())
+        if 2 * most > lives.shape[1] or lives.shape[1] < COMPACT_FROM:
+            return self
+        slots = lives.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
+        return replace(
+            self,
+            past=tuple(cache.only(slots) for cache in self.past),
+            ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
         )
 
 
@@ -136,12 +154,27 @@ class Transformer(nn.Module):
         self.decoder: Sequence[DecoderLayer] = _stack(
             DecoderLayer(recipe) for _ in range(recipe.layers)
         )
+        self.half_cache = False
         self.apply(_initialise)
 
     @property
     def parameter_count(self) -> int:
         """Learned numbers; the shared embedding matrix counts once."""
         return sum(p.numel() for p in self.parameters())
+
+    def pack(self, layer: Callable[[Tensor, Tensor | None], nn.Module], half_cache: bool) -> None:
+        """Lay every matrix out as `layer(weight, bias)` does; from then on it can only infer.
+
+        With `half_cache` the keys and values that decoding keeps are bf16, whatever the states are.
+        """
+        self.half_cache = half_cache
+        for module in list(self.modules()):
+            if isinstance(module, MultiHeadAttention):
+                module.pack(layer)
+            for name, child in list(module.named_children()):
+                if isinstance(child, nn.Linear):
+                    setattr(module, name, layer(child.weight, child.bias))
+        self.embedding.packed = layer(self.embedding.tokens.weight, None)
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
         """Figure 1 up to the softmax: logits of each next token, given those before it."""
@@ -171,6 +204,8 @@ class Transformer(nn.Module):
         """Encode sentences, one a row, and project their keys and values for every layer."""
         encoded = self.encode(source)
         memory = [layer.cross_attention.keys_values(encoded) for layer in self.decoder]
+        if self.half_cache:
+            memory = [KeysValues(*(kv.bfloat16() for kv in layer)) for layer in memory]
         return DecoderState(
             past=tuple(Cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
             ancestry=source.ids.new_zeros(len(encoded), 1, 0, dtype=torch.bool),

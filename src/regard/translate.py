@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import torch
 
 from regard.data.batches import one_per_row
 from regard.errors import DataError
+from regard.kernels.linear import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.recipe import SearchRecipe
 from regard.run.devices import choose_device, choose_dtype
 from regard.run.model_directory import open_model
@@ -25,6 +27,8 @@ from regard.transformer import Transformer
 
 BATCH_TOKENS = 2048
 """Source tokens decoded together, padding included; fewer with a beam of more than 4."""
+WORKERS = 4
+"""Batches decoded at the same time on a CPU, at most."""
 WINDOW = 2048
 """Sentences read, sorted by length and translated together."""
 
@@ -41,16 +45,20 @@ class Translation:
 def load(directory: str | Path, *, precision: str = "fp32") -> Translator:
     """Open a model directory for translation; raises ModelError where it is missing or damaged.
 
-    `precision` is fp32, bf16, or auto: bf16 where the processor has it.
+    `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors,
+    which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
     """
     device = choose_device()
-    model = open_model(directory, choose_dtype(precision, device))
-    return Translator(
-        model.transformer.to(device),
-        model.tokenizer,
-        model.recipe.search,
-        model.recipe.data.max_length,
-    )
+    int8 = precision == "int8"
+    if int8:
+        refuse_int8(device)
+    dtype = choose_dtype("fp32" if int8 else precision, device)
+    model = open_model(directory, dtype)
+    transformer = model.transformer.to(device)
+    if device.type == "cpu" and can_pack(dtype):
+        transformer.pack(Int8Linear if int8 else PackedLinear, half_cache=int8)
+    longest = model.recipe.data.max_length
+    return Translator(transformer, model.tokenizer, model.recipe.search, longest)
 
 
 class Translator:
@@ -138,21 +146,51 @@ class Translator:
                     for texts in zip(*of_parts, strict=False)
                 ]
 
-    @torch.no_grad()
     def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        device = self.model.embedding.tokens.weight.device
+        batches = list(_by_length(sources, BATCH_TOKENS * 4 // max(4, self.recipe.beam)))
+
+        def of(batch: list[int]) -> list[list[Translation]]:
+            return self._search([sources[i] for i in batch], n_best)
+
         found: list[list[Translation]] = [[] for _ in sources]
-        for batch in _by_length(sources, BATCH_TOKENS * 4 // max(4, self.recipe.beam)):
-            rows = one_per_row([sources[i] for i in batch]).to(device)
-            limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
-            limits = limits.clamp(max=self.model.embedding.longest)
-            hypotheses = search(
-                self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
-            )
-            for i, best in zip(batch, hypotheses, strict=True):
-                texts = self.tokenizer.decode([h.tokens for h in best])
-                found[i] = [Translation(t, h.score) for t, h in zip(texts, best, strict=True)]
+        for batch, translations in zip(batches, _side_by_side(of, batches), strict=True):
+            for i, best in zip(batch, translations, strict=True):
+                found[i] = best
         return found
+
+    def _search(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
+        rows = one_per_row(sources).to(self.model.embedding.tokens.weight.device)
+        limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
+        limits = limits.clamp(max=self.model.embedding.longest)
+        hypotheses = search(
+            self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
+        )
+        texts = [self.tokenizer.decode([h.tokens for h in best]) for best in hypotheses]
+        return [
+            [Translation(text, h.score) for text, h in zip(some, best, strict=True)]
+            for some, best in zip(texts, hypotheses, strict=True)
+        ]
+
+
+def _side_by_side(
+    decode: Callable[[list[int]], list[list[Translation]]], batches: Sequence[list[int]]
+) -> Iterator[list[list[Translation]]]:
+    """What `decode` gives of each batch, in order.
+
+    On a CPU several batches are decoded at once, each with its share of the cores: what is not a
+    large matrix product scales better so.
+    """
+    threads = torch.get_num_threads()
+    workers = min(threads, WORKERS, len(batches))
+    if workers < 2 or choose_device().type != "cpu":
+        yield from map(decode, batches)
+        return
+    pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (threads // workers,))
+    try:
+        yield from pool.map(decode, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
 
 
 def _by_length(sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:

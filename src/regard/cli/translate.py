@@ -28,7 +28,7 @@ def translate(
             min=1, max=10**6, help="Lines read, sorted by length and translated together."
         ),
     ] = 2048,
-    precision: Annotated[str, typer.Option(help="fp32, bf16 or auto.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
 ) -> None:
     """Translate lines of text.
@@ -44,13 +44,14 @@ def translate(
     """
     from regard.errors import RecipeError
     from regard.recipe import Recipe
-    from regard.run.devices import set_threads
+    from regard.run.devices import keep_freed_memory, set_threads
     from regard.text.files import read_lines
     from regard.translate import load
 
-    if precision not in ("fp32", "bf16", "auto"):
-        raise RecipeError(f"--precision {precision}: it is fp32, bf16 or auto")
+    if precision not in ("fp32", "bf16", "int8", "auto"):
+        raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
     set_threads(threads)
+    keep_freed_memory()
     translator = load(model, precision=precision)
     given = {"beam": beam, "alpha": alpha}
     changes = {name: value for name, value in given.items() if value is not None}

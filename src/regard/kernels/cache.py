@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.kernels.attention import VECTOR
+from regard.kernels.device import on_cpu
 
 
 class Cache:
     """Keys and values of some sentences, which only grow: by a slot for each position appended.
 
-    On a CPU they are kept in fp32, whose small products are faster than those of bf16, and the
-    slots are followed by zeros up to a full vector.
+    There is room for more slots than are filled, up to a full vector; it holds zeros.
     """
 
     def __init__(
@@ -21,49 +22,46 @@ class Cache:
         keys: Float[Tensor, "sentences heads slots d_k"],
         values: Float[Tensor, "sentences heads slots d_v"],
     ):
-        self._both = [_extended(keys, 0), _extended(values, 0)]
         self.slots = keys.shape[2]
+        self.keys, self.values = _with_room(keys, self.slots), _with_room(values, self.slots)
 
     def append(
         self,
         keys: Float[Tensor, "sentences heads new d_k"],
         values: Float[Tensor, "sentences heads new d_v"],
     ) -> None:
-        """Fill the next slots; in place, unless there is no room left: it then doubles."""
-        end = self.slots + keys.shape[2]
-        room = self._both[0].shape[2]
-        if end > room:
-            self._both = [_extended(kept, max(end, 2 * room) - room) for kept in self._both]
-        for kept, new in zip(self._both, (keys, values), strict=True):
-            kept[:, :, self.slots : end] = new
-        self.slots = end
-
-    @property
-    def keys(self) -> Float[Tensor, "sentences heads padded d_k"]:
-        """Of every slot filled, then zeros."""
-        return self._filled(0)
-
-    @property
-    def values(self) -> Float[Tensor, "sentences heads padded d_v"]:
-        """Of every slot filled, then zeros."""
-        return self._filled(1)
+        """Fill the next slots, in place while there is room."""
+        first, self.slots = self.slots, self.slots + keys.shape[2]
+        # By one vector at a time: a product of a part of a longer store would copy that part.
+        self.keys, self.values = (_with_room(kept, self.slots) for kept in (self.keys, self.values))
+        self.keys[:, :, first : self.slots] = keys
+        self.values[:, :, first : self.slots] = values
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> Cache:
-        """The keys and values of these sentences."""
-        kept = Cache.__new__(Cache)
-        kept._both, kept.slots = (
-            [both.index_select(0, sentences) for both in self._both],
-            self.slots,
-        )
-        return kept
+        """What these sentences have."""
+        return self._like(*(kept.index_select(0, sentences) for kept in (self.keys, self.values)))
 
-    def _filled(self, which: int) -> Tensor:
-        kept = self._both[which]
-        return kept[:, :, : self.slots + (-self.slots % VECTOR if kept.device.type == "cpu" else 0)]
+    def only(self, slots: Int[Tensor, "sentences fewer"]) -> Cache:
+        """These slots of each sentence, which then are the first ones."""
+        sentences, heads, room, _ = self.keys.shape
+        first = torch.arange(0, sentences * heads * room, room, device=slots.device)
+        # [sentences, heads, slots] where those three dimensions are one
+        places = first.view(sentences, heads, 1) + slots[:, None]
+
+        def gathered(kept: Tensor) -> Tensor:
+            rows = kept.flatten(0, 2).index_select(0, places.flatten())
+            return rows.view(sentences, heads, -1, kept.shape[-1])  # [places, d] -> [..., slots, d]
+
+        return Cache(gathered(self.keys), gathered(self.values))
+
+    def _like(self, keys: Tensor, values: Tensor) -> Cache:
+        cache = Cache(keys, values)
+        cache.slots = self.slots
+        return cache
 
 
-def _extended(x: Tensor, slots: int) -> Tensor:
-    if x.device.type != "cpu":
-        return F.pad(x, (0, 0, 0, slots))
-    slots += -(x.shape[2] + slots) % VECTOR
-    return F.pad(x.float(), (0, 0, 0, slots))
+def _with_room(x: Tensor, slots: int) -> Tensor:
+    """x with zeros after it, until there is room for so many slots."""
+    if on_cpu(x):
+        slots += -slots % VECTOR
+    return F.pad(x, (0, 0, 0, slots - x.shape[2])) if slots > x.shape[2] else x

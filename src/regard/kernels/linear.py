@@ -6,7 +6,6 @@ in integers, twice as fast as bf16.
 """
 
 import platform
-from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -14,19 +13,17 @@ from torch import Tensor, nn
 
 from regard.errors import RecipeError
 
-Layer = Callable[[Tensor, Tensor | None], nn.Module]
 
-
-class Bf16Linear(nn.Module):
-    """x W^T + b in bf16, from a weight [outputs, inputs] and perhaps a bias."""
+class PackedLinear(nn.Module):
+    """x W^T + b in the precision of the weight, [outputs, inputs]."""
 
     def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
         super().__init__()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().bfloat16())
-        self.bias = None if bias is None else bias.detach().bfloat16()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        self.bias = None if bias is None else bias.detach()
 
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """What nn.Linear computes of bf16 states."""
+        """What nn.Linear computes."""
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
@@ -59,15 +56,15 @@ class Int8Linear(nn.Module):
         return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
 
 
-def pack(model: nn.Module, layer: Layer) -> None:
-    """Replace every nn.Linear inside `model`, which from then on can only infer."""
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(module, name, layer(child.weight, child.bias))
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether oneDNN is there and computes in this precision."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def refuse_int8(device: torch.device) -> None:
     """Raise RecipeError where there are no kernels for 8 bits."""
-    if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    if device.type != "cpu" or not x86 or not can_pack(torch.float32):
         raise RecipeError("precision int8 is for x86 processors: use bf16 or fp32 here")

@@ -1,0 +1,74 @@
+"""Packed layers equal the plain one; in 8 bits, as near as rounding allows."""
+
+import platform
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from regard.errors import RecipeError
+from regard.kernels.linear import Int8Linear, PackedLinear, can_pack, refuse_int8
+
+pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
+sizes = st.integers(1, 67)
+
+
+def problem(seed: int, inputs: int, outputs: int, *batch: int) -> tuple[torch.Tensor, nn.Linear]:
+    torch.manual_seed(seed)
+    return torch.randn(*batch, inputs), nn.Linear(inputs, outputs)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31), sizes, sizes, st.lists(st.integers(1, 5), min_size=1, max_size=3))
+def test_a_packed_layer_is_the_layer(seed: int, inputs: int, outputs: int, batch: list) -> None:
+    x, layer = problem(seed, inputs, outputs, *batch)
+    with torch.no_grad():
+        for bias in (layer.bias, None):
+            expected = F.linear(x, layer.weight, bias)
+            packed = PackedLinear(layer.weight, bias)(x)
+            torch.testing.assert_close(packed, expected, atol=1e-5, rtol=1e-5)
+            if can_pack(torch.bfloat16):
+                half = PackedLinear(
+                    layer.weight.bfloat16(), None if bias is None else bias.bfloat16()
+                )
+                near = half(x.bfloat16()).float()
+                torch.testing.assert_close(near, expected, atol=0.05, rtol=0.05)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31), sizes, sizes, st.lists(st.integers(1, 5), min_size=1, max_size=3))
+def test_8_bits_differ_by_no_more_than_their_rounding(
+    seed: int, inputs: int, outputs: int, batch: list
+) -> None:
+    x, layer = problem(seed, inputs, outputs, *batch)
+    with torch.no_grad():
+        expected, found = layer(x), Int8Linear(layer.weight, layer.bias)(x)
+        # Half a step of each factor, times the other factor, for each product of the sum.
+        step_x = x.abs().amax(-1, keepdim=True) / 127
+        step_w = layer.weight.abs().amax(1) / 127
+        bound = x.abs().sum(-1, keepdim=True) * step_w / 2
+        bound = bound + layer.weight.abs().sum(1) * step_x / 2 + inputs * step_x * step_w / 4
+    assert ((found - expected).abs() <= bound * 1.001 + 1e-5).all()
+
+
+def test_8_bits_of_a_row_do_not_depend_on_the_other_rows() -> None:
+    x, layer = problem(1, 37, 29, 11)
+    x[3] *= 1000  # its scale is its own
+    x[5] = 0
+    linear = Int8Linear(layer.weight, layer.bias)
+    with torch.no_grad():
+        together = linear(x)
+        alone = torch.cat([linear(row[None]) for row in x])
+    assert torch.equal(together, alone)
+    assert torch.equal(together[5], layer.bias)
+
+
+def test_8_bits_are_refused_where_they_have_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RecipeError, match="int8 is for x86 processors"):
+        refuse_int8(torch.device("cuda"))
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(RecipeError, match="int8 is for x86 processors"):
+        refuse_int8(torch.device("cpu"))
