@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.data.batches import Rows, one_per_row
-from regard.kernels.linear import Int8Linear, PackedLinear
+from regard.kernels.packed import Int8Linear, PackedLinear
 from regard.paper import TABLE_3, parameters
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer

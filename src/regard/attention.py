@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.kernels.attention import Mask, attend
 from regard.kernels.cache import Cache
+from regard.kernels.linear import Linear, linear
 
 
 def attention(
@@ -65,10 +66,10 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
         super().__init__()
         self.heads, self.d_k, self.d_v, self.dropout = heads, d_k, d_v, dropout
-        self.W_q = nn.Linear(d_model, heads * d_k)
-        self.W_k = nn.Linear(d_model, heads * d_k)
-        self.W_v = nn.Linear(d_model, heads * d_v)
-        self.W_o = nn.Linear(heads * d_v, d_model)
+        self.W_q = Linear(d_model, heads * d_k)
+        self.W_k = Linear(d_model, heads * d_k)
+        self.W_v = Linear(d_model, heads * d_v)
+        self.W_o = Linear(heads * d_v, d_model)
 
         self.W_kv: nn.Module | None = None  # for inference: W_k and W_v as one matrix
         self.W_qkv: nn.Module | None = None
@@ -89,7 +90,7 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "rows length d_model"]
     ) -> tuple[Float[Tensor, "rows heads length d_k"], KeysValues]:
         """Self-attention's Q W^Q, K W^K and V W^V by head, in one matrix product."""
-        y = self.W_qkv(x) if self.W_qkv else F.linear(x, *_joined(self.W_q, self.W_k, self.W_v))
+        y = self.W_qkv(x) if self.W_qkv else linear(x, *_joined(self.W_q, self.W_k, self.W_v))
         query, keys, values = self._split(y, self.d_k, self.d_k, self.d_v)
         return query, KeysValues(keys, values)
 
@@ -102,7 +103,7 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> KeysValues:
         """K W^K and V W^V by head, in one matrix product."""
-        y = self.W_kv(memory) if self.W_kv else F.linear(memory, *_joined(self.W_k, self.W_v))
+        y = self.W_kv(memory) if self.W_kv else linear(memory, *_joined(self.W_k, self.W_v))
         return KeysValues(*self._split(y, self.d_k, self.d_v))
 
     def attend(

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ModelError
+from regard.kernels.linear import Linear
 from regard.kernels.residual import add_norm, drop
 from regard.recipe import ModelRecipe
 
@@ -18,8 +19,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, relu_dropout: float = 0.0):
         super().__init__()
-        self.W_1 = nn.Linear(d_model, d_ff)
-        self.W_2 = nn.Linear(d_ff, d_model)
+        self.W_1 = Linear(d_model, d_ff)
+        self.W_2 = Linear(d_ff, d_model)
         self.relu_dropout = relu_dropout
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
@@ -66,7 +67,7 @@ class Embedding(nn.Module):
         self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
         self.learned = recipe.positions == "learned"
         self.longest = recipe.max_positions if self.learned else sys.maxsize
-        self.packed: nn.Module | None = None  # `logits` for inference: see kernels.linear
+        self.packed: nn.Module | None = None  # `logits` for inference: see kernels.packed
         self.positions: Tensor
         if self.learned:
             self.positions = nn.Parameter(torch.empty(recipe.max_positions, recipe.d_model))

@@ -17,7 +17,7 @@ import torch
 
 from regard.data.batches import one_per_row
 from regard.errors import DataError
-from regard.kernels.linear import Int8Linear, PackedLinear, can_pack, refuse_int8
+from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.recipe import SearchRecipe
 from regard.run.devices import choose_device, choose_dtype
 from regard.run.model_directory import open_model

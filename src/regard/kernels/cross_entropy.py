@@ -54,6 +54,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         mean = embedding.mean(0, dtype=torch.float32)
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if learning else states[:0])
+        z_sum = torch.zeros_like(mean)
         d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
 
         chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
@@ -72,14 +73,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             plain = plain + nll
             smoothed = smoothed + nll + smoothing * (right - z.float() @ mean[:, None]).sum()
             if learning:
-                d_logits = p.scatter_add_(1, t, torch.full_like(t, smoothing - 1, dtype=p.dtype))
+                # scatter_add_ would copy all of p, twice.
+                entries = (torch.arange(len(p), device=p.device), t[:, 0])
+                d_logits = p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
                 torch.addmm(
                     mean.to(z.dtype), d_logits, embedding, beta=-smoothing, out=d_states[here]
                 )
                 d_embedding.addmm_(d_logits.t(), z)
-                z_sum = z.sum(0, dtype=torch.float32)
-                d_embedding -= (smoothing / len(embedding) * z_sum).to(z.dtype)
+                z_sum = z_sum + z.sum(0, dtype=torch.float32)
         if learning:
+            d_embedding -= (smoothing / len(embedding) * z_sum).to(embedding.dtype)
             d_states *= (labels != 0)[:, None]
         ctx.save_for_backward(d_states, d_embedding)
         ctx.mark_non_differentiable(plain)
@@ -89,4 +92,4 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         d_states, d_embedding = ctx.saved_tensors
-        return d_states * gradient, d_embedding * gradient, None, None, None
+        return d_states.mul_(gradient), d_embedding.mul_(gradient), None, None, None

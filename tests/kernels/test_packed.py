@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.errors import RecipeError
-from regard.kernels.linear import Int8Linear, PackedLinear, can_pack, refuse_int8
+from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 
 pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
 sizes = st.integers(1, 67)
