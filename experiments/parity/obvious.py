@@ -13,11 +13,12 @@ import regard.attention
 import regard.layers
 import regard.train
 from regard.cli.main import main
+from regard.kernels.attention import Mask
 from regard.loss import smoothed_loss
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float = 0.0) -> Tensor:
-    return regard.attention.attention(query, key, value, mask, dropout)[0]
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
+    return regard.attention.attention(query, key, value, mask.allowed, dropout)[0]
 
 
 def add_norm(x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
