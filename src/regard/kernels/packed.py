@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from regard.errors import RecipeError
 
+TINY = 1e-30
+"""Added to scales: a row of zeros is divided by it."""
+
 
 class PackedLinear(nn.Module):
     """x W^T + b in the precision of the weight, [outputs, inputs]."""
@@ -37,7 +40,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
         super().__init__()
         weight = weight.detach().float()
-        self.scale = (weight.abs().amax(1) / 127).clamp(min=1e-30)
+        self.scale = weight.abs().amax(1) / 127 + TINY
         rounded = (weight / self.scale[:, None]).round_().to(torch.int8)
         self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
@@ -45,14 +48,14 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
         """What nn.Linear computes of fp32 states, up to the rounding."""
-        largest = x.abs().amax(-1, keepdim=True).clamp_(min=1e-30)
+        largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
+        scale = largest.div_(127).add_(TINY)
         # Only unsigned activations have a fast kernel: n is sent as n + 128, its top bit flipped.
-        signed = (x * (127 / largest)).round_().to(torch.int8)
+        rounded = (x / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
-            signed.view(torch.uint8).bitwise_xor_(128), 1.0, 128,
-            self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], "",
+            rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
+            1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        scale = largest / 127
         return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
 
 
