@@ -17,6 +17,7 @@ import torch
 
 from regard.data.batches import one_per_row
 from regard.errors import DataError
+from regard.kernels.device import on_cpu
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.recipe import SearchRecipe
 from regard.run.devices import choose_device, choose_dtype
@@ -27,6 +28,8 @@ from regard.transformer import Transformer
 
 BATCH_TOKENS = 2048
 """Source tokens decoded together, padding included; fewer with a beam of more than 4."""
+SMALL = 512
+"""Source tokens that are too few to be divided among workers."""
 WORKERS = 4
 """Batches decoded at the same time on a CPU, at most."""
 WINDOW = 2048
@@ -147,19 +150,25 @@ class Translator:
                 ]
 
     def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        batches = list(_by_length(sources, BATCH_TOKENS * 4 // max(4, self.recipe.beam)))
+        workers = min(torch.get_num_threads(), WORKERS) if on_cpu(self._weight) else 1
+        slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
+        batches = list(_by_length(sources, slots, workers))
 
         def of(batch: list[int]) -> list[list[Translation]]:
             return self._search([sources[i] for i in batch], n_best)
 
         found: list[list[Translation]] = [[] for _ in sources]
-        for batch, translations in zip(batches, _side_by_side(of, batches), strict=True):
+        for batch, translations in zip(batches, _side_by_side(of, batches, workers), strict=True):
             for i, best in zip(batch, translations, strict=True):
                 found[i] = best
         return found
 
+    @property
+    def _weight(self) -> torch.Tensor:
+        return self.model.embedding.tokens.weight
+
     def _search(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        rows = one_per_row(sources).to(self.model.embedding.tokens.weight.device)
+        rows = one_per_row(sources).to(self._weight.device)
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         limits = limits.clamp(max=self.model.embedding.longest)
         hypotheses = search(
@@ -173,16 +182,17 @@ class Translator:
 
 
 def _side_by_side(
-    decode: Callable[[list[int]], list[list[Translation]]], batches: Sequence[list[int]]
+    decode: Callable[[list[int]], list[list[Translation]]],
+    batches: Sequence[list[int]],
+    workers: int,
 ) -> Iterator[list[list[Translation]]]:
     """What `decode` gives of each batch, in order.
 
-    On a CPU several batches are decoded at once, each with its share of the cores: what is not a
-    large matrix product scales better so.
+    Several batches are decoded at once, each with its share of the cores: what is not a large
+    matrix product scales better so.
     """
-    threads = torch.get_num_threads()
-    workers = min(threads, WORKERS, len(batches))
-    if workers < 2 or choose_device().type != "cpu":
+    workers, threads = min(workers, len(batches)), torch.get_num_threads()
+    if workers < 2:
         yield from map(decode, batches)
         return
     pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (threads // workers,))
@@ -193,8 +203,14 @@ def _side_by_side(
         torch.set_num_threads(threads)
 
 
-def _by_length(sources: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
-    """Indices in batches of at most so many slots, long sentences first."""
+def _by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
+    """Indices in batches of at most so many slots, long sentences first.
+
+    There are as many batches for each of the workers, and they are of like size.
+    """
+    total = sum(map(len, sources))
+    rounds = -(-total // (slots * workers))
+    slots = min(slots, max(SMALL, total // max(1, rounds * workers) * 21 // 20))  # with padding
     batch: list[int] = []
     width = 0
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):

@@ -2,9 +2,12 @@
 
 On a GPU it is PyTorch's fused kernel. On a CPU that kernel is many times slower than the matrix
 products in it for sentences of usual length, in bf16 most of all; here the gradient is written
-out, the softmax runs in fp32, and keys are padded to a full vector of it.
+out, the softmax runs in fp32, and keys are padded to a full vector of it. Without gradient the
+scores of long rows are made for some queries at a time, so that they are never all there.
 """
 
+from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import torch
@@ -20,6 +23,8 @@ VECTOR = 16  # fp32 numbers in a 512-bit register: a shorter last run of a softm
 FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """On a GPU: the one for masks and short rows, and for widths that it has not. Never cuDNN's, which
 builds a plan for each new shape."""
+AT_ONCE = 2**22
+"""Scores made together on a CPU where there is no gradient: 16 MiB."""
 MASKED = -1e30  # finite, so that a row with no key at all stays finite too
 
 
@@ -37,6 +42,14 @@ class Mask:
             self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
         else:  # a fused kernel may give NaN for a row without keys: let it see all, then drop that
             self.open = allowed | ~reachable
+
+    def split(self, queries: int) -> Iterator["Mask"]:
+        """On a CPU: the masks of so many queries each, one after the other; views of this one."""
+        for first in range(0, self.allowed.shape[2], queries):
+            part, here = copy(self), slice(first, first + queries)
+            part.allowed, part.bias = self.allowed[:, :, here], self.bias[:, :, here]
+            part.reachable = None if self.reachable is None else self.reachable[:, :, here]
+            yield part
 
 
 def attend(
@@ -57,13 +70,24 @@ def attend(
         return output if mask.reachable is None else output * mask.reachable
     if torch.is_grad_enabled():
         return _CpuAttention.apply(query, key, value, mask, dropout)
-    return _attend_on_cpu(query.to(key.dtype), key, value, mask, dropout)[0].to(query.dtype)
+    return _in_parts(query.to(key.dtype), key, value, mask, dropout).to(query.dtype)
 
 
 def whole_vectors(x: Float[Tensor, "rows heads keys d"]) -> Float[Tensor, "rows heads padded d"]:
     """Keys or values followed by zeros, up to the length that the CPU's kernel wants."""
     padding = -x.shape[2] % VECTOR
     return F.pad(x, (0, 0, 0, padding)) if padding else x
+
+
+def _in_parts(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    """The output alone, some queries at a time where there are many scores."""
+    rows, heads, queries, _ = query.shape
+    some = max(VECTOR, AT_ONCE // (rows * heads * max(1, key.shape[2])))
+    if queries <= some or mask.allowed.shape[2] != queries:
+        return _attend_on_cpu(query, key, value, mask, dropout)[0]
+    key, value = whole_vectors(key).contiguous(), whole_vectors(value).contiguous()
+    parts = zip(query.split(some, dim=2), mask.split(some), strict=True)
+    return torch.cat([_attend_on_cpu(q, key, value, m, dropout)[0] for q, m in parts], dim=2)
 
 
 def _attend_on_cpu(
