@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import attention
+from regard.kernels import attention as kernel
 from regard.kernels.attention import Mask, attend
 
 ROWS, HEADS, D_K, D_V = 3, 2, 5, 7
@@ -45,6 +46,29 @@ def test_fast_attention_is_the_equation(seed: int, queries: int, keys: int) -> N
     torch.testing.assert_close(fast, exact, atol=2e-6, rtol=1e-5)
     for mine, theirs in zip(fast_gradients, exact_gradients, strict=True):
         torch.testing.assert_close(mine, theirs, atol=5e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("masks", [ROWS, 1])
+def test_long_rows_in_parts_give_the_same(masks: int, dtype, monkeypatch) -> None:
+    queries, keys = 53, 37  # in parts of 16, 16, 16 and 5 queries
+    tensors, mask, _ = problem(2, queries, keys, dtype)
+    mask[:, :, 20] = False
+    mask = Mask(mask[:masks])
+    products, bmm = [], torch.bmm
+
+    def counted(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        product = bmm(a, b)
+        products.append(product.numel())
+        return product
+
+    with torch.no_grad():
+        whole = attend(*tensors, mask)
+        monkeypatch.setattr(kernel, "AT_ONCE", 100)
+        monkeypatch.setattr(torch, "bmm", counted)
+        parts = attend(*tensors, mask)
+    assert max(products) < ROWS * HEADS * queries * keys / 2
+    torch.testing.assert_close(parts, whole)
 
 
 @pytest.mark.parametrize("function", [attend, equation])
