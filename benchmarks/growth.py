@@ -1,0 +1,271 @@
+"""Cost growth: time and memory per token against the length of rows and the number of sentences.
+
+    .venv/bin/python benchmarks/growth.py --keep benchmarks/results
+
+Three kinds of work, in bf16 where the processor has it, on random tokens without padding:
+
+    train    forward, loss and backward of rows of n source and n target tokens
+    encode   the encoder stack on rows of n tokens, as translation runs it
+    decode   8 steps of beam 4 on sentences of n tokens that are translated up to n tokens already
+
+n doubles from 16 to 4,096, once with as many rows as make 4,096 tokens a side, once with one row;
+the number of sentences doubles from 1 to 64 at n = 32. Times are medians, per token of source and
+target (train), of source (encode) or of output (decode). Memory is the most that the work took
+beyond weights, gradients and the code that oneDNN makes for new shapes, per token of the rows. Each
+point is a process of its own, so that none inherits another's memory.
+
+`x` is the greatest growth of a cost per token where n or the number of sentences doubles. Attention
+alone would double it with n; more sentences should give 1. The last table encodes one longest row
+with 1 layer and with 6: scores kept from layer to layer would show in its memory.
+"""
+
+import argparse
+import ctypes
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.data.batches import Batch, one_per_row
+from regard.kernels.cache import Cache
+from regard.kernels.packed import PackedLinear, can_pack
+from regard.run.devices import choose_dtype, keep_freed_memory
+from regard.train import batch_loss
+from regard.transformer import DecoderState, Transformer
+
+sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent / "peers")])
+import side_by_side as sides
+from training import SHAPES, shape_of
+from worker import peak_memory
+
+CPU = torch.device("cpu")
+SHORTEST, AT_LENGTH = 16, 32
+BEAM, STEPS = 4, 8
+LAYERS = (1, 6)
+TURNS = 3
+"""Timed at least, and for at least the seconds that --seconds says."""
+
+
+class Point(NamedTuple):
+    """What is measured in one process."""
+
+    work: str
+    """train, encode or decode."""
+    rows: int
+    length: int
+    """n, of each row; in training on both sides."""
+    layers: int
+
+    @property
+    def held(self) -> int:
+        """Tokens that memory is per."""
+        return self.rows * self.length * (2 if self.work == "train" else 1)
+
+    @property
+    def done(self) -> int:
+        """Tokens that time is per."""
+        return self.rows * STEPS if self.work == "decode" else self.held
+
+
+def doubling(first: int, last: int) -> list[int]:
+    """First, twice first, ... up to last."""
+    return [first << i for i in range((last // first).bit_length())]
+
+
+def series(args: argparse.Namespace, layers: int) -> dict[str, list[Point]]:
+    """The points, by what changes in them."""
+    lengths, sentences = doubling(SHORTEST, args.longest), doubling(1, args.sentences)
+    found = {}
+    for work in WORK:
+        found |= {
+            f"{work}, n": [Point(work, args.longest // n, n, layers) for n in lengths],
+            f"{work}, n of one row": [Point(work, 1, n, layers) for n in lengths],
+            f"{work}, sentences": [Point(work, rows, AT_LENGTH, layers) for rows in sentences],
+        }
+    return found | {"encode, layers": [Point("encode", 1, args.longest, n) for n in LAYERS]}
+
+
+def random_rows(point: Point, vocabulary: int) -> Any:
+    return one_per_row(torch.randint(3, vocabulary, (point.rows, point.length)).tolist())
+
+
+def model_of(point: Point, shape: str) -> tuple[Transformer, int]:
+    """Random weights, and the vocabulary."""
+    recipe = SHAPES[shape].but(layers=point.layers)
+    vocabulary = recipe.tokenizer.vocabulary
+    return Transformer(recipe.model, vocabulary).to(choose_dtype("auto", CPU)), vocabulary
+
+
+def for_translation(point: Point, shape: str) -> tuple[Transformer, int]:
+    """The same, laid out as `regard translate` does."""
+    model, vocabulary = model_of(point, shape)
+    if can_pack(model.embedding.tokens.weight.dtype):
+        model.pack(PackedLinear, half_cache=False)
+    return model.eval(), vocabulary
+
+
+def train(point: Point, shape: str) -> Callable[[], float]:
+    model, vocabulary = model_of(point, shape)
+    model.train()
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    source, target = random_rows(point, vocabulary), random_rows(point, vocabulary)
+    tokens = point.rows * point.length
+    batch = Batch(source, target, target.ids, tokens, tokens)
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        batch_loss(model, batch, 0.1)[0].backward()
+        return time.perf_counter() - begin
+
+    return turn
+
+
+def encode(point: Point, shape: str) -> Callable[[], float]:
+    model, vocabulary = for_translation(point, shape)
+    rows = random_rows(point, vocabulary)
+
+    @torch.inference_mode()
+    def turn() -> float:
+        begin = time.perf_counter()
+        model.encode(rows)
+        return time.perf_counter() - begin
+
+    return turn
+
+
+def decode(point: Point, shape: str) -> Callable[[], float]:
+    model, vocabulary = for_translation(point, shape)
+    rows = random_rows(point, vocabulary)
+    tokens = torch.randint(3, vocabulary, (STEPS, point.rows * BEAM))
+
+    @torch.inference_mode()
+    def turn() -> float:
+        state = in_the_midst(model.start(rows), point)
+        begin = time.perf_counter()
+        for last in tokens:
+            _, state = model.step(last, state)
+        return time.perf_counter() - begin
+
+    return turn
+
+
+def in_the_midst(state: DecoderState, point: Point) -> DecoderState:
+    """As if n tokens were decoded, the same in all beams: the past is as large as the source."""
+    n = point.length
+    past = (Cache(m.keys[:, :, :n].clone(), m.values[:, :, :n].clone()) for m in state.memory)
+    shared = torch.ones(point.rows, BEAM, n, dtype=torch.bool)
+    return replace(state, past=tuple(past), ancestry=shared, length=n)
+
+
+WORK: dict[str, Callable[[Point, str], Callable[[], float]]] = {
+    "train": train,
+    "encode": encode,
+    "decode": decode,
+}
+
+
+def measured(point: Point, shape: str, threads: int, enough: float) -> dict[str, Any]:
+    """Time and memory of a point; to be called once in a process."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    turn = WORK[point.work](point, shape)
+    keep_freed_memory()
+    turn()  # oneDNN generates code for these shapes: some 10 MB, once
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # else the work finds memory that was freed before
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew, at what there is
+    before = peak_memory()
+    turn()
+    memory = peak_memory() - before
+    seconds = [turn()]
+    while len(seconds) < TURNS or sum(seconds) < enough:
+        seconds.append(turn())
+    return {
+        **point._asdict(),
+        "seconds": sides.Spread.of(seconds)._asdict(),
+        "peak_memory": memory,
+        "microseconds_per_token": 1e6 * sides.Spread.of(seconds).median / point.done,
+        "bytes_per_token": memory / point.held,
+    }
+
+
+def growth(points: Sequence[dict[str, Any]], cost: str) -> float:
+    """The greatest growth from one point to the next."""
+    costs = [point[cost] for point in points]
+    return max(b / max(a, 1e-9) for a, b in itertools.pairwise(costs))
+
+
+def show(name: str, points: Sequence[dict[str, Any]]) -> None:
+    """One series as a table."""
+    print(f"\n{name}")
+    header = ["n", "rows", "layers", "ms", "us/token", "peak MB", "KB/token"]
+    rows = [
+        [
+            f"{p['length']:,}",
+            str(p["rows"]),
+            str(p["layers"]),
+            sides.Spread(**{k: 1e3 * v for k, v in p["seconds"].items()}).text(".1f"),
+            f"{p['microseconds_per_token']:.1f}",
+            f"{p['peak_memory'] / 1e6:,.1f}",
+            f"{p['bytes_per_token'] / 1e3:,.1f}",
+        ]
+        for p in points
+    ]
+    grown = [f"{growth(points, c):.2f}" for c in ("microseconds_per_token", "bytes_per_token")]
+    sides.print_table(header, [*rows, ["x", "", "", "", grown[0], "", grown[1]]])
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--longest", type=int, default=4096, help="n goes up to this")
+    parser.add_argument("--sentences", type=int, default=64, help="up to so many at n = 32")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each point, at least")
+    parser.add_argument("--threads", type=int, default=cores, help="default: all cores")
+    parser.add_argument("--only", nargs="+", choices=WORK, default=list(WORK))
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write a JSON record there")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parsed()
+    recipe = SHAPES[args.shape]
+    record = {
+        "benchmark": "growth",
+        **sides.circumstances(args.threads),
+        "torch": torch.__version__,
+        "precision": str(choose_dtype("auto", CPU)),
+        "shape": shape_of(recipe),
+        "beam": BEAM,
+        "steps": STEPS,
+        "series": {},
+    }
+    # Processes are forked from one that has imported PyTorch and computed nothing yet.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["regard.train"])
+    with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+        for name, points in series(args, recipe.model.layers).items():
+            if points[0].work in args.only:
+                done = [
+                    pool.submit(measured, point, args.shape, args.threads, args.seconds).result()
+                    for point in points
+                ]
+                record["series"][name] = done
+                show(name, done)
+    if args.keep:
+        print(sides.keep(record, args.keep, "growth"))
+
+
+if __name__ == "__main__":
+    main()
