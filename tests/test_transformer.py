@@ -114,22 +114,44 @@ def test_selected_rows_step_as_if_they_had_always_been_alone() -> None:
 
 
 def test_forgotten_hypotheses_are_not_missed() -> None:
-    model, beams, steps = transformer(), 5, 41
-    [source] = sentences([7], 2)
-    tokens = torch.tensor(sentences([beams] * steps, 3))
-    parents = torch.randint(beams, (steps, beams), generator=torch.Generator().manual_seed(4))
-    history: list[list[int]] = [[] for _ in range(beams)]
+    model, beams, steps, leaves = transformer(), 5, 41, 30
+    sources = sentences([7, 3, 5], 2)
+    generator = torch.Generator().manual_seed(4)
+    history: list[list[list[int]]] = [[[] for _ in range(beams)] for _ in sources]
     most = 0
     with torch.no_grad():
-        state = model.start(one_per_row([source])).select(torch.zeros(1, beams, dtype=torch.long))
-        for new, parent in zip(tokens, parents, strict=True):
-            state = state.select(parent[None])
-            logits, state = model.step(new, state)
-            history = [[*history[p], int(t)] for p, t in zip(parent, new, strict=True)]
+        state = model.start(one_per_row(sources))
+        state = state.select(torch.arange(3)[:, None].expand(-1, beams))
+        for step in range(steps):
+            parents = torch.randint(beams, (len(history), beams), generator=generator)
+            parents[0] = parents[0] // 3  # the first sentence has few ancestors, the others more
+            rows = torch.arange(len(history))[:, None] * beams + parents
+            if step == leaves:
+                rows, parents, history = rows[::2], parents[::2], history[::2]
+            state = state.select(rows)
+            new = torch.randint(3, VOCABULARY, parents.shape, generator=generator)
+            logits, state = model.step(new.flatten(), state)
+            history = [
+                [[*lines[p], t] for p, t in zip(chosen, tokens, strict=True)]
+                for lines, chosen, tokens in zip(
+                    history, parents.tolist(), new.tolist(), strict=True
+                )
+            ]
             most = max(most, state.ancestry.shape[2])
-        expected = model(one_per_row([source] * beams), one_per_row(history))[:, -1]
-    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+        for row, (sentence, line) in enumerate(
+            (s, x) for s, some in enumerate(history) for x in some
+        ):
+            alone = model(one_per_row([sources[2 * sentence]]), one_per_row([line]))
+            torch.testing.assert_close(logits[row], alone[0, -1], atol=1e-5, rtol=1e-5)
     assert most < beams * steps / 2  # most of what was computed has been dropped
+
+
+def test_a_state_is_stepped_once() -> None:
+    model = transformer()
+    state = model.start(one_per_row(sentences([5], 2)))
+    model.step(torch.tensor([4]), state)
+    with pytest.raises(ValueError, match="used it up"):
+        model.step(torch.tensor([4]), state)
 
 
 @pytest.mark.parametrize("half_cache", [False, True])

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -85,14 +86,27 @@ def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPat
             some = translator()
             found.append(some.translate(LINES))
             assert len(some.model.batches) > 3  # type: ignore[union-attr]
-            assert torch.get_num_threads() == threads
+            assert threads_of_a_new_thread() == threads
             with pytest.raises(ValueError, match="not this batch"):
                 monkeypatch.setattr(some.model, "start", _refuse)
                 some.translate(LINES)
-            assert torch.get_num_threads() == threads
+            assert threads_of_a_new_thread() == threads
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1]
+
+
+def threads_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 5, 6, 7, 8, 11, 64])
+def test_few_cores_are_left_over(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    workers = regard.translate._workers()
+    assert 1 <= workers <= 4
+    assert workers * (threads // workers) >= 0.8 * threads
 
 
 def _refuse(source: Rows) -> DecoderState:

@@ -90,7 +90,11 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "rows length d_model"]
     ) -> tuple[Float[Tensor, "rows heads length d_k"], KeysValues]:
         """Self-attention's Q W^Q, K W^K and V W^V by head, in one matrix product."""
-        y = self.W_qkv(x) if self.W_qkv else linear(x, *_joined(self.W_q, self.W_k, self.W_v))
+        y = (
+            self.W_qkv(x)
+            if self.W_qkv is not None
+            else linear(x, *_joined(self.W_q, self.W_k, self.W_v))
+        )
         query, keys, values = self._split(y, self.d_k, self.d_k, self.d_v)
         return query, KeysValues(keys, values)
 
@@ -103,7 +107,11 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> KeysValues:
         """K W^K and V W^V by head, in one matrix product."""
-        y = self.W_kv(memory) if self.W_kv else linear(memory, *_joined(self.W_k, self.W_v))
+        y = (
+            self.W_kv(memory)
+            if self.W_kv is not None
+            else linear(memory, *_joined(self.W_k, self.W_v))
+        )
         return KeysValues(*self._split(y, self.d_k, self.d_v))
 
     def attend(

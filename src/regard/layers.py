@@ -88,15 +88,17 @@ class Embedding(nn.Module):
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
         """The encoding of each position below `longest` at least; sinusoids are made and kept."""
-        if longest > len(self.positions):
+        table = self.positions
+        if longest > len(table):
             if self.learned:
                 raise ModelError(
-                    f"a sentence of {longest} pieces is longer than the {len(self.positions)} "
+                    f"a sentence of {longest} pieces is longer than the {len(table)} "
                     "positions this model has learned: split it, or raise model.max_positions"
                 )
-            wider = sinusoids(max(longest, 2 * len(self.positions)), self.tokens.embedding_dim)
-            self.positions = wider.to(self.positions)
-        return self.positions
+            wider = sinusoids(max(longest, 2 * len(table)), self.tokens.embedding_dim)
+            # Another thread may replace what is kept at the same time: return one's own.
+            self.positions = table = wider.to(table)
+        return table
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
         """The shared linear layer before the softmax; it has no bias."""

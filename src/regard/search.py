@@ -24,8 +24,8 @@ from regard.recipe import SearchRecipe
 
 BLOCK = 128
 """Candidates compared by their maximum before they are compared one by one."""
-STAY = 0.9
-"""Sentences that have ended leave when no more than this share goes on: to leave costs a copy."""
+LEAVE_AT = 0.9
+"""Ended sentences leave the batch once no more than this share goes on: to leave costs a copy."""
 CACHED = 2**21
 """Logits taken at once on a CPU: 8 MiB in fp32."""
 
@@ -56,7 +56,8 @@ class Steppable(Protocol[Source, State]):
     ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         """Logits of the token after `tokens`, -inf where impossible, and the state after them.
 
-        A row that holds no hypothesis is given the padding token, and its logits are not used.
+        A row that holds no hypothesis is given the padding token, and its logits are not used; so
+        are for some steps the rows of a sentence that has ended.
         """
 
 
@@ -160,17 +161,16 @@ def search(
         logits, state = model.step(last.flatten(), state.select(live.rows))
         before = live
         live, finished = rules.extend(live, finished, logits)
-        goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the one wait for the device
-        over = going & ~goes_on
-        if over.any():
-            of = over.nonzero()[:, 0].to(live.rows.device)
-            ended.append((sentences[of], [pool.of(of) for pool in (finished, live, before)]))
+        goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the search waits here alone
+        if not torch.equal(goes_on, going):
+            ends = (going & ~goes_on).nonzero()[:, 0].to(live.rows.device)
+            ended.append((sentences[ends], [pool.of(ends) for pool in (finished, live, before)]))
             going &= goes_on
             live = live.only(going.to(live.rows.device).unsqueeze(1))
-        if int(going.sum()) <= STAY * len(going):
-            on = going.nonzero()[:, 0].to(live.rows.device)
-            sentences, max_lengths, going = sentences[on], max_lengths[on], going[going]
-            live, finished = live.of(on), finished.of(on)
+        if int(going.sum()) <= LEAVE_AT * len(going):
+            stays = going.nonzero()[:, 0].to(live.rows.device)
+            sentences, max_lengths, going = sentences[stays], max_lengths[stays], going[going]
+            live, finished = live.of(stays), finished.of(stays)
 
     results: dict[int, list[Hypothesis]] = {}
     for numbers, pools in ended:
@@ -311,7 +311,8 @@ def _ranking(
 
     A number and its place together are one integer, which has no equal: NaN is the largest.
     """
-    bits = (values + 0.0).view(torch.int32)  # -0.0 becomes 0.0
+    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # of one sign, as is 0.0
+    bits = values.view(torch.int32)
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # negative floats grow downwards
     places = torch.arange(values.shape[1], device=values.device)
     count = min(count, values.shape[1])

@@ -130,9 +130,11 @@ class DecoderState:
 
     def _compact(self) -> DecoderState:
         """Without the slots of hypotheses that nobody descends from, once they are the most."""
+        if self.ancestry.shape[2] < COMPACT_FROM:
+            return self
         lives = self.ancestry.any(dim=1)
         most = int(lives.sum(dim=1).amax())
-        if 2 * most > lives.shape[1] or lives.shape[1] < COMPACT_FROM:
+        if 2 * most > lives.shape[1]:
             return self
         slots = lives.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
         return replace(
@@ -218,7 +220,9 @@ class Transformer(nn.Module):
         self, tokens: Int[Tensor, " rows"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows vocabulary"], DecoderState]:
         """Logits of the next token after `tokens`, the last of each row, and the state after it."""
-        sentences, beams, _ = state.ancestry.shape
+        sentences, beams, slots = state.ancestry.shape
+        if state.past[0].slots != slots:
+            raise ValueError("a step was made from this state already, which used it up")
         positions = torch.full_like(tokens, state.length).view(sentences, beams)
         y = self.embedding(tokens.view(sentences, beams), positions, state.length + 1)
         own = torch.eye(beams, dtype=torch.bool, device=y.device).expand(sentences, -1, -1)

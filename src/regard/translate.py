@@ -20,7 +20,7 @@ from regard.errors import DataError
 from regard.kernels.device import on_cpu
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.recipe import SearchRecipe
-from regard.run.devices import choose_device, choose_dtype
+from regard.run.devices import choose_device, choose_dtype, has_bf16
 from regard.run.model_directory import open_model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -59,13 +59,17 @@ def load(directory: str | Path, *, precision: str = "fp32") -> Translator:
     model = open_model(directory, dtype)
     transformer = model.transformer.to(device)
     if device.type == "cpu" and can_pack(dtype):
-        transformer.pack(Int8Linear if int8 else PackedLinear, half_cache=int8)
+        half_cache = int8 and has_bf16(device)
+        transformer.pack(Int8Linear if int8 else PackedLinear, half_cache)
     longest = model.recipe.data.max_length
     return Translator(transformer, model.tokenizer, model.recipe.search, longest)
 
 
 class Translator:
-    """A model, its tokenizer and how to search; `longest` bounds a source sentence, in pieces."""
+    """A model, its tokenizer and how to search; `longest` bounds a source sentence, in pieces.
+
+    For one thread at a time: on a CPU a translation divides PyTorch's threads among its batches.
+    """
 
     def __init__(
         self, model: Transformer, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int
@@ -150,7 +154,7 @@ class Translator:
                 ]
 
     def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        workers = min(torch.get_num_threads(), WORKERS) if on_cpu(self._weight) else 1
+        workers = _workers() if on_cpu(self._weight) else 1
         slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
         batches = list(_by_length(sources, slots, workers))
 
@@ -179,6 +183,12 @@ class Translator:
             [Translation(text, h.score) for text, h in zip(some, best, strict=True)]
             for some, best in zip(texts, hypotheses, strict=True)
         ]
+
+
+def _workers() -> int:
+    """How many batches to decode at once: so that few cores are left over."""
+    threads = torch.get_num_threads()
+    return threads // -(-threads // WORKERS)
 
 
 def _side_by_side(

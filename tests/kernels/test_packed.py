@@ -1,6 +1,8 @@
 """Packed layers equal the plain one; in 8 bits, as near as rounding allows."""
 
-import platform
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -66,9 +68,25 @@ def test_8_bits_of_a_row_do_not_depend_on_the_other_rows() -> None:
     assert torch.equal(together[5], layer.bias)
 
 
-def test_8_bits_are_refused_where_they_have_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_8_bits_are_refused_where_they_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RecipeError, match="int8 is for x86 processors"):
         refuse_int8(torch.device("cuda"))
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(RecipeError, match="int8 is for x86 processors"):
+
+    def overflowing(*_: object) -> torch.Tensor:
+        return torch.full((16, 16), 63.0)
+
+    monkeypatch.setattr(Int8Linear, "forward", overflowing)
+    with pytest.raises(RecipeError, match="int8 is for x86 processors with VNNI"):
         refuse_int8(torch.device("cpu"))
+
+
+def test_older_instructions_are_noticed() -> None:
+    # oneDNN reads the variable once, in a process of its own.
+    code = (
+        "import torch; from regard.kernels import packed; packed.refuse_int8(torch.device('cpu'))"
+    )
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert "RecipeError: precision int8 is for x86" in done.stderr

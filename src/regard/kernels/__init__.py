@@ -1,7 +1,7 @@
-"""Three doors for speed: attention, add-and-norm, smoothed cross-entropy.
+"""Doors for speed: one function for an equation of the paper, by whatever suits the device.
 
-Each module gives one function that computes what an equation of the paper says, by whatever means
-suits the device. Nothing else in the model asks what it runs on. The obvious version stands in
-`regard.attention`, `regard.layers` and `regard.loss`; the tests hold the two equal, values and
-gradients.
+`attention`, `residual` (Add & Norm, dropout), `cross_entropy` and `linear` serve training; the
+obvious version of each stands in `regard.attention`, `regard.layers`, `regard.loss` or PyTorch, and
+the tests hold the two equal, values and gradients. `packed` and `cache` serve decoding, `compiled`
+the step on a GPU. No module of the model asks what it runs on.
 """

@@ -61,13 +61,15 @@ def attend(
 ) -> Float[Tensor, "rows heads queries d_v"]:
     """What `regard.attention.attention` computes, without the weights.
 
-    On a CPU the keys may be of more precision than the queries, and may be padded already.
+    Without gradients, on a CPU, keys and values may be of another precision than the queries, and
+    be followed by zeros up to a full vector already.
     `dropout` is the probability of dropping a weight.
     """
     if not on_cpu(query):
         with sdpa_kernel(FUSED):
             output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
-        return output if mask.reachable is None else output * mask.reachable
+        assert mask.reachable is not None  # but on a CPU it is always there
+        return output * mask.reachable
     if torch.is_grad_enabled():
         return _CpuAttention.apply(query, key, value, mask, dropout)
     return _in_parts(query.to(key.dtype), key, value, mask, dropout).to(query.dtype)

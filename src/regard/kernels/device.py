@@ -1,4 +1,4 @@
-"""Which of its two ways a door goes: asked here alone, so that a test may choose."""
+"""Which of its two ways a door goes: the doors ask here, so that a test may choose."""
 
 from torch import Tensor
 

@@ -46,5 +46,5 @@ class _CpuLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         # [*batch, features] -> [rows, features]
-        rows, inputs = gradient.flatten(0, -2), x.flatten(0, -2)
+        rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
         return gradient @ weight, rows.t() @ inputs, rows.sum(0)

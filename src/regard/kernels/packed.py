@@ -5,8 +5,6 @@ is opened; `Int8Linear` also rounds the weight to 8 bits, one scale for each out
 in integers, twice as fast as bf16.
 """
 
-import platform
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -67,7 +65,17 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 
 def refuse_int8(device: torch.device) -> None:
-    """Raise RecipeError where there are no kernels for 8 bits."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    if device.type != "cpu" or not x86 or not can_pack(torch.float32):
-        raise RecipeError("precision int8 is for x86 processors: use bf16 or fp32 here")
+    """Raise RecipeError where products of 8 bits are not exact, or there are none."""
+    if device.type != "cpu" or not can_pack(torch.float32) or not _int8_is_exact():
+        raise RecipeError(
+            "precision int8 is for x86 processors with VNNI instructions: use bf16 or fp32 here"
+        )
+
+
+def _int8_is_exact() -> bool:
+    """Older processors add pairs of products in 16 bits, which overflow."""
+    try:
+        ones = torch.ones(16, 64)
+        return bool((Int8Linear(ones)(ones) == 64).all())
+    except (RuntimeError, NotImplementedError):
+        return False
