@@ -72,7 +72,9 @@ def lines(series: Mapping[str, list[dict[str, Any]]], suffix: str, of: str) -> F
     }
     for axes, (cost, (unit, label)) in zip(figure.subplots(1, 2), panels.items(), strict=True):
         for work, colour in WORK.items():
-            points = series.get(f"{work}, {suffix}", [])
+            points = series.get(f"{work}, {suffix}")
+            if not points:
+                continue
             across = [point["rows" if suffix == "sentences" else "length"] for point in points]
             costs = [point[cost] / unit for point in points]
             axes.loglog(across, costs, "o-", color=colour, label=work, markersize=3)
