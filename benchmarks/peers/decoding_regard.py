@@ -8,6 +8,7 @@ from worker import Turn, serve
 
 import regard
 from regard.recipe import Recipe
+from regard.run.devices import keep_freed_memory
 from regard.transformer import Transformer
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
@@ -34,6 +35,7 @@ class OfLength:
 def start() -> tuple[dict[str, Any], Turn]:
     args = arguments().parse_args()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()  # as `regard translate` does
     translator = regard.load(args.model, precision=args.precision)
     translator.recipe = Recipe().but(beam=args.beam, alpha=args.alpha).search
     if args.length:

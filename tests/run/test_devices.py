@@ -80,7 +80,7 @@ def test_malloc_is_told_to_keep_memory_unless_a_user_told_it_something(
     if setting:
         monkeypatch.setenv(setting, "2")
     devices.keep_freed_memory()
-    assert told.keys() == (set() if setting else {-1, -3})  # trim and mmap thresholds
+    assert told.keys() == (set() if setting else {-1, -3, -8})  # trim, mmap, arenas
 
 
 def test_a_libc_that_is_not_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
