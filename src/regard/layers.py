@@ -49,8 +49,10 @@ class AddNorm(nn.Module):
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) its cosine; interleaved."""
-    positions = torch.arange(length, dtype=torch.float64)[:, None]
-    rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(1e4) / d_model))
+    # On the CPU whatever the default device is: on "meta", arithmetic would load a compiler.
+    numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
+    positions = numbers[:length, None]
+    rates = torch.exp(numbers[:d_model:2] * (-math.log(1e4) / d_model))
     angles = positions * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
@@ -63,7 +65,8 @@ class Embedding(nn.Module):
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, recipe.d_model)
+        empty = torch.empty(vocabulary, recipe.d_model)  # the Transformer fills it
+        self.tokens = nn.Embedding(vocabulary, recipe.d_model, _weight=empty)
         self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
         self.learned = recipe.positions == "learned"
         self.longest = recipe.max_positions if self.learned else sys.maxsize

@@ -241,6 +241,8 @@ def _stack(layers: Iterable[nn.Module]) -> Any:
 
 def _initialise(module: nn.Module) -> None:
     """Glorot uniform for projections; embeddings normal with deviation d_model^-0.5."""
+    if next(module.parameters()).is_meta:  # only shapes; and to draw there loads a compiler
+        return
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
