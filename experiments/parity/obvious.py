@@ -2,8 +2,8 @@
 
     python experiments/parity/obvious.py train --set training.precision=fp32 ...
 
-Attention keeps its weights, dropout is PyTorch's, Add & Norm is a sum and a LayerNorm, the loss sees
-all logits of the batch at once. Only for comparison: it is several times slower.
+Attention keeps its weights, dropout is PyTorch's, Add & Norm is a sum and a LayerNorm, the loss
+sees all logits of the batch at once. Only for comparison: it is several times slower.
 """
 
 import torch.nn.functional as F
