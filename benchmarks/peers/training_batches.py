@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from worker import serve
 
@@ -72,6 +73,16 @@ def load(folder: Path) -> tuple[Shape, Rounds]:
 
 Step = Callable[[Batch], Tensor]
 """One optimizer step; returns the loss per target token, in nats, so that all can be compared."""
+
+
+def smoothed_loss(logits: Tensor, batch: Batch, shape: Shape) -> Tensor:
+    """PyTorch's own, the mean over target tokens, of all logits at once."""
+    return F.cross_entropy(
+        logits.flatten(0, 1),
+        batch.labels.flatten(),
+        ignore_index=0,
+        label_smoothing=shape.label_smoothing,
+    )
 
 
 def train_in_turn(

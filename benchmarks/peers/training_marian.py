@@ -5,10 +5,9 @@ the same with more passes.
 """
 
 import torch
-import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
-from training_batches import BETAS, EPSILON, RATE, Batch, Shape, Step, train_in_turn
+from training_batches import BETAS, EPSILON, RATE, Batch, Shape, Step, smoothed_loss, train_in_turn
 from transformers import MarianConfig, MarianMTModel
 
 
@@ -44,12 +43,7 @@ def prepare(shape: Shape) -> tuple[nn.Module, Step]:
             attention_mask=(batch.source != 0).long(),
             decoder_input_ids=batch.target,
         ).logits
-        loss = F.cross_entropy(
-            logits.flatten(0, 1),
-            batch.labels.flatten(),
-            ignore_index=0,
-            label_smoothing=shape.label_smoothing,
-        )
+        loss = smoothed_loss(logits, batch, shape)
         loss.backward()
         optimizer.step()
         return loss

@@ -9,7 +9,7 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from training_batches import BETAS, EPSILON, RATE, Batch, Shape, Step, train_in_turn
+from training_batches import BETAS, EPSILON, RATE, Batch, Shape, Step, smoothed_loss, train_in_turn
 
 DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16}
 LONGEST = 1024
@@ -60,12 +60,7 @@ def prepare(shape: Shape) -> tuple[nn.Module, Step]:
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
             logits = model(batch.source, batch.target)
-            loss = F.cross_entropy(
-                logits.flatten(0, 1),
-                batch.labels.flatten(),
-                ignore_index=0,
-                label_smoothing=shape.label_smoothing,
-            )
+            loss = smoothed_loss(logits, batch, shape)
         loss.backward()
         optimizer.step()
         return loss

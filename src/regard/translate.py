@@ -48,8 +48,8 @@ class Translation:
 def load(directory: str | Path, *, precision: str = "fp32") -> Translator:
     """Open a model directory for translation; raises ModelError where it is missing or damaged.
 
-    `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors,
-    which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
+    `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors
+    with VNNI, which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
     """
     device = choose_device()
     int8 = precision == "int8"

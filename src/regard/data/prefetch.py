@@ -32,10 +32,14 @@ AHEAD = 64
 """Batches asked for in advance: 1.6 s of 25 ms steps, longer than a window takes to plan; 90 MB."""
 
 
+def batches_of(pairs: Pairs, recipe: Recipe) -> Batches:
+    """As the recipe has them."""
+    return Batches(pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
+
+
 def training_batches(data: Path, recipe: Recipe) -> Batches:
     """Those of the training pairs of prepared data."""
-    pairs = Pairs.open(data, "train")
-    return Batches(pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
+    return batches_of(Pairs.open(data, "train"), recipe)
 
 
 class Prefetched:

@@ -75,10 +75,13 @@ def attend(
     return _in_parts(query.to(key.dtype), key, value, mask, dropout).to(query.dtype)
 
 
-def whole_vectors(x: Float[Tensor, "rows heads keys d"]) -> Float[Tensor, "rows heads padded d"]:
-    """Keys or values followed by zeros, up to the length that the CPU's kernel wants."""
-    padding = -x.shape[2] % VECTOR
-    return F.pad(x, (0, 0, 0, padding)) if padding else x
+def with_room(
+    x: Float[Tensor, "rows heads keys d"], keys: int
+) -> Float[Tensor, "rows heads more d"]:
+    """Keys or values, then zeros up to so many of them; on a CPU up to the end of a full vector."""
+    if on_cpu(x):
+        keys += -keys % VECTOR
+    return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x
 
 
 def _in_parts(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float) -> Tensor:
@@ -87,7 +90,7 @@ def _in_parts(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: fl
     some = max(VECTOR, AT_ONCE // (rows * heads * max(1, key.shape[2])))
     if queries <= some or mask.allowed.shape[2] != queries:
         return _attend_on_cpu(query, key, value, mask, dropout)[0]
-    key, value = whole_vectors(key).contiguous(), whole_vectors(value).contiguous()
+    key, value = (with_room(kv, kv.shape[2]).contiguous() for kv in (key, value))
     parts = zip(query.split(some, dim=2), mask.split(some), strict=True)
     return torch.cat([_attend_on_cpu(q, key, value, m, dropout)[0] for q, m in parts], dim=2)
 
@@ -99,7 +102,7 @@ def _attend_on_cpu(
     rows, heads, queries, d_k = query.shape
     # [rows, heads, length, d] -> [rows * heads, length, d]
     query = query.reshape(rows * heads, queries, d_k)
-    key, value = whole_vectors(key), whole_vectors(value)
+    key, value = (with_room(kv, kv.shape[2]) for kv in (key, value))
     key = key.reshape(rows * heads, -1, d_k)
     value = value.reshape(rows * heads, -1, value.shape[-1])
     scores = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, queries, -1)

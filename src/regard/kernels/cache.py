@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.attention import VECTOR
-from regard.kernels.device import on_cpu
+from regard.kernels.attention import with_room
 
 
 class Cache:
     """Keys and values of some sentences, which only grow: by a slot for each position appended.
 
-    There is room for more slots than are filled, up to a full vector; it holds zeros.
+    On a CPU there is room for more slots than are filled, up to a full vector; it holds zeros.
     """
 
     def __init__(
@@ -23,7 +21,7 @@ class Cache:
         values: Float[Tensor, "sentences heads slots d_v"],
     ):
         self.slots = keys.shape[2]
-        self.keys, self.values = _with_room(keys, self.slots), _with_room(values, self.slots)
+        self.keys, self.values = with_room(keys, self.slots), with_room(values, self.slots)
 
     def append(
         self,
@@ -33,7 +31,7 @@ class Cache:
         """Fill the next slots, in place while there is room."""
         first, self.slots = self.slots, self.slots + keys.shape[2]
         # By one vector at a time: a product of a part of a longer store would copy that part.
-        self.keys, self.values = (_with_room(kept, self.slots) for kept in (self.keys, self.values))
+        self.keys, self.values = (with_room(kept, self.slots) for kept in (self.keys, self.values))
         self.keys[:, :, first : self.slots] = keys
         self.values[:, :, first : self.slots] = values
 
@@ -58,10 +56,3 @@ class Cache:
         cache = Cache(keys, values)
         cache.slots = self.slots
         return cache
-
-
-def _with_room(x: Tensor, slots: int) -> Tensor:
-    """x with zeros after it, until there is room for so many slots."""
-    if on_cpu(x):
-        slots += -slots % VECTOR
-    return F.pad(x, (0, 0, 0, slots - x.shape[2])) if slots > x.shape[2] else x

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
-from regard.data.prefetch import Prefetched, training_batches
+from regard.data.prefetch import Prefetched, batches_of, training_batches
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.optimizer import FlatAdam
 from regard.paper import parameters
@@ -92,7 +92,7 @@ class Run:
         self.tokenizer = Tokenizer.load(self.data / "tokenizer.json")
         self.device = choose_device()
         self.dtype = choose_dtype(self.recipe.training.precision, self.device)
-        self._batches()
+        batches_of(self.pairs, self.recipe)
         refuse_too_large(parameters(self.recipe.model, self.tokenizer.size), self.device)
         self._lock()
         self._checkpoints = self.directory / "checkpoints"
@@ -142,7 +142,7 @@ class Run:
         keep_freed_memory()
         model = Transformer(recipe.model, self.tokenizer.size).to(self.device).train()
         optimizer = FlatAdam(model, recipe.training, self.dtype)
-        batches = self._batches()
+        batches = batches_of(self.pairs, self.recipe)
         state = State()
         found = checkpoints.newest(self._checkpoints, 1, self.warn)
         if found:
@@ -164,10 +164,6 @@ class Run:
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
         return Training(model, optimizer, self._ahead(batches), state)
-
-    def _batches(self) -> Batches:
-        recipe = self.recipe
-        return Batches(self.pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
 
     def _ahead(self, batches: Batches) -> Batches | Prefetched:
         """On a GPU, packed by another process: beside a CPU's steps, packing is nothing."""
