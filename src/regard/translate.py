@@ -100,6 +100,11 @@ class Translator:
         while some := list(itertools.islice(numbered, window)):
             yield from self._window(self._encode(some, split, where), n_best)
 
+    def measure(self, sentences: Sequence[str], *, split: bool, where: str, first: int) -> int:
+        """Source tokens of these sentences, numbered from `first`; raises what `stream` would."""
+        sources = self._encode(list(enumerate(sentences, first)), split, where)
+        return sum(len(part) for parts in sources for part in parts)
+
     def _encode(
         self, numbered: Sequence[tuple[int, str]], split: bool, where: str
     ) -> list[list[list[int]]]:
