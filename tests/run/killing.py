@@ -17,26 +17,47 @@ from typing import Any
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["regard.cli.main", "regard.validate", "torch._dynamo", "pytest"])
 
-CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir"})
-_watching: list[Callable[[], None]] = []
+FOLDER_HANDLE = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1}
+"""By event, which argument is the open folder that its path starts from, or -1."""
+_watching: list[Callable[[Path], None]] = []
 _synced: set[int] = set()
 _fsync = os.fsync
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _watching:
+        return
     writes = event == "open" and arguments[2] and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-    if _watching and (writes or event in CHANGES):
-        _watching[-1]()
+    if writes or event in FOLDER_HANDLE:
+        folder = -1 if writes else arguments[FOLDER_HANDLE[event]]
+        path = Path(os.fsdecode(arguments[0]))
+        _watching[-1](_behind(folder) / path if folder >= 0 else path)
 
 
 def _watched_fsync(handle: int) -> None:
     if _watching:
-        _watching[-1]()
+        _watching[-1](_behind(handle))
     _fsync(handle)
     _synced.add(os.fstat(handle).st_ino)
 
 
+def _behind(handle: int) -> Path:
+    return Path(f"/proc/self/fd/{handle}").readlink()
+
+
 sys.addaudithook(_hear)  # for good: there is no taking it away
+
+
+@contextmanager
+def watching(act: Callable[[Path], None]) -> Iterator[None]:
+    """Within the block, `act` at every instant; it is told the path concerned."""
+    os.fsync = _watched_fsync
+    _watching.append(act)
+    try:
+        yield
+    finally:
+        _watching.pop()
+        os.fsync = _fsync
 
 
 @contextmanager
@@ -44,19 +65,14 @@ def at_instant(n: int, act: Callable[[], None]) -> Iterator[None]:
     """Within the block, `act` at the n-th instant, from 1."""
     left = n
 
-    def count() -> None:
+    def count(path: Path) -> None:
         nonlocal left
         left -= 1
         if left == 0:
             act()
 
-    os.fsync = _watched_fsync
-    _watching.append(count)
-    try:
+    with watching(count):
         yield
-    finally:
-        _watching.pop()
-        os.fsync = _fsync
 
 
 def full_at(n: int, write: Callable[..., object], *arguments: Any) -> bool:
