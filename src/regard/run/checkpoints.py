@@ -1,6 +1,5 @@
 """Checkpoints: `checkpoints/step-N/`, each sealed; a damaged one is passed over by name."""
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,14 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.optimizer import FlatAdam
-from regard.run.files import read_tensors, remove_directory, unseal, write_directory, write_tensors
+from regard.run.files import (
+    read_manifest,
+    read_tensors,
+    remove_directory,
+    unseal,
+    write_directory,
+    write_tensors,
+)
 
 FINGERPRINTS = ("data", "tokenizer")
 """What a checkpoint's manifest identifies by checksum, so that a run goes on with the same."""
@@ -105,7 +111,7 @@ def _opened(path: Path) -> Checkpoint:
     step = int(path.name.removeprefix("step-"))
     whole = manifest.keys() >= {"state", "batches", *FINGERPRINTS} and all(
         isinstance(manifest[counts], dict)
-        and all(isinstance(n, int | float) and n >= 0 for n in manifest[counts].values())
+        and all(isinstance(n, int | float) and 0 <= n < 2**63 for n in manifest[counts].values())
         for counts in ("state", "batches")
     )
     if manifest.get("step") != step or not whole:
@@ -115,8 +121,8 @@ def _opened(path: Path) -> Checkpoint:
 
 def _is_extra(path: Path) -> bool:
     try:
-        return bool(json.loads((path / "manifest.json").read_bytes())["extra"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return bool(read_manifest(path).get("extra"))
+    except (OSError, ValueError):
         return False  # whether it is whole is asked when it is used
 
 

@@ -4,13 +4,16 @@ A directory is sealed by its `manifest.json`, which carries the checksum of ever
 itself. What is read back is what was written, or a ModelError that names the file.
 """
 
+import errno
 import hashlib
 import json
 import os
 import reprlib
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from regard.errors import ModelError, RegardError
 
 FORMAT = 1
 """Version of model directories and checkpoints."""
+LONGEST_MANIFEST = 2**20
+"""Bytes of the largest manifest.json that is read; ours have some hundreds."""
 _COPY_AGAIN = "copy it again from where it came"
 _INTACT = "nothing is left half-written, make room there or name another place"
 
@@ -108,10 +113,8 @@ def unseal(directory: Path) -> dict[str, Any]:
     """Read and verify manifest.json and every file it lists; raises ModelError naming the file."""
     path = directory / "manifest.json"
     try:
-        manifest = json.loads(path.read_bytes())
-        intact = isinstance(manifest, dict) and (
-            manifest.pop("checksum", None) == _own_checksum(manifest)
-        )
+        manifest = read_manifest(directory)
+        intact = manifest.pop("checksum", None) == _own_checksum(manifest)
     except FileNotFoundError:
         raise ModelError(
             f"{directory}: no manifest.json: not a whole model or checkpoint: {_COPY_AGAIN}"
@@ -119,7 +122,7 @@ def unseal(directory: Path) -> dict[str, Any]:
     except NotADirectoryError:
         raise ModelError(f"{directory}: is a file: name the directory that holds it") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: damaged: {error}: {_COPY_AGAIN}") from None
+        raise ModelError(f"{path}: damaged: {_reason(error)}: {_COPY_AGAIN}") from None
     if not intact:
         raise ModelError(f"{path}: damaged: its checksum does not match: {_COPY_AGAIN}")
     if manifest.get("format") != FORMAT:
@@ -135,6 +138,39 @@ def unseal(directory: Path) -> dict[str, Any]:
     return manifest
 
 
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """What manifest.json says, unverified; raises OSError or ValueError where it is no manifest."""
+    with open_file(directory / "manifest.json") as file:
+        content = file.read(LONGEST_MANIFEST + 1)
+    if len(content) > LONGEST_MANIFEST:
+        raise ValueError(f"it has more than {LONGEST_MANIFEST:,} bytes")
+    try:
+        manifest = json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(manifest, dict):
+        raise ValueError("not a JSON object")
+    return manifest
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file to read; raises OSError for any other thing under its name.
+
+    Whoever made a directory could otherwise point into the reader's own files, or have the reader
+    wait for a pipe that nobody writes to.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(errno.ELOOP, "is a symbolic link: put the file itself there") from None
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "is not a regular file")
+    return os.fdopen(file, "rb")
+
+
 def _verify(directory: Path, name: str, checksum: Any) -> None:
     if Path(name).name != name or "\0" in name:
         raise ModelError(
@@ -144,8 +180,7 @@ def _verify(directory: Path, name: str, checksum: Any) -> None:
     try:
         intact = file_checksum(directory / name) == checksum
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ModelError(f"{directory / name}: {reason}: {_COPY_AGAIN}") from None
+        raise ModelError(f"{directory / name}: {_reason(error)}: {_COPY_AGAIN}") from None
     if not intact:
         raise ModelError(f"{directory / name}: damaged: its checksum does not match: {_COPY_AGAIN}")
 
@@ -168,8 +203,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def file_checksum(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
+    """SHA-256 of a regular file's content."""
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -190,3 +225,7 @@ def sync_file(path: Path) -> None:
 
 def _own_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _reason(error: Exception) -> str | Exception:
+    return error.strerror or error if isinstance(error, OSError) else error

@@ -26,6 +26,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from regard.errors import DataError, ModelError, RecipeError
 
+Kind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
 """Never found in text: the three signs have ids, but no spelling that a reader could type."""
@@ -36,6 +37,8 @@ CONTINUED = "…"
 """Marks a word piece that goes on inside a word; not in BYTES, so never mistaken for text."""
 LONGEST_LEARNT = 10_000
 """Characters of the longest line that is learned from; beyond it is no sentence."""
+LONGEST_FILE, MOST_ENTRIES = 64 * 2**20, 1_000_000
+"""Bytes and entries of the largest tokenizer.json that is read."""
 _LONGEST_WORD = 100  # bytes that word-piece matching, quadratic in them, sees at a time
 _MEMO_WORDS, _MEMO_CHARACTERS = 200_000, 64  # bounds of what encode remembers: about 80 MB
 
@@ -53,9 +56,7 @@ class Tokenizer:
         self.size: int = library.get_vocab_size()
 
     @classmethod
-    def learn(
-        cls, lines: Iterable[str], kind: Literal["bpe", "wordpiece"], vocabulary: int
-    ) -> Tokenizer:
+    def learn(cls, lines: Iterable[str], kind: Kind, vocabulary: int) -> Tokenizer:
         """Learn at most `vocabulary` entries (fewer where the text has no more pairs that recur).
 
         Lines of over 10,000 characters are passed over. The same lines in the same order give the
@@ -69,7 +70,7 @@ class Tokenizer:
                 f"tokenizer.vocabulary: {vocabulary} entries cannot hold the bytes and the special "
                 f"symbols of {kind}: give at least {least}"
             )
-        library = tokenizers.Tokenizer(models.BPE() if kind == "bpe" else models.WordPiece())
+        library = tokenizers.Tokenizer(_empty(kind))
         library.normalizer = normalizers.Prepend(" ")
         # Cutting before every space changes nothing for a word, so learning does without.
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -86,27 +87,40 @@ class Tokenizer:
             else trainers.WordPieceTrainer(**wanted, continuing_subword_prefix=CONTINUED)
         )
         library.train_from_iterator(_learnt_from(lines), trainer)
-        return cls(_finished(library, kind))
+        return cls(_assembled(library.model, kind))
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read tokenizer.json; raises ModelError when it is missing, damaged or not ours."""
+        """Read tokenizer.json; raises ModelError when it is missing, damaged or not ours.
+
+        Of a file that a stranger made nothing but the vocabulary is used: patterns could be made
+        to take for ever.
+        """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = _read(Path(path))
         except OSError as error:
             raise ModelError(f"{path}: cannot read the tokenizer: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise ModelError(f"{path}: damaged: not the UTF-8 text of a tokenizer") from None
-        try:
-            library = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises nothing narrower
+        except ValueError as error:
             raise ModelError(f"{path}: damaged, or not a tokenizer: {error}") from None
-        entries = library.get_vocab()
+        try:
+            content = json.loads(text)
+            kind, model = _model(content["model"])
+        except Exception:  # of what is no tokenizer anything may be wrong
+            raise ModelError(f"{path}: damaged, or not a tokenizer") from None
+        entries = content["model"].pop("vocab")
+        content["model"].pop("merges", None)
         specials = [entries.get(token) for token in SPECIAL]
         dense = sorted(entries.values()) == list(range(len(entries)))
-        if specials != [PAD, BOS, EOS] or not entries.keys() >= set(BYTES) or not dense:
+        ours = json.loads(_assembled(_empty(kind), kind).to_str())
+        if (
+            specials != [PAD, BOS, EOS]
+            or not entries.keys() >= set(BYTES)
+            or not dense
+            or max(map(len, entries)) > 4 * LONGEST_LEARNT
+            or not _agrees(content, ours)
+        ):
             raise ModelError(f"{path}: a tokenizer, but not one of regard: learn it with `prepare`")
-        return cls(library)
+        return cls(_assembled(model, kind))
 
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json as a whole or not at all; raises OSError."""
@@ -183,11 +197,10 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _finished(library: tokenizers.Tokenizer, kind: str) -> tokenizers.Tokenizer:
-    """The learned tokenizer as it is kept: cut at spaces, and with a decoder."""
-    content = json.loads(library.to_str())
-    content["added_tokens"] = [t for t in content["added_tokens"] if t["content"] in SPECIAL]
-    library = tokenizers.Tokenizer.from_str(json.dumps(content))
+def _assembled(model: models.Model, kind: Kind) -> tokenizers.Tokenizer:
+    """A vocabulary with all that goes around it: cut at spaces, and a decoder."""
+    library = tokenizers.Tokenizer(model)
+    library.add_special_tokens(list(SPECIAL))
     cut: list[pre_tokenizers.PreTokenizer] = [
         pre_tokenizers.Split(" ", "merged_with_next"),
         pre_tokenizers.ByteLevel(add_prefix_space=False),
@@ -196,9 +209,50 @@ def _finished(library: tokenizers.Tokenizer, kind: str) -> tokenizers.Tokenizer:
     if kind == "wordpiece":
         cut.append(pre_tokenizers.Split(Regex(f".{{1,{_LONGEST_WORD}}}"), "isolated"))
         join.insert(0, decoders.Replace(CONTINUED, ""))
+    library.normalizer = normalizers.Prepend(" ")
     library.pre_tokenizer = pre_tokenizers.Sequence(cut)
     library.decoder = decoders.Sequence(join)
     return library
+
+
+def _empty(kind: Kind) -> models.Model:
+    if kind == "bpe":
+        return models.BPE()
+    return models.WordPiece(continuing_subword_prefix=CONTINUED)
+
+
+def _read(path: Path) -> str:
+    """Raises OSError, or ValueError for what would be no tokenizer or take too much memory."""
+    if path.stat().st_size > LONGEST_FILE:
+        raise ValueError(f"it has more than {LONGEST_FILE // 2**20} MiB")
+    if not (path.is_file() or path.is_dir()):
+        raise ValueError("it is not a regular file")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+    if text.count(",") > 4 * MOST_ENTRIES:  # a number and the two parts of a merge for each
+        raise ValueError(f"it has more than {MOST_ENTRIES:,} entries")
+    return text
+
+
+def _model(content: dict[str, Any]) -> tuple[Kind, models.Model]:
+    """What a tokenizer.json says of its model; raises anything where that is no model."""
+    vocabulary: dict[str, int] = content["vocab"]
+    if not all(type(i) is int for i in vocabulary.values()):
+        raise TypeError
+    if content["type"] == "BPE":
+        return "bpe", models.BPE(vocabulary, [(left, right) for left, right in content["merges"]])
+    return "wordpiece", models.WordPiece(vocabulary, continuing_subword_prefix=CONTINUED)
+
+
+def _agrees(given: Any, ours: Any) -> bool:
+    """Whether all that is given is as ours; what an older library did not write yet may lack."""
+    if isinstance(given, dict) and isinstance(ours, dict):
+        return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
+    if isinstance(given, list) and isinstance(ours, list):
+        return len(given) == len(ours) and all(map(_agrees, given, ours))
+    return bool(given == ours)
 
 
 def _refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
