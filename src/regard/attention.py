@@ -70,6 +70,9 @@ class MultiHeadAttention(nn.Module):
         self.W_k = Linear(d_model, heads * d_k)
         self.W_v = Linear(d_model, heads * d_v)
         self.W_o = Linear(heads * d_v, d_model)
+        # It adds the same to every score of a query, which the softmax drops. Its gradient is zero
+        # but for rounding, and Adam would make full steps of that, others in every run.
+        self.W_k.bias.requires_grad_(False)
 
         self.W_kv: nn.Module | None = None  # for inference: W_k and W_v as one matrix
         self.W_qkv: nn.Module | None = None

@@ -17,6 +17,11 @@ class RegardError(Exception):
     """Base of every refusal; `str(error)` is the sentence to show."""
 
 
+def printable(sentence: str) -> str:
+    """A sentence on one line: names from files of strangers may hold commands to the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence.replace("\n", " "))
+
+
 class RecipeError(RegardError):
     """A recipe names an unknown key, or gives a value that its field does not take."""
 

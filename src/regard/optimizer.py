@@ -5,6 +5,8 @@ update is then one fused call, whatever the number of layers. In bf16 a master c
 and the sum of the gradients stay in fp32: steps far below bf16's resolution still add up.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -47,6 +49,15 @@ class FlatAdam:
         self._total += self._latest
         self._latest.zero_()
 
+    def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
+        """Make the collected gradient the sum over all processes: one tensor, one exchange."""
+        over_processes(self._total)
+
+    def forget(self) -> None:
+        """Drop what was collected."""
+        self._latest.zero_()
+        self._total.zero_()
+
     def step(self, rate: float, tokens: int | Tensor) -> None:
         """Update with the collected gradient divided by `tokens`, the loss's token count."""
         self._total /= tokens
@@ -76,4 +87,10 @@ class FlatAdam:
             view.copy_(weights[name])
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
+        self.weights.copy_(self.master)
+
+    def give(self, to_processes: Callable[[Tensor], None]) -> None:
+        """Hand weights and moments to the other processes, which call this too."""
+        for tensor in (self.master, *self.state().values()):
+            to_processes(tensor)
         self.weights.copy_(self.master)

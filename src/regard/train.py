@@ -17,7 +17,9 @@ from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
+from regard.run.devices import is_out_of_memory
 from regard.run.directory import Run
+from regard.run.processes import ALONE, Processes
 from regard.schedule import learning_rate
 from regard.transformer import Transformer
 
@@ -28,17 +30,26 @@ BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]
 def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """Train to the recipe's last step and average; returns the final fp32 weights.
 
-    Goes on from the newest checkpoint of `run`. Raises Interrupted after saving where a signal asks
-    for it, and TrainingError where the loss stops being a number.
+    Goes on from the newest checkpoint of `run`. Of several processes the first has the weights, the
+    others an empty dict. Raises Interrupted after saving where a signal asks for it, and
+    TrainingError where the loss stops being a number.
     """
     training = run.resume_or_start(recipe)
     model, optimizer, batches, state = training
     losses = losses_on(run.device, model, recipe, run.warn)
     while state.step < recipe.training.steps:
-        state.step += 1  # steps count from 1, as in §5.3
-        rate = learning_rate(state.step, recipe.model.d_model, recipe.training.warmup_steps)
+        step = state.step + 1  # steps count from 1, as in §5.3
+        rate = learning_rate(step, recipe.model.d_model, recipe.training.warmup_steps)
+        before = batches.state()
         some = [batch.to(run.device) for batch in batches.take(recipe.training.accumulate)]
-        loss = update(model, optimizer, some, rate, recipe.training.label_smoothing, losses)
+        smoothing = recipe.training.label_smoothing
+        try:
+            loss = update(model, optimizer, some, rate, smoothing, losses, run.processes)
+        except OutOfMemory:
+            batches = run.cut_smaller(training, before)
+            training = training._replace(batches=batches)
+            continue
+        state.step = step
         run.tick(state, loss.source_tokens, loss.target_tokens)
         due = run.due(state)
         if any(due):
@@ -68,6 +79,10 @@ class Loss(NamedTuple):
         return float(self.smoothed) / self.target_tokens, float(self.plain) / self.target_tokens
 
 
+class OutOfMemory(TrainingError):
+    """The memory of some process does not hold a batch; nothing has been learned from it."""
+
+
 def update(
     model: Transformer,
     optimizer: FlatAdam,
@@ -75,22 +90,49 @@ def update(
     rate: float,
     smoothing: float,
     losses: BatchLoss | None = None,
+    processes: Processes = ALONE,
 ) -> Loss:
-    """One optimizer step on the sum of the batches' losses over the sum of their tokens.
+    """One optimizer step on the sum of the losses over the sum of the tokens, of all processes.
 
-    `losses` computes what `batch_loss` does. Nothing here waits for a GPU: the losses stay there.
+    `batches` are this one's, `losses` computes what `batch_loss` does. Nothing here waits for a
+    GPU: the losses stay there. Raises OutOfMemory, in all processes alike.
     """
-    each = []
-    for batch in batches:
-        smoothed, plain = (losses or batch_loss)(model, batch, smoothing)
-        smoothed.backward()
-        optimizer.collect()
-        each.append(torch.stack([smoothed.detach(), plain]))
-    smoothed, plain = torch.stack(each).sum(0).unbind()
-    source_tokens = sum(batch.source_tokens for batch in batches)
-    target_tokens = sum(batch.target_tokens for batch in batches)
+    found = _collected(model, optimizer, batches, smoothing, losses or batch_loss)
+    source_tokens, target_tokens, failed = processes.sum(
+        sum(batch.source_tokens for batch in batches),
+        sum(batch.target_tokens for batch in batches),
+        found is None,
+    )
+    if failed or found is None:
+        optimizer.forget()
+        raise OutOfMemory("a batch does not fit the memory")
+    processes.add_up(found)
+    optimizer.add_up(processes.add_up)
     optimizer.step(rate, target_tokens)
+    smoothed, plain = found.unbind()
     return Loss(smoothed, plain, source_tokens, target_tokens)
+
+
+def _collected(
+    model: Transformer,
+    optimizer: FlatAdam,
+    batches: Sequence[Batch],
+    smoothing: float,
+    losses: BatchLoss,
+) -> Tensor | None:
+    """Collect the gradient of these batches; (smoothed, plain) loss, or None without memory."""
+    each = []
+    try:
+        for batch in batches:
+            smoothed, plain = losses(model, batch, smoothing)
+            smoothed.backward()
+            optimizer.collect()
+            each.append(torch.stack([smoothed.detach(), plain]))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+    return torch.stack(each).sum(0)
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import Batches
+from regard.data.batches import Batches, Share
 from regard.data.pairs import Pairs
 from regard.errors import DataError
 from regard.loss import perplexity
 from regard.recipe import ModelRecipe, Recipe
+from regard.run.processes import ALONE, Processes
 from regard.score.bleu import bleu
 from regard.text.files import read_lines
 from regard.text.tokenizer import Tokenizer
@@ -24,11 +25,12 @@ SAMPLES = 2
 """Sentences shown with their translations at each validation."""
 
 
-def validator(data: Path, recipe: Recipe) -> Validate:
+def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Validate:
     """A callable that measures a model on the validation set of prepared data.
 
-    It returns `loss` (plain, nats per sub-word), `perplexity`, `bleu` (sacreBLEU 13a, cased, on the
-    first `validate_sentences`; absent where that is 0) and `samples`: source, output, reference.
+    Of several processes each does its share. It returns `loss` (plain, nats per sub-word),
+    `perplexity`, `bleu` (sacreBLEU 13a, cased, on the first `validate_sentences`; absent where that
+    is 0) and `samples`: source, output, reference.
     Raises DataError where the model will not have positions for a sentence.
     """
     pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
@@ -39,11 +41,13 @@ def validator(data: Path, recipe: Recipe) -> Validate:
 
     def validate(model: Transformer) -> dict[str, Any]:
         model.eval()
-        loss = plain_loss(model, pairs, recipe)
+        loss = plain_loss(model, pairs, recipe, processes)
         result: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss, 1)}
         if sources:
             translator = Translator(model, tokenizer, recipe.search, recipe.data.max_length)
-            outputs = translator.translate(sources, split=True)
+            mine = sources[processes.rank :: processes.count]
+            parts = processes.all(translator.translate(mine, split=True))
+            outputs = [parts[i % len(parts)][i // len(parts)] for i in range(len(sources))]
             result["bleu"] = bleu(outputs, [references])
             shown = zip(sources, outputs, references, strict=True)
             result["samples"] = [
@@ -68,7 +72,9 @@ def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> N
 
 
 @torch.no_grad()
-def plain_loss(model: Transformer, pairs: Pairs, recipe: Recipe) -> float:
+def plain_loss(
+    model: Transformer, pairs: Pairs, recipe: Recipe, processes: Processes = ALONE
+) -> float:
     """Cross-entropy without smoothing per target sub-word, in nats, over all pairs."""
     device = model.embedding.tokens.weight.device
     # Whatever is to be validated on fits: a batch has room for the longest sentence, even alone.
@@ -76,9 +82,12 @@ def plain_loss(model: Transformer, pairs: Pairs, recipe: Recipe) -> float:
         "source_tokens": max(recipe.data.source_tokens, int(pairs.source_lengths.max())),
         "target_tokens": max(recipe.data.target_tokens, int(pairs.target_lengths.max())),
     }
-    batches = Batches(pairs, recipe.data.model_copy(update=limits), seed=0, layout="grouped")
-    total, tokens = 0.0, 0
+    rules = recipe.data.model_copy(update=limits)
+    share = Share(processes.rank, processes.count)
+    batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
+    total = torch.zeros(2, dtype=torch.float64, device=device)  # loss, tokens
     for batch in batches.take(batches.batches_per_epoch):
-        total += float(batch_loss(model, batch.to(device), smoothing=0.0)[1])
-        tokens += batch.target_tokens
-    return total / tokens
+        total[0] += batch_loss(model, batch.to(device), smoothing=0.0)[1]
+        total[1] += batch.target_tokens
+    processes.add_up(total)
+    return float(total[0] / total[1])

@@ -32,7 +32,8 @@ def save(
     folder: Path, step: int, keep: int = 2, adam: FlatAdam | None = None, extra: bool = False
 ) -> Path:
     about = {"step": step, "extra": extra, "state": {}, "batches": {}, "data": "", "tokenizer": ""}
-    return checkpoints.save(folder, adam or optimizer(), about, keep)
+    randoms = [checkpoints.random_states()]
+    return checkpoints.save(folder, adam or optimizer(), about, keep, randoms)
 
 
 def steps(folder: Path) -> list[int]:
@@ -51,7 +52,8 @@ def test_weights_moments_and_random_state_come_back_bit_by_bit(tmp_path: Path) -
     drawn = torch.rand(11)  # after the save
     [found] = checkpoints.newest(tmp_path, 1, pytest.fail)
     other = optimizer(seed=3)
-    checkpoints.restore(found, other)
+    states = checkpoints.restore(found, other)
+    checkpoints.set_random_states(states, rank=0, seed=(1,))
     assert torch.equal(torch.rand(11), drawn)
     assert torch.equal(other.master, adam.master)
     assert other.state().keys() == {"step", "exp_avg", "exp_avg_sq"}

@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
-from regard.run.averaging import average
+from regard.run.averaging import average, average_run
+from regard.run.beginning import begun, differences
 from regard.run.checkpoints import newest, paths
-from regard.run.directory import Due, Run, State, average_run, begun, differences
+from regard.run.directory import Run
 from regard.run.files import read_tensors
 from regard.run.interrupt import Interrupt, Interrupted
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
+from regard.run.state import Due, State
 from run.copying import RECIPE, prepared, strings, trained
 
 SHORT = RECIPE.but(steps=6)

@@ -16,7 +16,7 @@ def average(
     Example: `regard average runs/x --last 3 --out models/x3`
     """
     from regard.cli.console import note
-    from regard.run.directory import average_run
+    from regard.run.averaging import average_run
 
     steps = average_run(run, out, last, warn=note)
     typer.echo(f"{out}: the mean of steps {', '.join(map(str, steps))}")

@@ -61,8 +61,8 @@ def demo(
     from regard.cli.prepare import prepare_for_training
     from regard.cli.train import run_training
     from regard.data.grammar import example, write_corpus
+    from regard.run.beginning import begun
     from regard.run.devices import set_threads
-    from regard.run.directory import begun
 
     set_threads(threads)
     recipe = demo_recipe()

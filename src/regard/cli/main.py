@@ -13,7 +13,7 @@ from regard.cli.prepare import prepare
 from regard.cli.score import score
 from regard.cli.train import train
 from regard.cli.translate import translate
-from regard.errors import RegardError
+from regard.errors import RegardError, printable
 from regard.recipe import unknown
 
 
@@ -80,9 +80,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def _leave(sentence: str, status: int) -> NoReturn:
-    # Names from files of strangers may hold line feeds or commands to the terminal.
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence.replace("\n", " "))
-    print(f"regard: {shown}", file=sys.stderr)  # noqa: T201
+    print(f"regard: {printable(sentence)}", file=sys.stderr)  # noqa: T201
     sys.exit(status)
 
 

@@ -9,6 +9,7 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
+    from regard.run.processes import Processes
 
 
 def train(
@@ -29,6 +30,10 @@ def train(
         bool, typer.Option(help="Resume although recipe or data changed.")
     ] = False,
     board: Annotated[bool, typer.Option(help="Write TensorBoard events (extra: board).")] = False,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parts to learn from each batch in: less memory, same update."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -44,39 +49,52 @@ def train(
     `regard train --data prepared --recipe base --set training.steps=20000 --out runs/base`
 
     `regard train --out runs/x`   (go on)
+
+    `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
     from regard.cli.prepare import prepare_for_training
+    from regard.run.beginning import begun
     from regard.run.devices import set_threads
-    from regard.run.directory import begun
+    from regard.run.processes import together
 
     set_threads(threads)
-    earlier = begun(out)
-    prepared = out / "data"
-    if data is not None and (source or target or valid_source or valid_target or tokenizer):
-        raise RegardError(
-            f"{data}: is prepared data, which has its text and tokenizer: give --data, or --source "
-            "and --target, not both"
-        )
-    if data is None and prepared.is_dir() and (earlier or not (source and target)):
-        _refuse_other_text(prepared, [*(source or []), *(target or [])])
-        data = prepared
-    if data is None and not (source and target):
-        raise RegardError(f"{out}: nothing to train on yet: give --source and --target, or --data")
-    chosen = _recipe(recipe, earlier, source, data, assign or [])
-    if data is None:
-        data = prepared
-        prepare_for_training(
-            source or [],
-            target or [],
-            data,
+
+    def begin() -> "tuple[Recipe, Path]":
+        """The recipe, and prepared data; made now if need be."""
+        earlier, prepared = begun(out), out / "data"
+        if data is not None:
+            if source or target or valid_source or valid_target or tokenizer:
+                raise RegardError(
+                    f"{data}: is prepared data, which has its text and tokenizer: give --data, or "
+                    "--source and --target, not both"
+                )
+            return _recipe(recipe, earlier, source, data, assign or []), data
+        if prepared.is_dir() and (earlier or not (source and target)):
+            _refuse_other_text(prepared, [*(source or []), *(target or [])])
+            return _recipe(recipe, earlier, source, prepared, assign or []), prepared
+        if not (source and target):
+            raise RegardError(
+                f"{out}: nothing to train on yet: give --source and --target, or --data"
+            )
+        chosen = _recipe(recipe, earlier, source, None, assign or [])
+        valid = valid_source or [], valid_target or []
+        prepare_for_training(source, target, prepared, chosen, *valid, tokenizer, quiet)
+        return chosen, prepared
+
+    with together() as processes:
+        chosen, prepared = processes.first_does(begin)
+        run_training(
             chosen,
-            valid_source or [],
-            valid_target or [],
-            tokenizer,
-            quiet,
+            out,
+            prepared,
+            accept_changes=accept_changes,
+            board=board,
+            quiet=quiet,
+            processes=processes,
+            micro_batches=micro_batches,
         )
-    run_training(chosen, out, data, accept_changes=accept_changes, board=board, quiet=quiet)
-    typer.echo(f"{out}: done; translate with: regard translate {out} < in.txt")
+        if processes.first:
+            typer.echo(f"{out}: done; translate with: regard translate {out} < in.txt")
 
 
 def _refuse_other_text(data: Path, paths: list[Path]) -> None:
@@ -122,8 +140,13 @@ def run_training(
     accept_changes: bool = False,
     board: bool = False,
     quiet: bool = False,
+    processes: "Processes | None" = None,
+    micro_batches: int | None = None,
 ) -> None:
-    """Train on prepared data with progress, obeying signals; leaves a model in `out`."""
+    """Train on prepared data with progress, obeying signals; leaves a model in `out`.
+
+    Of several processes the first tells what happens.
+    """
     from contextlib import nullcontext
 
     from regard.cli.console import note
@@ -131,18 +154,23 @@ def run_training(
     from regard.run.directory import Run
     from regard.run.interrupt import Interrupted, interruptible
     from regard.run.journal import tensorboard
+    from regard.run.processes import ALONE
     from regard.train import train
     from regard.validate import validator
 
-    listeners = (tensorboard(out / "board"),) if board else ()
-    display = None if quiet else TrainingDisplay()
-    with interruptible() as interrupt, display or nullcontext():
+    processes = processes or ALONE
+    listeners = (tensorboard(out / "board"),) if board and processes.first else ()
+    display = TrainingDisplay() if processes.first and not quiet else None
+    warn = note if processes.first else (lambda message: None)
+    with interruptible(patient=processes.count > 1) as interrupt, display or nullcontext():
         if display:
             listeners = (display, *listeners)
-        validate = validator(data, recipe)
-        run = Run(out, recipe, data, listeners, interrupt, note, accept_changes)
+        validate = validator(data, recipe, processes)
+        run = Run(
+            out, recipe, data, listeners, interrupt, warn, accept_changes, processes, micro_batches
+        )
         try:
             train(recipe, run, validate)
         except Interrupted as stopped:
-            note(f"{out}: {stopped}")
-            raise typer.Exit(stopped.status) from None
+            warn(f"{out}: {stopped}")
+            raise SystemExit(stopped.status) from None

@@ -100,6 +100,21 @@ class Batch(NamedTuple):
         )
 
 
+class Share(NamedTuple):
+    """What one of several processes takes of the batches: every batch is cut, by rows, into `cuts`
+    parts, and of all parts, one after the other, the process takes every `processes`-th.
+
+    A step's gradient is a sum over rows, so that it is the same however its batches are cut.
+    """
+
+    rank: int = 0
+    processes: int = 1
+    cuts: int = 1
+
+
+WHOLE = Share()
+
+
 def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
     """The plain case: a sentence a row, padded to the longest."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
@@ -111,7 +126,7 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 class Batches:
     """Batches without end, every pair once an epoch, from a position that can be saved.
 
-    Each process of several would take every n-th batch of this one sequence.
+    The position is in whole batches: it does not depend on who takes which `share` of them.
     """
 
     def __init__(
@@ -121,15 +136,17 @@ class Batches:
         seed: int,
         *,
         layout: Literal["grouped", "packed"],
+        share: Share = WHOLE,
     ):
         """Raises DataError if there are no pairs, TrainingError if one does not fit a batch."""
-        self._pairs, self._recipe, self._seed = pairs, recipe, seed
+        self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
         self._packed = layout == "packed"
         self._source_lengths = np.asarray(pairs.source_lengths, np.int32)
         self._target_lengths = np.asarray(pairs.target_lengths, np.int32)
         self._refuse_what_does_not_fit()
         self._windows = -(-len(pairs) // WINDOW)
         self._epoch = self._window = self._batch = 0
+        self._turn = 0  # the process that the next part is for
         # kept for the present epoch, and the present window of it
         self._shuffled: tuple[int, NDArray[np.int32]] | None = None
         self._planned: tuple[tuple[int, int], list[Membership]] | None = None
@@ -145,8 +162,11 @@ class Batches:
         return len(self._plan()) * self._windows
 
     def take(self, n: int) -> list[Batch]:
-        """The next n batches, on the CPU; on into the following epochs."""
-        return [self._next() for _ in range(n)]
+        """The share of the next n batches, on the CPU; on into the following epochs.
+
+        A part of a batch that has fewer rows than parts may be nothing but padding.
+        """
+        return [part for _ in range(n) for part in self._next()]
 
     def state(self) -> dict[str, int]:
         """The position, and what it is counted in; `restore` takes it."""
@@ -165,6 +185,7 @@ class Batches:
                     f"{value}: resume with the same corpus, seed and [data] settings"
                 )
         self._epoch, self._window, self._batch = state["epoch"], state["window"], state["batch"]
+        self._turn = 0
 
     def _counted_in(self) -> dict[str, int]:
         return {
@@ -176,20 +197,27 @@ class Batches:
             "row_length": self._recipe.row_length if self._packed else 0,
         }
 
-    def _next(self) -> Batch:
+    def _next(self) -> list[Batch]:
         while self._batch >= len(self._plan()):
             self._batch, self._window = 0, self._window + 1
             if self._window == self._windows:
                 self._window, self._epoch = 0, self._epoch + 1
         self._batch += 1
-        return self._assembled(*self._plan()[self._batch - 1])
+        pairs, rows = self._plan()[self._batch - 1]
+        rank, processes, cuts = self.share
+        mine = [cut for cut in range(cuts) if (self._turn + cut) % processes == rank]
+        self._turn = (self._turn + cuts) % processes
+        parts = [rows % cuts == cut for cut in mine]
+        return [self._assembled(pairs[part], rows[part] // cuts) for part in parts]
 
     def _assembled(self, pairs: NDArray[np.int32], rows: Integers) -> Batch:
-        shape = (packed_rows(self._recipe), self._recipe.row_length) if self._packed else None
+        shape = None if len(pairs) else (1, 1)
+        if self._packed:
+            shape = -(-packed_rows(self._recipe) // self.share.cuts), self._recipe.row_length
         source_places = _Places.of(self._source_lengths[pairs], rows, shape)
         target_places = _Places.of(self._target_lengths[pairs], rows, shape)
-        source = np.concatenate([self._pairs.source(i) for i in pairs.tolist()])
-        target = np.concatenate([self._pairs.target(i) for i in pairs.tolist()])
+        source = _end_to_end([self._pairs.source(i) for i in pairs.tolist()])
+        target = _end_to_end([self._pairs.target(i) for i in pairs.tolist()])
         shifted = np.where(target_places.positions == 0, BOS, np.roll(target, 1))
         return Batch(
             source=source_places.rows(source),
@@ -285,6 +313,10 @@ class _Places(NamedTuple):
     def rows(self, ids: NDArray[Any]) -> Rows:
         """The tokens in their places."""
         return Rows(self.filled(ids), self.filled(self.segments), self.filled(self.positions))
+
+
+def _end_to_end(sentences: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(sentences) if sentences else np.empty(0, np.int64)
 
 
 def _moved(tensor: Tensor, device: torch.device | str) -> Tensor:

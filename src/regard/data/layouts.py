@@ -93,6 +93,13 @@ def packed_rows(recipe: DataRecipe) -> int:
     return min(recipe.source_tokens, recipe.target_tokens) // recipe.row_length
 
 
+def most_rows(recipe: DataRecipe) -> int:
+    """A batch has no more rows than this."""
+    if recipe.layout == "packed":
+        return packed_rows(recipe)
+    return min(recipe.source_tokens, recipe.target_tokens) // 2  # a sentence and its </s>
+
+
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> Plan:

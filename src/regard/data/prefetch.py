@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import Batch, Batches, Rows
+from regard.data.batches import WHOLE, Batch, Batches, Rows, Share
 from regard.data.pairs import Pairs
 from regard.errors import TrainingError
 from regard.recipe import Recipe
@@ -32,14 +32,19 @@ AHEAD = 64
 """Batches asked for in advance: 1.6 s of 25 ms steps, longer than a window takes to plan; 90 MB."""
 
 
-def batches_of(pairs: Pairs, recipe: Recipe) -> Batches:
+def batches_of(pairs: Pairs, recipe: Recipe, share: Share = WHOLE) -> Batches:
     """As the recipe has them."""
-    return Batches(pairs, recipe.data, recipe.training.seed, layout=recipe.data.layout)
+    seed, layout = recipe.training.seed, recipe.data.layout
+    return Batches(pairs, recipe.data, seed, layout=layout, share=share)
 
 
-def training_batches(data: Path, recipe: Recipe) -> Batches:
+def training_batches(data: Path, recipe: Recipe, share: Share = WHOLE) -> Batches:
     """Those of the training pairs of prepared data."""
-    return batches_of(Pairs.open(data, "train"), recipe)
+    return batches_of(Pairs.open(data, "train"), recipe, share)
+
+
+_Packed = tuple[list[Batch], dict[str, int], float]
+"""The share of one batch, and after it the position and the epochs seen."""
 
 
 class Prefetched:
@@ -55,7 +60,7 @@ class Prefetched:
         process = _started()
         assert process.stdin
         self.pid, self._asking = process.pid, process.stdin
-        self._received: SimpleQueue[tuple[Batch, dict[str, int], float] | Exception] = SimpleQueue()
+        self._received: SimpleQueue[_Packed | Exception] = SimpleQueue()
         arguments = process, self._received
         receiver = threading.Thread(target=_receive, args=arguments, daemon=True)
         receiver.start()
@@ -72,17 +77,17 @@ class Prefetched:
         return self._state
 
     def take(self, n: int) -> list[Batch]:
-        """The next n batches, on the CPU; on into the following epochs."""
-        return [self._next() for _ in range(n)]
+        """The share of the next n batches, on the CPU; on into the following epochs."""
+        return [part for _ in range(n) for part in self._next()]
 
-    def _next(self) -> Batch:
+    def _next(self) -> list[Batch]:
         received = self._received.get()
         if isinstance(received, Exception):
             self._received.put(received)  # for whoever asks again
             raise received
         self._write(bytes(1))
-        batch, self._state, self._epoch = received
-        return batch
+        parts, self._state, self._epoch = received
+        return parts
 
     def _write(self, message: bytes) -> None:
         with suppress(BrokenPipeError):  # of its end the receiver tells
@@ -99,8 +104,8 @@ def serve() -> None:
             batches = make()
             batches.restore(state)
             while asked.read(1):
-                [batch] = batches.take(1)
-                _send((_arrays(batch), batches.state(), batches.epoch), given)
+                parts = [_arrays(part) for part in batches.take(1)]
+                _send((parts, batches.state(), batches.epoch), given)
         except Exception as error:
             _send(error, given)
     os._exit(0)  # without a last word to a pipe that may be gone
@@ -146,8 +151,8 @@ def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> No
     with process.stdout:
         try:
             while not isinstance(message := pickle.load(process.stdout), Exception):
-                arrays, state, epoch = message
-                received.put((_batch(arrays, pinned), state, epoch))
+                parts, state, epoch = message
+                received.put(([_batch(arrays, pinned) for arrays in parts], state, epoch))
         except (EOFError, pickle.UnpicklingError):
             message = TrainingError(
                 f"the process that packs batches ended with status {process.wait()}: see that "

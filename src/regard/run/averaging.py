@@ -1,11 +1,15 @@
 """§6.1: "we used a single model obtained by averaging the last 5 checkpoints"."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from torch import Tensor
 
-from regard.errors import ModelError
-from regard.run.checkpoints import Checkpoint
+from regard.errors import ModelError, RegardError
+from regard.run.beginning import begun
+from regard.run.checkpoints import FINGERPRINTS, Checkpoint, newest
+from regard.run.model_directory import write_model
+from regard.text.tokenizer import Tokenizer
 
 
 def average(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
@@ -25,3 +29,32 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
         for name, tensor in weights.items():
             total[name] = tensor.double() + total[name] if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], None]) -> list[int]:
+    """Make a model directory of a run's last checkpoints; returns their steps.
+
+    Raises ModelError where the run has none, RegardError where `out` is in the way.
+    """
+    recipe = begun(directory)
+    if recipe is None:
+        raise ModelError(
+            f"{directory}: is not a run directory, it has no recipe.toml: name one that regard "
+            "train made"
+        )
+    if out.exists():
+        raise RegardError(f"{out}: exists already: name a new directory")
+    found = newest(directory / "checkpoints", last, warn)
+    if not found:
+        raise ModelError(f"{directory}: has no checkpoint to average yet: train on")
+    if len(found) < last:
+        raise ModelError(
+            f"{directory}: has {len(found)} whole checkpoints, not {last}: give --last {len(found)}"
+        )
+    steps = sorted(checkpoint.step for checkpoint in found)
+    about = {key: found[0].manifest[key] for key in FINGERPRINTS}
+    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    write_model(
+        out, recipe, tokenizer, average(found), about | {"step": steps[-1], "averaged": steps}
+    )
+    return steps

@@ -1,10 +1,11 @@
 """Checkpoints: `checkpoints/step-N/`, each sealed; a damaged one is passed over by name."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,17 +40,29 @@ class Checkpoint(NamedTuple):
         return read_tensors(self.path / "weights.safetensors")
 
 
-def save(directory: Path, optimizer: FlatAdam, about: dict[str, Any], keep: int) -> Path:
+RandomStates = dict[str, Tensor]
+"""By the name of a device, and `device.rank` in a process that is not the first."""
+
+
+def save(
+    directory: Path,
+    optimizer: FlatAdam,
+    about: dict[str, Any],
+    keep: int,
+    randoms: Sequence[RandomStates] = (),
+) -> Path:
     """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
 
-    Others that were `extra`, as about["extra"] said, go first. Of later steps there are only
-    damaged ones, from behind which the run came back: they go too.
+    `randoms` are those of all processes, by rank. Others that were `extra`, as about["extra"] said,
+    go first. Of later steps there are only damaged ones, from behind which the run came back: they
+    go too.
     """
     path = directory / f"step-{about['step']}"
 
     def fill(folder: Path) -> None:
         write_tensors(folder / "weights.safetensors", optimizer.named_weights())
-        write_tensors(folder / "optimizer.safetensors", optimizer.state() | _random_states())
+        states = {f"random.{name}": state for one in randoms for name, state in one.items()}
+        write_tensors(folder / "optimizer.safetensors", optimizer.state() | states)
 
     remove_directory(path)  # if it exists it is damaged
     write_directory(path, fill, about)
@@ -62,14 +75,37 @@ def save(directory: Path, optimizer: FlatAdam, about: dict[str, Any], keep: int)
     return path
 
 
-def restore(checkpoint: Checkpoint, optimizer: FlatAdam) -> None:
-    """Put weights, moments and random states back."""
+def restore(checkpoint: Checkpoint, optimizer: FlatAdam) -> RandomStates:
+    """Put weights and moments back; returns the random states of all processes."""
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
-    torch.set_rng_state(state.pop("random.cpu"))
-    on_gpu = state.pop("random.cuda", None)
+    names = [name for name in state if name.startswith("random.")]
+    randoms = {name.removeprefix("random."): state.pop(name) for name in names}
+    optimizer.restore(checkpoint.weights(), state)
+    return randoms
+
+
+def random_states(rank: int = 0) -> RandomStates:
+    """Where this process's dropout stands."""
+    states = {_of("cpu", rank): torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states[_of("cuda", rank)] = torch.cuda.get_rng_state()
+    return states
+
+
+def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> None:
+    """Go on as a process of this rank stood, or where there was none, from `seed` and rank."""
+    if _of("cpu", rank) not in states:
+        words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
+        torch.manual_seed(int(words[0] >> np.uint64(1)))
+        return
+    torch.set_rng_state(states[_of("cpu", rank)])
+    on_gpu = states.get(_of("cuda", rank))
     if on_gpu is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(on_gpu)
-    optimizer.restore(checkpoint.weights(), state)
+
+
+def _of(device: str, rank: int) -> str:
+    return f"{device}.{rank}" if rank else device
 
 
 def paths(directory: Path) -> list[Path]:
@@ -124,10 +160,3 @@ def _is_extra(path: Path) -> bool:
         return bool(read_manifest(path).get("extra"))
     except (OSError, ValueError):
         return False  # whether it is whole is asked when it is used
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {"random.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["random.cuda"] = torch.cuda.get_rng_state()
-    return states

@@ -1,6 +1,7 @@
 """On what, and in which arithmetic, to compute."""
 
 import ctypes
+import gc
 import os
 from pathlib import Path
 
@@ -13,8 +14,20 @@ MOST_THREADS = 1024
 
 
 def choose_device() -> torch.device:
-    """A GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """A GPU if there is one, else the CPU; of several GPUs the one that torchrun means.
+
+    Raises TrainingError where there are fewer GPUs than processes.
+    """
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= gpus:
+        raise TrainingError(
+            f"process {number + 1} on this host has no GPU, there are {gpus}: give torchrun "
+            f"--nproc-per-node {gpus}"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -49,6 +62,19 @@ def refuse_too_large(parameters: int, device: torch.device) -> None:
             f"a model of {parameters:,} parameters takes {needed / 1e9:,.1f} GB to train, and "
             f"there are {memory / 1e9:,.1f} GB: lower model.layers, model.d_model or model.d_ff"
         )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that the device's memory does not suffice."""
+    on_cpu = "DefaultCPUAllocator" in str(error)  # a mere RuntimeError
+    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what is kept for later, so that tensors of other sizes find room."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def set_threads(threads: int) -> None:

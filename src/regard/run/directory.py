@@ -4,6 +4,7 @@ RUN/recipe.toml  journal.jsonl  checkpoints/step-N/  and, at the end, the model 
 """
 
 import fcntl
+import math
 import os
 import time
 import weakref
@@ -11,59 +12,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batches
+from regard.data.batches import Batches, Share
+from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches
-from regard.errors import ModelError, RecipeError, RegardError, TrainingError
+from regard.errors import ModelError, TrainingError
 from regard.optimizer import FlatAdam
 from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.averaging import average
-from regard.run.devices import choose_device, choose_dtype, keep_freed_memory, refuse_too_large
-from regard.run.files import refusing_write_errors, remove_leftovers, write_file
-from regard.run.interrupt import Interrupt, Interrupted
-from regard.run.journal import Journal, Listener
+from regard.run.beginning import keep_beginning, refuse_another_recipe
+from regard.run.devices import (
+    choose_device,
+    choose_dtype,
+    free_memory,
+    keep_freed_memory,
+    refuse_too_large,
+)
+from regard.run.files import refusing_write_errors, remove_leftovers
+from regard.run.interrupt import SIGNALS, Interrupt, Interrupted
+from regard.run.journal import Journal, Listener, NoJournal
 from regard.run.model_directory import write_model
+from regard.run.processes import ALONE, Processes
+from regard.run.state import Due, State, Training
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
-
-
-@dataclass
-class State:
-    """Where training stands; what a checkpoint keeps beside tensors."""
-
-    step: int = 0
-    """Optimizer steps done."""
-    source_tokens: int = 0
-    target_tokens: int = 0
-    """Tokens learned from so far, </s> included, padding not."""
-    seconds: float = 0.0
-    """Time spent training, validation and saving included, over all starts of the run."""
-
-
-class Due(NamedTuple):
-    """What is to be done after a step, decided once: what happens meanwhile is for the next."""
-
-    log: bool
-    validate: bool
-    save: bool
-    leave: bool
-    """A signal has come: save though it may not be due, and raise Interrupted."""
-
-
-class Training(NamedTuple):
-    """What the loop works on."""
-
-    model: Transformer
-    optimizer: FlatAdam
-    batches: Batches | Prefetched
-    state: State
 
 
 @dataclass
@@ -84,31 +63,30 @@ class Run:
     interrupt: Interrupt = field(default_factory=Interrupt)
     warn: Callable[[str], None] = lambda message: None
     accept_changes: bool = False
+    processes: Processes = ALONE
+    """Of several that train together only the first writes."""
+    micro_batches: int | None = None
+    """Parts that a process cuts its share of a batch into; None leaves it as it was."""
 
     def __post_init__(self) -> None:
         """Check all that is given, then lock the directory."""
-        self._refuse_another_recipe()
+        if not self.accept_changes:
+            refuse_another_recipe(self.directory, self.recipe)
         self.pairs = Pairs.open(self.data, "train")
         self.tokenizer = Tokenizer.load(self.data / "tokenizer.json")
         self.device = choose_device()
         self.dtype = choose_dtype(self.recipe.training.precision, self.device)
         batches_of(self.pairs, self.recipe)
         refuse_too_large(parameters(self.recipe.model, self.tokenizer.size), self.device)
-        self._lock()
         self._checkpoints = self.directory / "checkpoints"
-        remove_leftovers(self.directory)
-        remove_leftovers(self._checkpoints)
-        self.journal = Journal(self.directory / "journal.jsonl", self.listeners)
+        self.journal: Journal = NoJournal()
+        if self.processes.first:
+            self._lock()
+            remove_leftovers(self.directory)
+            remove_leftovers(self._checkpoints)
+            self.journal = Journal(self.directory / "journal.jsonl", self.listeners)
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = 0
-
-    def _refuse_another_recipe(self) -> None:
-        earlier = begun(self.directory)
-        if earlier and not self.accept_changes and (changes := differences(earlier, self.recipe)):
-            raise RecipeError(
-                f"{self.directory}: was begun with another recipe ({'; '.join(changes)}): "
-                "choose another --out, or go on knowingly with --accept-changes"
-            )
 
     def _lock(self) -> None:
         with refusing_write_errors(self.directory):
@@ -123,32 +101,29 @@ class Run:
                 "another --out"
             ) from None
 
-    def _keep_recipe_and_tokenizer(self) -> None:
-        """Write what differs; a finished model of before is then no longer one."""
-        wanted = {
-            "recipe.toml": self.recipe.to_toml().encode(),
-            "tokenizer.json": (self.data / "tokenizer.json").read_bytes(),
-        }
-        for name, content in wanted.items():
-            path = self.directory / name
-            if not path.exists() or path.read_bytes() != content:
-                with refusing_write_errors(path):
-                    (self.directory / "manifest.json").unlink(missing_ok=True)
-                write_file(path, content)
-
     def resume_or_start(self, recipe: Recipe) -> Training:
         """The newest whole checkpoint, or a fresh model initialised from the seed."""
+        self.processes.refuse_differences(
+            recipe=recipe, arithmetic=self.dtype, torch=torch.__version__, **self._fingerprints()
+        )
         torch.manual_seed(recipe.training.seed)
         keep_freed_memory()
         model = Transformer(recipe.model, self.tokenizer.size).to(self.device).train()
         optimizer = FlatAdam(model, recipe.training, self.dtype)
-        batches = batches_of(self.pairs, self.recipe)
-        state = State()
-        found = checkpoints.newest(self._checkpoints, 1, self.warn)
-        if found:
-            state = self._resume(found[0], optimizer, batches)
-        self._keep_recipe_and_tokenizer()
-        self.journal.rewind(state.step)
+        state, position, randoms = State(), None, checkpoints.random_states()
+        if found := self._found(optimizer):
+            state, position, randoms = found
+        seed = recipe.training.seed, state.step
+        checkpoints.set_random_states(randoms, self.processes.rank, seed)
+        optimizer.give(self.processes.give)
+        if self.micro_batches:
+            state.cuts = self.micro_batches * self._share(1).cuts
+        batches = batches_of(self.pairs, self.recipe, self._share(state.cuts))
+        if position:
+            self._go_to(position, batches)
+        if self.processes.first:
+            keep_beginning(self.directory, self.recipe, self.data)
+            self.journal.rewind(state.step)
         self.journal.write(
             "start",
             step=state.step,
@@ -160,20 +135,68 @@ class Run:
             device=str(self.device),
             dtype=str(self.dtype).removeprefix("torch."),
             threads=torch.get_num_threads(),
+            processes=self.processes.count,
+            cuts=self._share(state.cuts).cuts,
         )
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
         return Training(model, optimizer, self._ahead(batches), state)
 
+    def _newest(self, count: int) -> list[checkpoints.Checkpoint]:
+        """Whole ones, newest first; in the first process, which alone looks."""
+        if not self.processes.first:
+            return []
+        return checkpoints.newest(self._checkpoints, count, self.warn)
+
+    def _share(self, cuts: int) -> Share:
+        """What this process learns from, where each batch is cut into so many parts at least.
+
+        They are as many as give each process the same number of parts in a step.
+        """
+        rank, count = self.processes.rank, self.processes.count
+        least = count // math.gcd(count, self.recipe.training.accumulate)
+        return Share(rank, count, -(-cuts // least) * least)
+
     def _ahead(self, batches: Batches) -> Batches | Prefetched:
         """On a GPU, packed by another process: beside a CPU's steps, packing is nothing."""
         if self.device.type == "cpu":
             return batches
-        return Prefetched(batches, partial(training_batches, self.data, self.recipe))
+        return Prefetched(batches, partial(training_batches, self.data, self.recipe, batches.share))
 
-    def _resume(
-        self, checkpoint: checkpoints.Checkpoint, optimizer: FlatAdam, batches: Batches
-    ) -> State:
+    def cut_smaller(self, training: Training, position: dict[str, int]) -> Batches | Prefetched:
+        """From this position, batches cut into twice as many parts, for those were too large.
+
+        An update is the same in however many parts. Raises TrainingError where one cannot be cut.
+        """
+        state, before = training.state, self._share(training.state.cuts)
+        state.cuts = 2 * before.cuts
+        if before.cuts >= most_rows(self.recipe.data):
+            raise TrainingError(
+                f"step {state.step + 1}: not even one row of a batch fits the memory: lower "
+                "data.row_length, data.max_length or the size of the model"
+            )
+        self.warn(
+            f"step {state.step + 1}: out of memory: each batch is now learned from in {state.cuts} "
+            f"parts, not {before.cuts}; the update stays the same"
+        )
+        self.journal.write("out of memory", step=state.step, cuts=state.cuts)
+        if isinstance(training.batches, Prefetched):
+            training.batches.close()
+        free_memory(self.device)
+        batches = batches_of(self.pairs, self.recipe, self._share(state.cuts))
+        batches.restore(position)
+        return self._ahead(batches)
+
+    def _found(
+        self, optimizer: FlatAdam
+    ) -> tuple[State, dict[str, int], checkpoints.RandomStates] | None:
+        """What the first process finds in the newest checkpoint; it gets weights and moments."""
+        newest = self._newest(1)
+        return self.processes.all(self._restored(newest[0], optimizer) if newest else None)[0]
+
+    def _restored(
+        self, checkpoint: checkpoints.Checkpoint, optimizer: FlatAdam
+    ) -> tuple[State, dict[str, int], checkpoints.RandomStates]:
         about = checkpoint.manifest
         for what, mine in self._fingerprints().items():
             if about[what] != mine and not self.accept_changes:
@@ -182,18 +205,25 @@ class Run:
                     "choose another --out, or go on knowingly with --accept-changes"
                 )
         try:
-            checkpoints.restore(checkpoint, optimizer)
-            state = State(**about["state"])
-            batches.restore(about["batches"])
+            randoms = checkpoints.restore(checkpoint, optimizer)
+            return State(**about["state"]), about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:
             raise ModelError(
                 f"{checkpoint.path}: does not fit this recipe ({error}): choose another --out"
+            ) from None
+
+    def _go_to(self, position: dict[str, int], batches: Batches) -> None:
+        try:
+            batches.restore(position)
+        except (KeyError, TypeError) as error:
+            raise ModelError(
+                f"{self._checkpoints}: the newest does not tell where in the data it was "
+                f"({error!r}): choose another --out"
             ) from None
         except TrainingError as error:  # the position was counted in other batches
             if not self.accept_changes:
                 raise
             self.warn(f"reading the data from its beginning: {error}")
-        return state
 
     def _fingerprints(self) -> dict[str, str]:
         return {"data": self.pairs.fingerprint, "tokenizer": self.tokenizer.fingerprint}
@@ -213,14 +243,19 @@ class Run:
         """What to do after this step; the last logs, validates and saves."""
         training, step = self.recipe.training, state.step
         minutes = (time.monotonic() - self._saved_at) / 60
+        by_clock = self.processes.first and 0 < training.save_minutes <= minutes
+        mine = [self.interrupt.signum == signum for signum in SIGNALS]
+        save_now, *signals = self.processes.sum(by_clock, *mine)
+        if any(signals):
+            self.interrupt.signum = SIGNALS[signals.index(max(signals))]
         last = step == training.steps
         return Due(
             log=last or step == 1 or step % training.log_every == 0,
             validate=last or step % training.validate_every == 0,
             save=last
             or (training.save_every > 0 and step % training.save_every == 0)
-            or (0 < training.save_minutes <= minutes),
-            leave=self.interrupt.signum is not None,
+            or save_now > 0,
+            leave=any(signals),
         )
 
     def log(self, training: Training, rate: float, loss: float, plain: float) -> None:
@@ -257,8 +292,11 @@ class Run:
             "batches": training.batches.state(),
             **self._fingerprints(),
         }
-        self.journal.sync()
-        checkpoints.save(self._checkpoints, training.optimizer, about, self.recipe.training.keep)
+        randoms = self.processes.all(checkpoints.random_states(self.processes.rank))
+        if self.processes.first:
+            self.journal.sync()
+            keep = self.recipe.training.keep
+            checkpoints.save(self._checkpoints, training.optimizer, about, keep, randoms)
         self.journal.write("save", step=state.step)
         self._saved_at = time.monotonic()
 
@@ -268,9 +306,14 @@ class Run:
         raise Interrupted(self.interrupt.signum, state.step)
 
     def finish(self, state: State) -> dict[str, Tensor]:
-        """Average the last checkpoints into the final model, and return its weights."""
+        """Average the last checkpoints into the final model, and return its weights.
+
+        The first process does; the others have none.
+        """
+        if not self.processes.first:
+            return {}
         self._count_time(state)
-        last = checkpoints.newest(self._checkpoints, self.recipe.training.average, self.warn)
+        last = self._newest(self.recipe.training.average)
         weights = average(last)
         steps = sorted(checkpoint.step for checkpoint in last)
         about = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 1)}
@@ -281,51 +324,3 @@ class Run:
             "finish", step=state.step, averaged=steps, seconds=round(state.seconds, 1)
         )
         return weights
-
-
-def differences(before: Recipe, after: Recipe) -> list[str]:
-    """`section.key: old -> new` for each field in which two recipes differ."""
-    old, new = before.model_dump(), after.model_dump()
-    return [
-        f"{section}.{key}: {old[section][key]} -> {value}"
-        for section, fields in new.items()
-        for key, value in fields.items()
-        if old[section][key] != value
-    ]
-
-
-def begun(directory: Path) -> Recipe | None:
-    """The recipe that a run directory was begun with, or None for a new one."""
-    if directory.exists() and not directory.is_dir():
-        raise RegardError(f"{directory}: is a file: name a run directory")
-    path = directory / "recipe.toml"
-    return Recipe.read(path) if path.exists() else None
-
-
-def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], None]) -> list[int]:
-    """Make a model directory of a run's last checkpoints; returns their steps.
-
-    Raises ModelError where the run has none, RegardError where `out` is in the way.
-    """
-    recipe = begun(directory)
-    if recipe is None:
-        raise ModelError(
-            f"{directory}: is not a run directory, it has no recipe.toml: name one that regard "
-            "train made"
-        )
-    if out.exists():
-        raise RegardError(f"{out}: exists already: name a new directory")
-    found = checkpoints.newest(directory / "checkpoints", last, warn)
-    if not found:
-        raise ModelError(f"{directory}: has no checkpoint to average yet: train on")
-    if len(found) < last:
-        raise ModelError(
-            f"{directory}: has {len(found)} whole checkpoints, not {last}: give --last {len(found)}"
-        )
-    steps = sorted(checkpoint.step for checkpoint in found)
-    about = {key: found[0].manifest[key] for key in checkpoints.FINGERPRINTS}
-    tokenizer = Tokenizer.load(directory / "tokenizer.json")
-    write_model(
-        out, recipe, tokenizer, average(found), about | {"step": steps[-1], "averaged": steps}
-    )
-    return steps

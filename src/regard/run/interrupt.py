@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Interrupted(BaseException):
     """Training stopped because a signal asked it to, after saving; `status` is the exit status."""
@@ -17,22 +19,28 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Whether a signal has come."""
+    """Whether a signal has come.
+
+    A `patient` one obeys no second signal: torchrun and a cluster's scheduler each send their own.
+    """
 
     signum: int | None = None
 
+    def __init__(self, patient: bool = False):
+        self.patient = patient
+
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Note a first signal; obey a second at once."""
-        if self.signum is not None:
+        if self.signum is not None and not self.patient:
             raise KeyboardInterrupt
         self.signum = signum
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def interruptible(patient: bool = False) -> Iterator[Interrupt]:
     """Within the block, SIGINT and SIGTERM are noted instead of obeyed."""
-    interrupt = Interrupt()
-    previous = {s: signal.signal(s, interrupt.handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    interrupt = Interrupt(patient)
+    previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS}
     try:
         yield interrupt
     finally:

@@ -5,6 +5,7 @@ Listeners hear the same records: the progress display, TensorBoard.
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,16 @@ class Journal:
         kept = "".join(f"{line}\n" for line in _whole_lines(text) if _step_of(line) <= step)
         if kept != text:
             write_file(self.path, kept)
+
+
+class NoJournal(Journal):
+    """That of a process beside the first, which keeps the one there is."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(os.devnull))
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Write nothing."""
 
 
 def read_journal(path: Path) -> list[Record]:

@@ -1,0 +1,50 @@
+"""What a run directory was begun with: a recipe and a tokenizer, to which it stays."""
+
+from pathlib import Path
+
+from regard.errors import RecipeError, RegardError
+from regard.recipe import Recipe
+from regard.run.files import refusing_write_errors, write_file
+
+
+def begun(directory: Path) -> Recipe | None:
+    """The recipe that a run directory was begun with, or None for a new one."""
+    if directory.exists() and not directory.is_dir():
+        raise RegardError(f"{directory}: is a file: name a run directory")
+    path = directory / "recipe.toml"
+    return Recipe.read(path) if path.exists() else None
+
+
+def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
+    """Raise RecipeError, with the differences, where the directory was begun with another."""
+    earlier = begun(directory)
+    if earlier and (changes := differences(earlier, recipe)):
+        raise RecipeError(
+            f"{directory}: was begun with another recipe ({'; '.join(changes)}): choose another "
+            "--out, or go on knowingly with --accept-changes"
+        )
+
+
+def differences(before: Recipe, after: Recipe) -> list[str]:
+    """`section.key: old -> new` for each field in which two recipes differ."""
+    old, new = before.model_dump(), after.model_dump()
+    return [
+        f"{section}.{key}: {old[section][key]} -> {value}"
+        for section, fields in new.items()
+        for key, value in fields.items()
+        if old[section][key] != value
+    ]
+
+
+def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
+    """Write what differs; a finished model of before is then no longer one."""
+    wanted = {
+        "recipe.toml": recipe.to_toml().encode(),
+        "tokenizer.json": (data / "tokenizer.json").read_bytes(),
+    }
+    for name, content in wanted.items():
+        path = directory / name
+        if not path.exists() or path.read_bytes() != content:
+            with refusing_write_errors(path):
+                (directory / "manifest.json").unlink(missing_ok=True)
+            write_file(path, content)

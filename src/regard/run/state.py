@@ -1,0 +1,43 @@
+"""Where a run stands, and what is to be done after a step."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from regard.data.batches import Batches
+from regard.data.prefetch import Prefetched
+from regard.optimizer import FlatAdam
+from regard.transformer import Transformer
+
+
+@dataclass
+class State:
+    """Where training stands; what a checkpoint keeps beside tensors."""
+
+    step: int = 0
+    """Optimizer steps done."""
+    source_tokens: int = 0
+    target_tokens: int = 0
+    """Tokens learned from so far, </s> included, padding not."""
+    seconds: float = 0.0
+    """Time spent training, validation and saving included, over all starts of the run."""
+    cuts: int = 1
+    """Parts that each batch is cut into at least, so that one fits the memory."""
+
+
+class Due(NamedTuple):
+    """What is to be done after a step, decided once: what happens meanwhile is for the next."""
+
+    log: bool
+    validate: bool
+    save: bool
+    leave: bool
+    """A signal has come: save though it may not be due, and raise Interrupted."""
+
+
+class Training(NamedTuple):
+    """What the loop works on."""
+
+    model: Transformer
+    optimizer: FlatAdam
+    batches: Batches | Prefetched
+    state: State
