@@ -22,6 +22,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from regard.errors import RecipeError
 
+LONGEST_FILE = 2**14
+"""Characters of the longest recipe that is read; ours have 1,500. TOML takes quadratic time."""
+MOST_STEPPED = 100_000
+"""Steps of all hypotheses of a sentence: their keys and values are all kept."""
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -41,9 +45,9 @@ class Section(BaseModel):
 class ModelRecipe(Section):
     """§3: the architecture. The defaults are the paper's base model."""
 
-    layers: Count = 6
+    layers: Annotated[int, Field(ge=1, le=1000)] = 6
     """N: identical layers in the encoder, and as many in the decoder."""
-    d_model: Annotated[int, Field(ge=2, lt=2**31, multiple_of=2)] = 512
+    d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
     """Width of the embeddings and of every sub-layer's output."""
     d_ff: Count = 2048
     """Inner width of the feed-forward networks."""
@@ -160,6 +164,15 @@ class SearchRecipe(Section):
     max_extra: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Longest output: the source's length in pieces plus this."""
 
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.beam * self.max_extra > MOST_STEPPED:
+            raise ValueError(
+                f"beam = {self.beam} times max_extra = {self.max_extra} is more than "
+                f"{MOST_STEPPED:,}, which no sentence needs: lower one of them"
+            )
+        return self
+
 
 class Recipe(Section):
     """Everything that decides a model, besides the text it learns from."""
@@ -260,11 +273,14 @@ class Recipe(Section):
     def read(cls, path: str | Path, bases: Mapping[str, Recipe] | None = None) -> Recipe:
         """Read a TOML file; raises RecipeError if it is missing, not UTF-8 or not a recipe."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            with Path(path).open(encoding="utf-8") as file:
+                text = file.read(LONGEST_FILE + 1)
         except OSError as error:
             raise RecipeError(f"{path}: cannot read the recipe: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise RecipeError(f"{path}: a recipe is UTF-8 text: {error.reason}") from None
+        if len(text) > LONGEST_FILE:
+            raise RecipeError(f"{path}: more than {LONGEST_FILE:,} characters are no recipe")
         return cls.from_toml(text, bases, where=str(path))
 
 
@@ -285,6 +301,7 @@ def _check_known(name: str, names: list[str], what: str, prefix: str = "") -> No
 
 def unknown(what: str, name: str, names: list[str], prefix: str = "") -> RecipeError:
     """The error to raise for a name that is none of `names`; it suggests the nearest."""
+    name = name if len(str(name)) < 100 else f"{str(name)[:100]}..."
     nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
     advice = f": did you mean {prefix}{nearest[0]}?" if nearest else ""
     return RecipeError(f"unknown {what} {prefix}{name}{advice}")

@@ -88,7 +88,11 @@ def test_prepared_data_beside_text(world: World) -> None:
         ("training.steps=", "training.steps: input should be a valid integer (given: '')"),
         ("training.steps=0", "training.steps: input should be greater than or equal to 1"),
         ("training.steps=4\nx=1", "training.steps: input should be a valid integer"),
-        ("model.layers=2147483648", "model.layers: input should be less than 2147483648"),
+        (
+            "model.layers=1001",
+            "model.layers: input should be less than or equal to 1000 (given: 1001)",
+        ),
+        ("model.d_ff=2147483648", "model.d_ff: input should be less than 2147483648"),
         ("model.d_model=17", "model.d_model: input should be a multiple of 2 (given: 17)"),
         ("model.dropout=1.0", "model.dropout: input should be less than 1 (given: 1.0)"),
         ("search.alpha=inf", "search.alpha: input should be a finite number (given: inf)"),
@@ -121,7 +125,12 @@ RECIPES: dict[str, tuple[bytes | None, str]] = {
     "unknown key": (b"[model]\nlayer = 2\n", "unknown key model.layer: did you mean model.layers?"),
     "a key for a section": (b"model = 2\n", "model is a section: write [model] and keys under it"),
     "ill-typed": (b'[model]\nlayers = "2"\n', "model.layers: input should be a valid integer"),
-    "nested too deep": (b"x = " + b"[" * 100_000, "nested too deep: a recipe is sections of keys"),
+    "nested too deep": (b"x = " + b"[" * 10_000, "nested too deep: a recipe is sections of keys"),
+    "too long": (b"# no recipe\n" * 10_000, "more than 16,384 characters are no recipe"),
+    "an endless search": (
+        b"[search]\nbeam = 1000\nmax_extra = 1000\n",
+        "beam = 1000 times max_extra = 1000 is more than 100,000",
+    ),
     "a huge number": (b"[model]\nlayers = " + b"9" * 5000, "integer string conversion"),
     "too few positions": (
         b'[model]\npositions = "learned"\nmax_positions = 100\n',

@@ -160,8 +160,8 @@ MODELS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     ),
     "recipe of endless layers": (
         lambda m: in_toml(m, "layers = 1", "layers = 2000000000"),
-        "",
-        "the weights do not fit recipe.toml",
+        "/recipe.toml",
+        "less than or equal to 1000",
     ),
 }
 

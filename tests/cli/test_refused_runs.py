@@ -184,7 +184,7 @@ def test_a_run_whose_recipe_is_damaged(world: World, content: bytes) -> None:
     ("setting", "said"),
     [
         ("model.d_ff=2000000000", "a model of "),
-        ("model.layers=2147483647", "a model of "),
+        ("model.heads=2147483647", "a model of "),
         ("data.source_tokens=2", "a batch of .* holds no row of .* raise the former or lower the"),
         ("data.row_length=8", r"\d+ of \d+ pairs do not fit a batch: .* raise it to \d+"),
     ],

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError, RecipeError
+from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run.files import (
     read_tensors,
@@ -26,6 +27,8 @@ from regard.run.files import (
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 
+MOST_LOGITS = 2**27
+"""For one sentence at a step of its search: 512 MiB."""
 PARTS = ("recipe.toml", "tokenizer.json", "model.safetensors", "manifest.json")
 
 
@@ -100,6 +103,11 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     except RecipeError as error:
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    if recipe.search.beam * tokenizer.size > MOST_LOGITS:
+        raise ModelError(
+            f"{directory}: a beam of {recipe.search.beam} is too wide for its {tokenizer.size:,} "
+            "pieces: do not use this model"
+        )
     transformer = build(
         recipe, tokenizer.size, read_tensors(directory / "model.safetensors"), directory
     )
@@ -108,10 +116,11 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
 
 def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Path) -> Transformer:
     """A Transformer with these weights; raises ModelError where they do not fit the recipe."""
-    if recipe.model.layers > len(weights):  # more than could be built to compare
+    asked, given = parameters(recipe.model, vocabulary), sum(w.numel() for w in weights.values())
+    if asked > 2 * given:  # perhaps more than could be built to compare
         raise ModelError(
-            f"{where}: the weights do not fit recipe.toml: it has {recipe.model.layers} layers, "
-            f"and they are {len(weights)} tensors"
+            f"{where}: the weights do not fit recipe.toml: it asks for {asked:,} numbers, and "
+            f"they are {given:,}"
         )
     with torch.device("meta"):
         shapes = {
@@ -125,6 +134,8 @@ def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Pa
                 f"{'missing' if found is None else list(found)}, "
                 f"the recipe has {'no such weight' if expected is None else list(expected)}"
             )
+        if weights[name].dtype != torch.float32:
+            raise ModelError(f"{where}: the weights are not fp32: {name} is {weights[name].dtype}")
     transformer = Transformer(recipe.model, vocabulary)
     transformer.load_state_dict(weights)
     return transformer

@@ -26,6 +26,8 @@ from regard.errors import DataError
 LONGEST_LINE = 4 * 2**20
 """Bytes of the longest line that is read; a longer one means that the file holds no lines."""
 BLOCK = 2**18
+MOST_GROWTH, FREE_GROWTH = 200, 2**26
+"""An archive that grows more than this many times, and by more than this many bytes, is no text."""
 _ZSTD_INPUT = 2**10  # zstd can grow its input 32,000-fold, and gives all of it at once
 _ZSTD_WINDOW = 2**27
 
@@ -37,7 +39,8 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
 
     `read` is told, block by block, how many bytes of the file as it is stored have been read.
     Raises DataError, with file and line, for a missing or unreadable file, a directory, text that
-    is not UTF-8, binary content, a damaged or truncated archive, and a line over LONGEST_LINE.
+    is not UTF-8, binary content, a damaged or truncated archive, one that is all growth, and a line
+    over LONGEST_LINE.
     """
     shown = "standard input" if str(path) == "-" else str(path)
     number, rest = 0, b""
@@ -77,7 +80,7 @@ def checksum(path: str | Path) -> str:
 def _blocks(path: str | Path, shown: str, read: Callable[[int], object] | None) -> Iterator[bytes]:
     with _one_sentence(shown), _opened(path) as raw:
         reported = 0
-        for block in _unpacked(raw):
+        for block in _unpacked(raw, shown):
             yield block
             if read is not None and raw.seekable():
                 read(raw.tell() - reported)
@@ -91,28 +94,45 @@ def _opened(path: str | Path) -> AbstractContextManager[BufferedReader]:
     return nullcontext(given if isinstance(given, BufferedReader) else BufferedReader(given))
 
 
-def _unpacked(raw: BufferedReader) -> Iterator[bytes]:
+def _unpacked(raw: BufferedReader, shown: str) -> Iterator[bytes]:
     head = raw.peek(len(_XZ))
-    if head.startswith(_ZSTD):
-        yield from _zstd(raw)
-        return
-    with _unpacking(raw, head) as stream:
+    if head.startswith((_GZIP, _XZ, _ZSTD)):
+        packed, size = _Counted(raw), 0
+        for block in _of_archive(packed, head):
+            size += len(block)
+            if size > max(FREE_GROWTH, MOST_GROWTH * packed.count):
+                raise DataError(
+                    f"unpacks to more than {MOST_GROWTH} times its size: this is no text", shown
+                )
+            yield block
+    else:
         # read1 returns what there is: a line that is typed is answered before the next.
-        while block := stream.read1(BLOCK):
+        while block := raw.read1(BLOCK):
             yield block
 
 
-def _unpacking(
-    raw: BufferedReader, head: bytes
-) -> AbstractContextManager[BufferedReader | gzip.GzipFile | lzma.LZMAFile]:
-    if head.startswith(_GZIP):
-        return gzip.GzipFile(fileobj=raw)
-    if head.startswith(_XZ):
-        return lzma.LZMAFile(raw)
-    return nullcontext(raw)
+class _Counted:
+    """A stream that counts the bytes read from it."""
+
+    def __init__(self, raw: BinaryIO):
+        self._raw, self.count = raw, 0
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._raw.read(size)
+        self.count += len(block)
+        return block
 
 
-def _zstd(raw: BinaryIO) -> Iterator[bytes]:
+def _of_archive(packed: Any, head: bytes) -> Iterator[bytes]:
+    if head.startswith(_ZSTD):
+        yield from _zstd(packed)
+        return
+    with gzip.GzipFile(fileobj=packed) if head.startswith(_GZIP) else lzma.LZMAFile(packed) as text:
+        while block := text.read1(BLOCK):
+            yield block
+
+
+def _zstd(raw: _Counted) -> Iterator[bytes]:
     """Frame after frame; the library's own reader does not notice a truncated one."""
     frame = None
     while packed := raw.read(_ZSTD_INPUT):
