@@ -1,6 +1,10 @@
 """`regard prepare`: from text files to data that `regard train` reads, of any size."""
 
+import signal
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +12,8 @@ import typer
 
 if TYPE_CHECKING:
     from regard.data.aligned import Progress
-    from regard.data.prepare import Counts, Report
+    from regard.data.encoding import Counts
+    from regard.data.prepare import Report
     from regard.recipe import Recipe
 
 Files = list[Path]
@@ -26,6 +31,9 @@ def prepare(
     recipe: Annotated[str | None, typer.Option(help="A recipe file, or the name of one.")] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes at most; one per core if not given.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -46,7 +54,15 @@ def prepare(
 
     chosen = (recipe_for(source) if recipe is None else recipe_named(recipe)).set(*(assign or []))
     report = prepare_for_training(
-        source, target, out, chosen, valid_source or [], valid_target or [], tokenizer, quiet
+        source,
+        target,
+        out,
+        chosen,
+        valid_source or [],
+        valid_target or [],
+        tokenizer,
+        quiet,
+        workers,
     )
     typer.echo(_told(report, out))
 
@@ -60,13 +76,17 @@ def prepare_for_training(
     valid_targets: Files,
     tokenizer: Path | None,
     quiet: bool,
+    workers: int | None = None,
 ) -> "Report":
-    """Prepare data, with progress on stderr unless `quiet`."""
+    """Prepare data, with progress on stderr unless `quiet`; SIGTERM leaves no trace either."""
     from contextlib import nullcontext
 
     from regard.data.prepare import prepare as prepared
 
-    with nullcontext(lambda _: None) if quiet else PreparationDisplay() as display:
+    with (
+        leaving_on_sigterm(),
+        nullcontext(lambda _: None) if quiet else PreparationDisplay() as display,
+    ):
         return prepared(
             sources,
             targets,
@@ -75,8 +95,23 @@ def prepare_for_training(
             valid_sources=valid_sources,
             valid_targets=valid_targets,
             tokenizer=tokenizer,
+            workers=workers,
             progress=display,
         )
+
+
+@contextmanager
+def leaving_on_sigterm() -> Iterator[None]:
+    """Within the block, SIGTERM is an exit, with the status that a shell gives it."""
+
+    def leave(signum: int, _: object) -> None:
+        sys.exit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class PreparationDisplay:

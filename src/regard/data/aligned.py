@@ -1,31 +1,32 @@
 """Aligned text (§5.1): line i of the target files translates line i of the source files.
 
-The text may be larger than memory, so it is streamed, as often as needed. The first reading is a
-survey: it checks every line, and learns what later readings must know of the whole.
+The text may be larger than memory, so it is streamed, as often as needed: as blocks of undecoded
+lines, which is quick. What is done with a block may be done in another process.
 """
 
 from __future__ import annotations
 
-import random
-from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from itertools import zip_longest
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.workers import Workers
 from regard.errors import DataError
-from regard.recipe import Recipe
-from regard.text.cleaning import Verdict, judge_text
-from regard.text.files import read_lines, refuse_unreadable
+from regard.text.files import decode_lines, read_blocks, refuse_unreadable
 
 Pair = tuple[str, str]
 """A source sentence and its target."""
 Stage = Literal["survey", "learn", "encode"]
+Result = TypeVar("Result")
+
+_BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
+"""A block ends at so many pairs, or where the next pair would give a side more bytes than that."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,28 @@ class Progress:
     done: int
     total: int
     pairs: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Successive lines of two aligned files, undecoded."""
+
+    paths: tuple[Path, Path]
+    sides: tuple[bytes, bytes]
+    size: int
+    """Pairs in it."""
+    line: int
+    """Lines of these files before it."""
+    number: int
+    """Pairs of the corpus before it."""
+
+    def pairs(self) -> list[Pair]:
+        """Its text; raises DataError where it is binary or not UTF-8."""
+        sources, targets = (
+            decode_lines(side, path, self.line)
+            for path, side in zip(self.paths, self.sides, strict=True)
+        )
+        return list(zip(sources, targets, strict=True))
 
 
 class AlignedText:
@@ -56,105 +79,91 @@ class AlignedText:
         self.files = list(zip(sources, targets, strict=True))
         self._listen = listen
 
-    def pairs(self, stage: Stage) -> Iterator[Pair]:
-        """All pairs in order; raises DataError where a line is bad or has no counterpart."""
-        done = number = 0
-        total = sum(path.stat().st_size for sides in self.files for path in sides)
+    def bytes(self) -> int:
+        """Of all files, as they are stored."""
+        return sum(path.stat().st_size for paths in self.files for path in paths)
 
-        def read(count: int) -> None:
-            nonlocal done
-            done += count
-            self._listen(Progress(stage, done, total, number))
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs in order, read here; raises DataError as `each`."""
+        for block, _ in self._blocks():
+            yield from block.pairs()
+
+    def each(
+        self, stage: Stage, job: Callable[[Block], Result], workers: Workers
+    ) -> Iterator[Result]:
+        """What the workers' `job` makes of each block, in order; progress is told meanwhile.
+
+        Raises DataError where a line is bad or has no counterpart.
+        """
+        total, done, pairs = self.bytes(), 0, 0
+        places: deque[tuple[int, int]] = deque()  # bytes and pairs, to the end of each block
+
+        def blocks() -> Iterator[Block]:
+            for block, read in self._blocks():
+                places.append((read, block.number + block.size))
+                yield block
+
+        for result in workers.map(job, blocks()):
+            done, pairs = places.popleft()
+            yield result
+            self._listen(Progress(stage, done, total, pairs))
+        if done < total:  # by what follows the last line, as in an archive
+            self._listen(Progress(stage, total, total, pairs))
+
+    def _blocks(self) -> Iterator[tuple[Block, int]]:
+        """The blocks of the corpus, each with the bytes of the files read so far."""
+        number = read = 0
+
+        def count(more: int) -> None:
+            nonlocal read
+            read += more
 
         for paths in self.files:
-            sides = [read_lines(path, read) for path in paths]
-            before = number
-            for source, target in zip_longest(*sides):
-                if source is None or target is None:
-                    rest = sum(1 for side in sides for _ in side)
-                    at, longer = number - before, number - before + 1 + rest
-                    raise _misaligned(*(paths if source is None else paths[::-1]), at, longer)
-                number += 1
-                yield source, target
+            source, target = (_Side(path, count) for path in paths)
+            line = 0
+            while size := min(source.fill(), target.fill()):
+                yield Block(paths, (source.take(size), target.take(size)), size, line, number), read
+                line, number = line + size, number + size
+            lines = [side.lines(line) for side in (source, target)]
+            if lines[0] != lines[1]:
+                shorter, longer = paths if lines[0] < lines[1] else paths[::-1]
+                raise _misaligned(shorter, longer, *sorted(lines))
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What one reading of a corpus finds out."""
+class _Side:
+    """The lines of one file, of which a few are held."""
 
-    pairs: int
-    clean: int
-    """Pairs that `judge_text` keeps."""
-    characters: int
-    """Characters of the clean pairs."""
-    held_out: list[Pair]
-    """Clean pairs drawn for validation, in the order of the corpus."""
-    repeats: Repeats | None
-    """The clean pairs that recur, where duplicates are to be dropped."""
+    def __init__(self, path: Path, count: Callable[[int], object]):
+        self._path = path
+        self._blocks = read_blocks(path, count)
+        self._held = b""
+        self._ends: NDArray[np.intp] = np.zeros(0, np.intp)
 
+    def fill(self) -> int:
+        """Read until there is a block; returns how many lines it has at most, 0 at the end."""
+        while (
+            len(self._held) < _BLOCK_BYTES
+            and len(self._ends) < _BLOCK_PAIRS
+            and (block := next(self._blocks, None)) is not None
+        ):
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+            self._ends = np.concatenate([self._ends, ends + len(self._held)])
+            self._held += block
+        fitting = int(self._ends.searchsorted(_BLOCK_BYTES, "right"))
+        return min(max(1, fitting), _BLOCK_PAIRS, len(self._ends))
 
-def survey(text: AlignedText, recipe: Recipe, *, hold_out: bool) -> Survey:
-    """Read a corpus through; every clean pair has the same chance of being held out.
+    def take(self, lines: int) -> bytes:
+        """The next lines, of those that are held."""
+        end = int(self._ends[lines - 1])
+        taken, self._held = self._held[:end], self._held[end:]
+        self._ends = self._ends[lines:] - end
+        return taken
 
-    Raises DataError for a bad line, misaligned files, an empty corpus, or fewer than ten clean
-    pairs when some must be held out.
-    """
-    rules, draw = recipe.data, random.Random(recipe.training.seed)
-    room = rules.held_out if hold_out else 0
-    drawn: list[tuple[int, Pair]] = []
-    digests = array("Q")
-    pairs = clean = characters = 0
-    for pair in text.pairs("survey"):
-        pairs += 1
-        if judge_text(*pair, rules) is not Verdict.KEPT:
-            continue
-        clean += 1
-        characters += len(pair[0]) + len(pair[1])
-        if rules.deduplicate:
-            digests.append(digest(pair))
-        # Reservoir sampling: the n-th pair takes one of the places with probability room / n.
-        if len(drawn) < room:
-            drawn.append((clean, pair))
-        elif room and (place := int(draw.random() * clean)) < room:
-            drawn[place] = (clean, pair)
-    if not pairs:
-        raise DataError("is empty: give text, one sentence a line", text.files[0][0])
-    if hold_out and clean < 10:
-        raise DataError(
-            f"has {clean} usable pairs, too few to hold out a tenth for validation: give at least "
-            "ten, or validation files",
-            text.files[0][0],
-        )
-    few = sorted(drawn, key=lambda _: draw.random())[: clean // 10]
-    held_out = list(dict.fromkeys(pair for _, pair in sorted(few)))
-    return Survey(pairs, clean, characters, held_out, Repeats(digests) if digests else None)
-
-
-class Repeats:
-    """Tells the first of identical pairs from the others, in eight bytes a pair of the corpus."""
-
-    def __init__(self, digests: array[int]):
-        """`digests`, one for each pair of the corpus, is sorted in place."""
-        every = np.frombuffer(digests, np.uint64)
-        every.sort()
-        self._digests: NDArray[np.uint64] = np.unique(every[1:][every[1:] == every[:-1]])
-        self._seen = np.zeros(len(self._digests), bool)
-
-    def again(self, pair: Pair) -> bool:
-        """Whether this pair has been asked about before."""
-        wanted = np.uint64(digest(pair))
-        place = int(self._digests.searchsorted(wanted))
-        if place == len(self._digests) or self._digests[place] != wanted:
-            return False
-        seen = bool(self._seen[place])
-        self._seen[place] = True
-        return seen
-
-
-def digest(pair: Pair) -> int:
-    """Eight bytes that stand for a pair."""
-    # No line holds a line feed. Among 36 million pairs, two digests agree once in 28,000 corpora.
-    return int.from_bytes(blake2b("\n".join(pair).encode(), digest_size=8).digest())
+    def lines(self, before: int) -> int:
+        """How many lines the file has, of which `before` were taken; raises DataError for text."""
+        for block in chain([self._held] if self._held else [], self._blocks):
+            before += len(decode_lines(block, self._path, before))
+        return before
 
 
 def _misaligned(shorter: Path, longer: Path, lines: int, longer_lines: int) -> DataError:

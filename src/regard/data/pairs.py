@@ -13,12 +13,11 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from regard.errors import DataError
 from regard.text.tokenizer import EOS
@@ -106,12 +105,31 @@ class Pairs:
         return _sentence(self._target_ids, self._target_starts, i)
 
 
+class Sentences(NamedTuple):
+    """Sentences end to end, each with its </s>."""
+
+    ids: NDArray[Any]
+    """Unsigned, of two bytes where the vocabulary has no more than 65,536 entries, else of four."""
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> Sentences:
+        """Of ids without </s>."""
+        rows = [np.asarray(ids, np.uint32) for ids in sentences]
+        lengths = np.array([len(row) + 1 for row in rows], np.int64)
+        ids = np.full(lengths.sum(), EOS, _id_type(vocabulary))
+        inside = np.ones(len(ids), bool)
+        inside[lengths.cumsum() - 1] = False
+        ids[inside] = np.concatenate([np.zeros(0, np.uint32), *rows])
+        return cls(ids, lengths)
+
+
 class SideWriter:
     """Appends the sentences of one side of a split to its two files, holding none in memory."""
 
     def __init__(self, stem: Path, vocabulary: int):
-        """`stem` is for instance out/train.source; ids below 65,536 take two bytes."""
-        self._ids = _Column(_part(stem, "ids"), "<u2" if vocabulary <= 2**16 else "<u4")
+        """`stem` is for instance out/train.source."""
+        self._ids = _Column(_part(stem, "ids"), _id_type(vocabulary))
         self._starts = _Column(_part(stem, "starts"), "<i8")
         self._starts.append(np.zeros(1, np.int64))
 
@@ -120,13 +138,10 @@ class SideWriter:
         """Ids written so far, </s> included."""
         return self._ids.length
 
-    def append(self, sentences: Sequence[list[int]]) -> None:
-        """Write sentences, given without </s>."""
-        ends = np.cumsum([len(ids) + 1 for ids in sentences], dtype=np.int64) + self.tokens
-        self._ids.append(
-            np.fromiter(chain.from_iterable([*ids, EOS] for ids in sentences), np.uint32)
-        )
-        self._starts.append(ends)
+    def append(self, sentences: Sentences) -> None:
+        """Write sentences."""
+        self._starts.append(sentences.lengths.cumsum() + self.tokens)
+        self._ids.append(sentences.ids)
 
     def close(self) -> None:
         """Complete both files."""
@@ -146,7 +161,7 @@ class _Column:
         self._body = self._write_header()
 
     def append(self, values: NDArray[Any]) -> None:
-        self._file.write(values.astype(self._dtype).data)
+        self._file.write(values.astype(self._dtype, copy=False).data)
         self.length += len(values)
 
     def close(self) -> None:
@@ -163,6 +178,10 @@ class _Column:
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
         return self._file.tell()
+
+
+def _id_type(vocabulary: int) -> str:
+    return "<u2" if vocabulary <= 2**16 else "<u4"
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

@@ -3,54 +3,40 @@
 A corpus of any size goes through in bounded memory, by reading the aligned files three times:
 
     survey    every line is checked, so that a bad file is refused before any work is done
-    learn     an evenly spread sample teaches the tokenizer
+    learn     an even sample teaches the tokenizer
     encode    block by block, pairs are judged, encoded and appended to memory-mapped arrays
 
-The directory appears under its name when it is complete, or not at all.
+This process reads and writes; what is between is done by workers, block by block, and comes back
+in order. So the same text and recipe give the same bytes, however many they are. The directory
+appears under its name when it is complete, or not at all.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import Event
+from tempfile import TemporaryDirectory
 
-from regard.data.aligned import AlignedText, Pair, Progress, Survey, survey
+from regard.data.aligned import AlignedText, Block, Pair, Progress
 from regard.data.atomic import whole_or_nothing
-from regard.data.pairs import FILES, FORMAT, SideWriter
+from regard.data.encoding import Counts, EncodeAll, EncodeForTraining, encode, encoded
+from regard.data.pairs import FILES, FORMAT
+from regard.data.repeats import mark_repeats
+from regard.data.survey import Survey, lots, survey
+from regard.data.workers import Workers, usable_cores
 from regard.errors import DataError
-from regard.recipe import DataRecipe, Recipe
+from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
 from regard.text.cleaning import Verdict, is_empty, judge_length, judge_text
-from regard.text.files import checksum
+from regard.text.files import checksum, read_lines
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""The tokenizer learns from at most so many pairs and characters, spread evenly over the corpus."""
-_BLOCK_PAIRS, _BLOCK_CHARACTERS = 10_000, 4_000_000
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What became of the pairs of a split: `read` is the sum of those kept and those dropped."""
-
-    read: int
-    kept: int
-    empty: int
-    too_long: int
-    ratio: int
-    duplicates: int
-    held_out: int
-    """Set aside for validation, copies elsewhere in the corpus included."""
-    source_tokens: int
-    """Ids of the kept sources, </s> included."""
-    target_tokens: int
-    """Ids of the kept targets, </s> included."""
+"""The tokenizer learns from so many pairs and characters at most, in the mean, drawn evenly."""
+BYTES_PER_WORKER = 2 * 2**20
+"""Of files as they are stored: with fewer a worker's start takes longer than its work."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +60,7 @@ def prepare(
     valid_sources: Sequence[Path] = (),
     valid_targets: Sequence[Path] = (),
     tokenizer: Path | None = None,
+    workers: int | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
@@ -81,103 +68,101 @@ def prepare(
     Without validation files, `held_out` pairs of the corpus (a tenth of it at most, and none that
     is too long) are drawn with the recipe's seed; neither they nor copies of them are trained on.
     Validation files lose only pairs with an empty side. Without `tokenizer` one is learned.
-    Earlier prepared data in `out` is replaced.
+    Earlier prepared data in `out` is replaced. At most `workers` processes share the work (by
+    default one for each core that may be used), and for a small corpus there are none.
 
     Raises DataError for files that cannot be used, a corpus that leaves nothing, and an `out` that
-    cannot be written or holds something else; RecipeError or ModelError for the tokenizer.
+    cannot be written or holds something else; RecipeError or ModelError for the tokenizer;
+    RegardError where a worker was ended.
     """
     text = AlignedText(sources, targets, progress)
     if not text.files:
         raise DataError("nothing to prepare: give at least one source and one target file")
     valid_text = AlignedText(valid_sources, valid_targets)
-    with whole_or_nothing(out) as folder:
+    useful = min(workers or usable_cores(), text.bytes() // BYTES_PER_WORKER)
+    with (
+        whole_or_nothing(out) as folder,
+        TemporaryDirectory(dir=folder) as scratch,
+        Workers(useful if useful > 1 else 0) as pool,
+    ):
         known = None if tokenizer is None else Tokenizer.load(tokenizer)
-        found = survey(text, recipe, hold_out=not valid_text.files)
-        empty = _write_valid_text(folder, valid_text.pairs("survey")) if valid_text.files else 0
-        vocabulary = known or _learn(text, found, recipe)
+        digests = Path(scratch, "digests")
+        found = survey(text, recipe, pool, hold_out=not valid_text.files, digests=digests)
+        repeats = mark_repeats(digests) if recipe.data.deduplicate else None
+        empty = _write_valid_text(folder, valid_text.pairs()) if valid_text.files else 0
+        vocabulary = known or _learn(text, found, recipe, pool, Path(scratch, "sample"))
         vocabulary.save(folder / "tokenizer.json")
         held_out = _not_too_long(found.held_out, vocabulary, recipe.data)
         if not valid_text.files:
             _write_valid_text(folder, held_out)
         valid = _encode_valid(folder, vocabulary, empty)
-        train = _encode_train(folder, vocabulary, text, found, set(held_out), recipe.data)
+        job = EncodeForTraining(vocabulary, recipe.data, held_out, repeats)
+        train = encode(folder / "train", text, job, vocabulary.size, pool)
+        _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
         _write_manifest(folder, recipe, report, text, valid_text)
     return report
 
 
-def _learn(text: AlignedText, found: Survey, recipe: Recipe) -> Tokenizer:
-    clean, held_out = found.clean, set(found.held_out)
-    sample = min(clean, LEARNT_PAIRS, clean * LEARNT_CHARACTERS // max(1, found.characters))
-    interrupted = Event()
+def _learn(
+    text: AlignedText, found: Survey, recipe: Recipe, workers: Workers, sample: Path
+) -> Tokenizer:
+    most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
+    sampler = _Sampler(recipe, most / max(most, found.clean, 1), frozenset(found.held_out))
+    with sample.open("wb") as file:
+        file.writelines(text.each("learn", sampler, workers))
+    # In a process of its own, which gives back much memory, and is stopped by an interrupt, which
+    # the library would not notice.
+    with Workers(min(1, len(workers.pids))) as alone:
+        [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
+    sample.unlink()
+    return tokenizer
 
-    def lines() -> Iterator[str]:
-        number = 0
-        for pair in text.pairs("learn"):
-            if interrupted.is_set():
-                raise KeyboardInterrupt
-            if judge_text(*pair, recipe.data) is Verdict.KEPT:
-                number += 1
-                chosen = number * sample // clean > (number - 1) * sample // clean
-                if chosen and pair not in held_out:
-                    yield from pair
 
-    # The library does not notice an interrupt, so it works while this thread waits for one.
-    with ThreadPoolExecutor(1) as worker:
-        learning = worker.submit(
-            Tokenizer.learn, lines(), recipe.tokenizer.kind, recipe.tokenizer.vocabulary
-        )
-        try:
-            return learning.result()
-        finally:
-            interrupted.set()
+@dataclass(frozen=True)
+class _Sampler:
+    """Draws the pairs of a block that the tokenizer learns from, as lines of UTF-8."""
+
+    recipe: Recipe
+    share: float
+    """Of the clean pairs."""
+    held_out: frozenset[Pair]
+
+    def __call__(self, block: Block) -> bytes:
+        drawn = lots(self.recipe.training.seed, block.number, block.size) < self.share * 2.0**64
+        return "".join(
+            f"{pair[0]}\n{pair[1]}\n"
+            for pair, chosen in zip(block.pairs(), drawn.tolist(), strict=True)
+            if chosen
+            and judge_text(*pair, self.recipe.data) is Verdict.KEPT
+            and pair not in self.held_out
+        ).encode()
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """Learns a tokenizer from a file of lines."""
+
+    wanted: TokenizerRecipe
+
+    def __call__(self, sample: Path) -> Tokenizer:
+        return Tokenizer.learn(read_lines(sample), self.wanted.kind, self.wanted.vocabulary)
 
 
 def _not_too_long(pairs: list[Pair], tokenizer: Tokenizer, rules: DataRecipe) -> list[Pair]:
-    sides = [tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1)]
     return [
         pair
-        for pair, source, target in zip(pairs, *sides, strict=True)
+        for pair, (source, target) in zip(pairs, encoded(pairs, tokenizer), strict=True)
         if judge_length(len(source), len(target), rules) is Verdict.KEPT
     ]
-
-
-def _encode_train(
-    folder: Path,
-    tokenizer: Tokenizer,
-    text: AlignedText,
-    found: Survey,
-    held_out: set[Pair],
-    rules: DataRecipe,
-) -> Counts:
-    def judge(pair: Pair) -> Verdict:
-        verdict = judge_text(*pair, rules)
-        if verdict is not Verdict.KEPT:
-            return verdict
-        if pair in held_out:
-            return Verdict.HELD_OUT
-        if found.repeats is not None and found.repeats.again(pair):
-            return Verdict.DUPLICATE
-        return Verdict.KEPT
-
-    def judge_ids(source: list[int], target: list[int]) -> Verdict:
-        return judge_length(len(source), len(target), rules)
-
-    counts = _encode(folder / "train", tokenizer, text.pairs("encode"), judge, judge_ids)
-    if counts.read != found.pairs:
-        raise DataError(
-            f"had {found.pairs} pairs when it was first read, and now has {counts.read}: do not "
-            "change the text while it is prepared",
-            text.files[0][0],
-        )
-    return counts
 
 
 def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> Counts:
     """Encode what `_write_valid_text` wrote, so that ids and text are of the same lines."""
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
-    counts = _encode(folder / "valid", tokenizer, text.pairs("encode"))
+    with Workers(0) as here:
+        counts = encode(folder / "valid", text, EncodeAll(tokenizer), tokenizer.size, here)
     return replace(counts, read=counts.read + empty, empty=empty)
 
 
@@ -200,50 +185,13 @@ def _write_valid_text(folder: Path, pairs: Iterable[Pair]) -> int:
     return empty
 
 
-def _encode(
-    stem: Path,
-    tokenizer: Tokenizer,
-    pairs: Iterable[Pair],
-    judge: Callable[[Pair], Verdict] = lambda _: Verdict.KEPT,
-    judge_ids: Callable[[list[int], list[int]], Verdict] = lambda *_: Verdict.KEPT,
-) -> Counts:
-    """Append the pairs that both judges keep to the arrays of the split `stem`."""
-    tally: Counter[Verdict] = Counter()
-    with (
-        closing(SideWriter(stem.with_name(f"{stem.name}.source"), tokenizer.size)) as sources,
-        closing(SideWriter(stem.with_name(f"{stem.name}.target"), tokenizer.size)) as targets,
-    ):
-        for block in _blocks(pairs):
-            judged = [(judge(pair), pair) for pair in block]
-            tally.update(verdict for verdict, _ in judged if verdict is not Verdict.KEPT)
-            clean = [pair for verdict, pair in judged if verdict is Verdict.KEPT]
-            encoded = zip(
-                tokenizer.encode([source for source, _ in clean]),
-                tokenizer.encode([target for _, target in clean]),
-                strict=True,
-            )
-            weighed = [(judge_ids(*ids), ids) for ids in encoded]
-            tally.update(verdict for verdict, _ in weighed)
-            kept = [ids for verdict, ids in weighed if verdict is Verdict.KEPT]
-            sources.append([source for source, _ in kept])
-            targets.append([target for _, target in kept])
-    outcome = {verdict.value: tally[verdict] for verdict in Verdict}
-    return Counts(
-        tally.total(), **outcome, source_tokens=sources.tokens, target_tokens=targets.tokens
-    )
-
-
-def _blocks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    block: list[Pair] = []
-    characters = 0
-    for pair in pairs:
-        block.append(pair)
-        characters += len(pair[0]) + len(pair[1])
-        if len(block) == _BLOCK_PAIRS or characters > _BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
+def _refuse_changed(text: AlignedText, before: int, now: int) -> None:
+    if before != now:
+        raise DataError(
+            f"had {before} pairs when it was first read, and now has {now}: do not change the "
+            "text while it is prepared",
+            text.files[0][0],
+        )
 
 
 def _refuse_nothing_left(

@@ -42,15 +42,26 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
     is not UTF-8, binary content, a damaged or truncated archive, one that is all growth, and a line
     over LONGEST_LINE.
     """
-    shown = "standard input" if str(path) == "-" else str(path)
+    number = 0
+    for block in read_blocks(path, read):
+        lines = decode_lines(block, path, number)
+        yield from lines
+        number += len(lines)
+
+
+def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[bytes]:
+    """A file as blocks of whole lines, unpacked but undecoded; each ends with a line feed.
+
+    `read` is told as in `read_lines`. Raises DataError for all but what `decode_lines` finds.
+    """
+    shown = _shown(path)
     number, rest = 0, b""
     for block in _blocks(path, shown, read):
         rest += block
         end = rest.rfind(b"\n") + 1
         if end:
-            whole = _decoded(rest[:end], shown, number)
-            yield from whole
-            number, rest = number + len(whole), rest[end:]
+            yield rest[:end]
+            number, rest = number + rest.count(b"\n"), rest[end:]
         if len(rest) > LONGEST_LINE:
             raise DataError(
                 f"this line is longer than {LONGEST_LINE // 2**20} MiB: give text with one "
@@ -59,7 +70,35 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
                 number + 1,
             )
     if rest:
-        yield from _decoded(rest + b"\n", shown, number)
+        yield rest + b"\n"
+
+
+def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
+    """The lines of a block of `read_blocks`, where `before` lines of the file came earlier.
+
+    Raises DataError, with file and line, for binary content and text that is not UTF-8.
+    """
+    if (at := block.find(b"\0")) >= 0:
+        raise DataError(
+            "has a NUL byte, so this is a binary file or UTF-16: give UTF-8 text (iconv -t utf-8)",
+            _shown(path),
+            before + block.count(b"\n", 0, at) + 1,
+        )
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        at = block.rfind(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"is not UTF-8 (byte 0x{block[error.start]:02X} at byte {error.start - at + 1} of the "
+            "line): convert it with iconv -t utf-8, or mend the line",
+            _shown(path),
+            before + block.count(b"\n", 0, error.start) + 1,
+        ) from None
+    if before == 0:
+        text = text.removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return text[:-1].split("\n")
 
 
 def refuse_unreadable(path: str | Path) -> None:
@@ -75,6 +114,10 @@ def checksum(path: str | Path) -> str:
     """SHA-256 of a file as it is stored; raises DataError when it cannot be read."""
     with _one_sentence(str(path)), Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _shown(path: str | Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def _blocks(path: str | Path, shown: str, read: Callable[[int], object] | None) -> Iterator[bytes]:
@@ -164,28 +207,3 @@ def _one_sentence(shown: str) -> Iterator[None]:
         raise DataError(f"is a damaged archive ({error}): copy it again", shown) from None
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", shown) from None
-
-
-def _decoded(block: bytes, shown: str, before: int) -> list[str]:
-    """The lines of a block that ends with a line feed; `before` lines came earlier."""
-    if (at := block.find(b"\0")) >= 0:
-        raise DataError(
-            "has a NUL byte, so this is a binary file or UTF-16: give UTF-8 text (iconv -t utf-8)",
-            shown,
-            before + block.count(b"\n", 0, at) + 1,
-        )
-    try:
-        text = block.decode()
-    except UnicodeDecodeError as error:
-        at = block.rfind(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"is not UTF-8 (byte 0x{block[error.start]:02X} at byte {error.start - at + 1} of the "
-            "line): convert it with iconv -t utf-8, or mend the line",
-            shown,
-            before + block.count(b"\n", 0, error.start) + 1,
-        ) from None
-    if before == 0:
-        text = text.removeprefix("\ufeff")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    return text[:-1].split("\n")

@@ -17,11 +17,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import DataError, ModelError, RecipeError
@@ -40,7 +41,7 @@ LONGEST_LEARNT = 10_000
 LONGEST_FILE, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """Bytes and entries of the largest tokenizer.json that is read."""
 _LONGEST_WORD = 100  # bytes that word-piece matching, quadratic in them, sees at a time
-_MEMO_WORDS, _MEMO_CHARACTERS = 200_000, 64  # bounds of what encode remembers: about 80 MB
+_MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64  # bounds of what encode remembers, twice: about 70 MB
 
 
 class Tokenizer:
@@ -54,6 +55,10 @@ class Tokenizer:
         self._library = library
         self._pieces = _WordPieces(library)
         self.size: int = library.get_vocab_size()
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
+        """Pickled without what `encode` remembers."""
+        return Tokenizer, (self._library,)
 
     @classmethod
     def learn(cls, lines: Iterable[str], kind: Kind, vocabulary: int) -> Tokenizer:
@@ -147,10 +152,14 @@ class Tokenizer:
 
         Raises DataError for a lone surrogate, which is no character and has no UTF-8.
         """
+        return [ids.tolist() for ids in self.encode_arrays(lines)]
+
+    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
+        """As `encode`, of a corpus: each line's ids as an array that is only to be read."""
         pieces = self._pieces.__getitem__
         try:
             return [
-                list(chain.from_iterable(map(pieces, line.split(" ")))) if line else []
+                np.frombuffer(b"".join(map(pieces, line.split(" "))) if line else b"", np.uint32)
                 for line in lines
             ]
         except TypeError:
@@ -167,26 +176,35 @@ class Tokenizer:
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
 
-class _WordPieces(dict[str, list[int]]):
+class _WordPieces(dict[str, bytes]):
     """The pieces of a word with the space before it: looked up, or encoded once and remembered.
 
-    A corpus repeats its words, so looking up is five times faster than encoding whole lines.
+    A corpus repeats its words, so looking up is five times faster than encoding whole lines. Pieces
+    are kept as the bytes of uint32, which are small, quickly joined and no work for the collector.
     """
 
     def __init__(self, library: tokenizers.Tokenizer):
         super().__init__()
         self._library = library
+        self._older: dict[str, bytes] = {}
 
-    def __missing__(self, word: str) -> list[int]:
+    def __missing__(self, word: str) -> bytes:
+        ids = self._older.get(word)
+        if ids is None:
+            ids = self._encoded(word)
+        if len(word) <= _MEMO_CHARACTERS:
+            if len(self) >= _MEMO_WORDS:
+                self._older = dict(self)  # from where the frequent words come back
+                self.clear()
+            self[word] = ids
+        return ids
+
+    def _encoded(self, word: str) -> bytes:
         if word:
             ids = self._library.encode(word, add_special_tokens=False).ids
         else:  # between two spaces
             ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
-        if len(word) <= _MEMO_CHARACTERS:
-            if len(self) >= _MEMO_WORDS:
-                self.clear()  # the frequent words are back within a block
-            self[word] = ids
-        return ids
+        return np.array(ids, np.uint32).tobytes()
 
 
 def _learnt_from(lines: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,151 @@
+"""The last reading of a corpus (§5.1): pairs are judged, encoded and appended to a split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.aligned import AlignedText, Block, Pair
+from regard.data.pairs import Sentences, SideWriter
+from regard.data.repeats import read_marks
+from regard.data.workers import Workers
+from regard.recipe import DataRecipe
+from regard.text.cleaning import Verdict, judge_length, judge_text
+from regard.text.tokenizer import Tokenizer
+
+Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+"""Of a source sentence and its target."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the pairs of a split: `read` is the sum of those kept and those dropped."""
+
+    read: int
+    kept: int
+    empty: int
+    too_long: int
+    ratio: int
+    duplicates: int
+    held_out: int
+    """Set aside for validation, copies elsewhere in the corpus included."""
+    source_tokens: int
+    """Ids of the kept sources, </s> included."""
+    target_tokens: int
+    """Ids of the kept targets, </s> included."""
+
+
+class Encoded(NamedTuple):
+    """The kept pairs of a block, and what became of all of them."""
+
+    source: Sentences
+    target: Sentences
+    fates: Counter[Verdict]
+
+
+class EncodeAll:
+    """Encodes every pair of a block."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+
+    def __call__(self, block: Block) -> Encoded:
+        """Raises DataError for a bad line."""
+        pairs = encoded(block.pairs(), self._tokenizer)
+        return _end_to_end(pairs, Counter({Verdict.KEPT: len(pairs)}), self._tokenizer)
+
+
+class EncodeForTraining:
+    """Encodes the pairs of a block that are to be trained on.
+
+    `repeats` is a file of `mark_repeats`; None keeps duplicates.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rules: DataRecipe,
+        held_out: Collection[Pair],
+        repeats: Path | None,
+    ):
+        self._tokenizer, self._rules = tokenizer, rules
+        self._held_out, self._repeats = frozenset(held_out), repeats
+
+    def __call__(self, block: Block) -> Encoded:
+        """Raises DataError for a bad line."""
+        judged = self._judged(block)
+        fates: Counter[Verdict] = Counter(
+            verdict for verdict, _ in judged if verdict is not Verdict.KEPT
+        )
+        clean = [pair for verdict, pair in judged if verdict is Verdict.KEPT]
+        weighed = [
+            (judge_length(len(source), len(target), self._rules), (source, target))
+            for source, target in encoded(clean, self._tokenizer)
+        ]
+        fates.update(verdict for verdict, _ in weighed)
+        kept = [ids for verdict, ids in weighed if verdict is Verdict.KEPT]
+        return _end_to_end(kept, fates, self._tokenizer)
+
+    def _judged(self, block: Block) -> list[tuple[Verdict, Pair]]:
+        """Of each pair, what can be said before it is encoded."""
+        if self._repeats is None:
+            repeated = [False] * block.size
+        else:
+            repeated = read_marks(self._repeats, block.number, block.size).tolist()
+        return [
+            (self._judge(pair, repeat), pair)
+            for pair, repeat in zip(block.pairs(), repeated, strict=True)
+        ]
+
+    def _judge(self, pair: Pair, repeat: bool) -> Verdict:
+        verdict = judge_text(*pair, self._rules)
+        if verdict is not Verdict.KEPT:
+            return verdict
+        if pair in self._held_out:
+            return Verdict.HELD_OUT
+        return Verdict.DUPLICATE if repeat else Verdict.KEPT
+
+
+def encode(
+    stem: Path,
+    text: AlignedText,
+    job: Callable[[Block], Encoded],
+    vocabulary: int,
+    workers: Workers,
+) -> Counts:
+    """Write the split `stem`, for instance out/train, of what the workers' `job` keeps of a text.
+
+    Raises DataError for a bad line and misaligned files, OSError where it cannot be written.
+    """
+    fates: Counter[Verdict] = Counter()
+    with (
+        closing(SideWriter(stem.with_name(f"{stem.name}.source"), vocabulary)) as sources,
+        closing(SideWriter(stem.with_name(f"{stem.name}.target"), vocabulary)) as targets,
+    ):
+        for block in text.each("encode", job, workers):
+            sources.append(block.source)
+            targets.append(block.target)
+            fates.update(block.fates)
+    outcome = {verdict.value: fates[verdict] for verdict in Verdict}
+    return Counts(
+        fates.total(), **outcome, source_tokens=sources.tokens, target_tokens=targets.tokens
+    )
+
+
+def encoded(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[Ids]:
+    """Both sides of each pair, without </s>."""
+    sources = tokenizer.encode_arrays([source for source, _ in pairs])
+    targets = tokenizer.encode_arrays([target for _, target in pairs])
+    return list(zip(sources, targets, strict=True))
+
+
+def _end_to_end(pairs: list[Ids], fates: Counter[Verdict], tokenizer: Tokenizer) -> Encoded:
+    source, target = (Sentences.of([pair[i] for pair in pairs], tokenizer.size) for i in (0, 1))
+    return Encoded(source, target, fates)

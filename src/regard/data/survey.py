@@ -1,0 +1,119 @@
+"""The first reading of a corpus (§5.1): every line is checked, and the whole becomes known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.aligned import AlignedText, Block, Pair
+from regard.data.repeats import NO_DIGEST, digest
+from regard.data.workers import Workers
+from regard.errors import DataError
+from regard.recipe import DataRecipe, Recipe
+from regard.text.cleaning import Verdict, judge_text
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one reading of a corpus finds out."""
+
+    pairs: int
+    clean: int
+    """Pairs that `judge_text` keeps."""
+    characters: int
+    """Characters of the clean pairs."""
+    held_out: list[Pair]
+    """Clean pairs drawn for validation, in the order of the corpus."""
+
+
+def survey(
+    text: AlignedText, recipe: Recipe, workers: Workers, *, hold_out: bool, digests: Path
+) -> Survey:
+    """Read a corpus through; every clean pair has the same chance of being held out.
+
+    Where duplicates are to be dropped, `digests` becomes a file for `mark_repeats`. Raises
+    DataError for a bad line, misaligned files, an empty corpus, or fewer than ten clean pairs when
+    some must be held out.
+    """
+    rules = recipe.data
+    wanted = rules.held_out if hold_out else 0
+    pairs = clean = characters = 0
+    drawn: list[_Drawn] = []
+    with digests.open("wb") as file:
+        job = _Surveyor(rules, recipe.training.seed, wanted)
+        for found in text.each("survey", job, workers):
+            pairs += found.pairs
+            clean += found.clean
+            characters += found.characters
+            file.write(found.digests)
+            drawn = sorted(drawn + found.drawn)[:wanted] if found.drawn else drawn
+    if not pairs:
+        raise DataError("is empty: give text, one sentence a line", text.files[0][0])
+    if hold_out and clean < 10:
+        raise DataError(
+            f"has {clean} usable pairs, too few to hold out a tenth for validation: give at least "
+            "ten, or validation files",
+            text.files[0][0],
+        )
+    few = sorted((number, pair) for _, number, pair in drawn[: clean // 10])
+    return Survey(pairs, clean, characters, list(dict.fromkeys(pair for _, pair in few)))
+
+
+def lots(seed: int, first: int, count: int) -> NDArray[np.uint64]:
+    """A random number for each of `count` pairs from number `first` on, whoever asks."""
+    generator = np.random.PCG64(seed)
+    generator.advance(first)
+    return generator.random_raw(count)
+
+
+_Drawn = tuple[int, int, Pair]
+"""A clean pair with a low lot: the lot, the number of the pair, its text."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Of one block."""
+
+    pairs: int
+    clean: int
+    characters: int
+    drawn: list[_Drawn]
+    """All that can be among the lowest of the corpus, and more."""
+    digests: bytes
+
+
+class _Surveyor:
+    """Surveys a block; remembers which lots are too high to be drawn."""
+
+    def __init__(self, rules: DataRecipe, seed: int, wanted: int):
+        self._rules, self._seed, self._wanted = rules, seed, wanted
+        self._lowest = np.zeros(0, np.uint64)
+
+    def __call__(self, block: Block) -> _Found:
+        pairs = block.pairs()
+        clean = [judge_text(*pair, self._rules) is Verdict.KEPT for pair in pairs]
+        kept = np.flatnonzero(clean)
+        characters = sum(
+            len(source) + len(target)
+            for (source, target), good in zip(pairs, clean, strict=True)
+            if good
+        )
+        drawn: list[_Drawn] = []
+        if self._wanted:
+            mine = lots(self._seed, block.number, block.size)[kept]
+            self._lowest = np.sort(np.concatenate([self._lowest, mine]))[: self._wanted]
+            low = np.flatnonzero(mine <= self._lowest[-1:])
+            drawn = [(int(mine[i]), block.number + int(kept[i]), pairs[kept[i]]) for i in low]
+        digests = b""
+        if self._rules.deduplicate:
+            digests = np.array(
+                [
+                    digest(pair) if good else NO_DIGEST
+                    for pair, good in zip(pairs, clean, strict=True)
+                ],
+                np.uint64,
+            ).tobytes()
+        return _Found(block.size, len(kept), characters, drawn, digests)
