@@ -1,3 +1,8 @@
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,3 +46,30 @@ def test_a_refusal_comes_before_anything_is_counted(files: list[str], tmp_path: 
     result = CliRunner().invoke(COMMAND, [*files, "--source", str(tmp_path)])
     assert isinstance(result.exception, DataError)
     assert f"{tmp_path}: is a directory" in str(result.exception)
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_all_of_its_processes_leaves_nothing(
+    files: list[str], tmp_path: Path, signum: int, status: int
+) -> None:
+    program = (
+        "from regard.cli.main import main; from regard.data import aligned, prepare\n"
+        "aligned._BLOCK_PAIRS, prepare.BYTES_PER_WORKER = 1, 1\n"
+        "main()"
+    )
+    for side in ("en", "de"):
+        (tmp_path / side).write_text("".join(f"{side} {i}\n" for i in range(10_000)), "utf-8")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "prepare", *files, "--quiet", "--workers", "3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        while not any(tmp_path.glob(".out.*.partial/*/digests")):
+            time.sleep(0.02)
+        os.killpg(process.pid, signum)
+        said = process.communicate()
+    assert process.returncode == status
+    assert said == ("", "regard: interrupted\n" if signum == signal.SIGINT else "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["de", "en"]

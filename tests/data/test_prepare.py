@@ -132,6 +132,35 @@ def test_blocks_leave_no_seam(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -
     assert everything_below(corpus.out) == first
 
 
+def test_any_number_of_workers_gives_the_same_bytes(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = RECIPE.but(deduplicate=True)
+    corpus.write([*SOURCES, "", *SOURCES[7:], "x" * 99], [*TARGETS, "leer", *TARGETS[7:], "y"])
+    before = asdict(corpus.prepare(recipe))
+    first = everything_below(corpus.out)
+    monkeypatch.setattr(module, "BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(aligned, "_BLOCK_PAIRS", 7)
+    for workers in (2, 3):
+        assert asdict(corpus.prepare(recipe, workers=workers)) == before
+        assert everything_below(corpus.out) == first
+
+
+def test_workers_refuse_the_first_bad_line_of_all(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.write(SOURCES, TARGETS[:97])
+    spoilt = corpus.target.read_bytes()
+    corpus.target.write_bytes(
+        spoilt.replace(b"auf 49 ", b"\xfcber ").replace(b"auf 4900 ", b"\xfcber ")
+    )
+    monkeypatch.setattr(module, "BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(aligned, "_BLOCK_PAIRS", 5)
+    assert f"{corpus.target}:8: is not UTF-8" in corpus.refusal(workers=3)
+    corpus.target.write_bytes(spoilt)
+    assert "this is the last line" in corpus.refusal(workers=3)
+
+
 def test_the_manifest_says_what_was_done(corpus: Corpus) -> None:
     report = corpus.prepare()
     manifest = json.loads((corpus.out / "manifest.json").read_text("utf-8"))
