@@ -95,6 +95,15 @@ def test_damaged_ones_are_passed_over_by_name(tmp_path: Path) -> None:
     assert "step-4: no manifest.json" in warnings[1]
 
 
+def test_a_manifest_that_is_none_hinders_no_later_save(tmp_path: Path) -> None:
+    for step in (2, 4):
+        save(tmp_path, step)
+    for content in ("[" * 10**5, "9" * 10**4, "[]"):
+        (tmp_path / "step-2" / "manifest.json").write_text(content)
+        save(tmp_path, 6, keep=3)
+        assert [one.step for one in checkpoints.newest(tmp_path, 2, pytest.fail)] == [6, 4]
+
+
 def test_none_is_an_empty_list_but_none_whole_is_refused(tmp_path: Path) -> None:
     assert checkpoints.newest(tmp_path / "missing", 1, pytest.fail) == []
     damage(save(tmp_path, 2))

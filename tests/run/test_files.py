@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import ModelError, RegardError
@@ -139,6 +139,7 @@ def sealed(tmp_path: Path) -> Path:
     return tmp_path / "sealed"
 
 
+@settings(deadline=None)  # a disk takes its time to sync
 @given(st.data())
 def test_no_changed_byte_goes_unnoticed(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -157,6 +158,18 @@ def test_no_changed_byte_goes_unnoticed(
     else:  # white space between the manifest's entries tells nothing
         assert path.name == "manifest.json"
         assert manifest["step"] == 3
+
+
+@pytest.mark.parametrize("name", ["numbers", "manifest.json"])
+def test_a_link_or_a_pipe_is_no_file(sealed: Path, name: str) -> None:
+    (sealed / name).rename(sealed / "behind")
+    (sealed / name).symlink_to(sealed / "behind")
+    with pytest.raises(ModelError, match=f"{name}: .*is a symbolic link: put the file itself"):
+        unseal(sealed)
+    (sealed / name).unlink()
+    os.mkfifo(sealed / name)
+    with pytest.raises(ModelError, match=f"{name}: .*is not a regular file"):
+        unseal(sealed)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "numbers", "text"])

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
@@ -69,6 +69,7 @@ def test_rewinding_further_than_written_changes_nothing(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@settings(deadline=None)  # a disk takes its time to sync
 @given(st.integers(min_value=1))
 def test_a_last_line_that_a_kill_cut_short_is_dropped(
     tmp_path_factory: pytest.TempPathFactory, cut: int

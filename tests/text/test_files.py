@@ -130,6 +130,16 @@ def test_a_zstd_bomb_is_unpacked_block_by_block(file: Path) -> None:
     assert [next(lines) for _ in range(5)] == [""] * 5
 
 
+@archived
+def test_an_archive_that_is_all_growth_is_no_text(
+    file: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    file.write_bytes(pack(b"ab\n" * 2**24))
+    assert f"{file}: unpacks to more than 200 times its size: this is no text" in refusal(file)
+    file.write_bytes(pack(b"ab\n" * 2**21))  # of little that repeats itself nothing is to be feared
+    assert len(list(read_lines(file))) == 2**21
+
+
 def test_wrong_paths_are_refused(tmp_path: Path) -> None:
     assert "is a directory" in refusal(tmp_path)
     assert "no such file" in refusal(tmp_path / "missing")

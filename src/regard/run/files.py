@@ -28,6 +28,8 @@ FORMAT = 1
 """Version of model directories and checkpoints."""
 LONGEST_MANIFEST = 2**20
 """Bytes of the largest manifest.json that is read; ours have some hundreds."""
+LONGEST_HEADER = 2**23
+"""Bytes of the longest header of tensors that is read; base's has 20,000."""
 _COPY_AGAIN = "copy it again from where it came"
 _INTACT = "nothing is left half-written, make room there or name another place"
 
@@ -197,9 +199,14 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read safetensors; raises ModelError for a damaged file. Nothing is ever unpickled."""
     try:
+        with open_file(path) as file:
+            if int.from_bytes(file.read(8), "little") > LONGEST_HEADER:
+                raise ValueError(f"its header has more than {LONGEST_HEADER // 2**20} MiB")
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ModelError(f"{path}: damaged or not safetensors: {error}: {_COPY_AGAIN}") from None
+        raise ModelError(
+            f"{path}: damaged or not safetensors: {_reason(error)}: {_COPY_AGAIN}"
+        ) from None
 
 
 def file_checksum(path: Path) -> str:

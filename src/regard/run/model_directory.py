@@ -27,8 +27,8 @@ from regard.run.files import (
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 
-MOST_LOGITS = 2**27
-"""For one sentence at a step of its search: 512 MiB."""
+MOST_LOGITS = 2**26
+"""For one sentence at a step of its search: 256 MiB, and a few times that to rank them."""
 PARTS = ("recipe.toml", "tokenizer.json", "model.safetensors", "manifest.json")
 
 

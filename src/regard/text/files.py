@@ -26,7 +26,7 @@ from regard.errors import DataError
 LONGEST_LINE = 4 * 2**20
 """Bytes of the longest line that is read; a longer one means that the file holds no lines."""
 BLOCK = 2**18
-MOST_GROWTH, FREE_GROWTH = 200, 2**26
+MOST_GROWTH, FREE_GROWTH = 200, 2**25
 """An archive that grows more than this many times, and by more than this many bytes, is no text."""
 _ZSTD_INPUT = 2**10  # zstd can grow its input 32,000-fold, and gives all of it at once
 _ZSTD_WINDOW = 2**27
