@@ -34,6 +34,10 @@ def train(
         int | None,
         typer.Option(min=1, help="Parts to learn from each batch in: less memory, same update."),
     ] = None,
+    verify_resume: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Replay K steps to prove resuming exact; no more."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -81,6 +85,12 @@ def train(
         prepare_for_training(source, target, prepared, chosen, *valid, tokenizer, quiet)
         return chosen, prepared
 
+    if verify_resume is not None:
+        from regard.cli.console import note
+        from regard.verify import verify_resume as verified
+
+        typer.echo(f"{out}: {verified(out, *begin(), verify_resume, note)}")
+        return
     with together() as processes:
         chosen, prepared = processes.first_does(begin)
         run_training(

@@ -1,0 +1,75 @@
+"""A run can be proved to go on exactly, and a run that does not is found out."""
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.errors import ModelError, TrainingError
+from regard.train import update
+from regard.verify import verify_resume
+from run.copying import RECIPE, prepared, trained
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("copying"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """Finished at step 11, with checkpoints of steps 8, 10 and 11."""
+    directory = tmp_path_factory.mktemp("run") / "run"
+    trained(directory, data)
+    return directory
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (1, "steps 10 to 11, stopped and resumed at 11, end .* as the checkpoint of step 11"),
+        (7, "steps 10 to 11, stopped and resumed at 11, end .* as the checkpoint of step 11"),
+    ],
+)
+def test_a_run_is_replayed_to_its_newest_checkpoint(
+    run: Path, data: Path, steps: int, said: str
+) -> None:
+    before = files(run)
+    found = verify_resume(run, RECIPE, data, steps, pytest.fail)
+    assert re.match(said, found)
+    assert files(run) == before
+
+
+def test_a_run_with_one_checkpoint_is_replayed_twice(data: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.but(keep=1, average=1)
+    trained(tmp_path / "run", data, recipe)
+    found = verify_resume(tmp_path / "run", recipe, data, 4, pytest.fail)
+    assert found.startswith(
+        "steps 11 to 15, stopped and resumed at 13, end bit for bit as a replay"
+    )
+
+
+def test_what_is_not_exact_is_found_out(
+    run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(1)
+
+    def inexact(model: Any, optimizer: Any, batches: Any, rate: float, *others: Any) -> Any:
+        return update(model, optimizer, batches, rate * (1 + 1e-6 * draw.random()), *others)
+
+    monkeypatch.setattr("regard.train.update", inexact)
+    before = files(run)
+    with pytest.raises(TrainingError, match="ends in other numbers than the checkpoint of step 11"):
+        verify_resume(run, RECIPE, data, 5, pytest.fail)
+    assert files(run) == before
+
+
+def test_nothing_can_be_verified_without_a_checkpoint(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="has no checkpoint to verify yet: train on"):
+        verify_resume(tmp_path, RECIPE, data, 5, pytest.fail)
