@@ -1,18 +1,29 @@
-"""`regard translate`: standard input to standard output, in order."""
+"""`regard translate`: text in, text out, in order; to standard output, or to a file in blocks."""
 
 import json
+import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.bulk import after_the_first, translate_file
 
+if TYPE_CHECKING:
+    from regard.translate import Translation, Translator
+
+
+@after_the_first()
 def translate(
     model: Annotated[Path, typer.Argument(help="A model or run directory.")],
     input: Annotated[  # noqa: A002
         Path, typer.Option("--input", "-i", help="Text, one sentence a line; - is standard input.")
     ] = Path("-"),
+    out: Annotated[
+        Path | None, typer.Option(help="A file to make; if stopped, the same command goes on.")
+    ] = None,
     beam: Annotated[
         int | None, typer.Option(min=1, help="Hypotheses kept alive; 1 is greedy.")
     ] = None,
@@ -30,29 +41,72 @@ def translate(
     ] = 2048,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress (of --out).")] = False,
 ) -> None:
     """Translate lines of text.
 
     An empty line gives an empty line. With --n-best each sentence gives up to that many lines, best
     first, as Moses writes them: number from 0 ||| translation ||| score.
 
+    With --out the input is checked, then translated in blocks that are kept as they are finished,
+    by as many processes as torchrun starts.
+
     Examples:
 
     `regard translate runs/x < in.txt > out.txt`
 
     `regard translate runs/x --beam 1 --json -i in.txt.gz`
+
+    `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
     """
     from regard.errors import RecipeError
-    from regard.recipe import Recipe
-    from regard.run.devices import keep_freed_memory, set_threads
+    from regard.run.devices import choose_device, has_bf16, keep_freed_memory, set_threads
     from regard.text.files import read_lines
     from regard.translate import load
 
     if precision not in ("fp32", "bf16", "int8", "auto"):
         raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
+    if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RecipeError("several processes cannot share standard output: give --out")
     set_threads(threads)
     keep_freed_memory()
+    if precision == "auto":
+        precision = "bf16" if has_bf16(choose_device()) else "fp32"
     translator = load(model, precision=precision)
+    _set_search(translator, beam, alpha, n_best)
+    where = "standard input" if str(input) == "-" else str(input)
+    if out is None and str(input) == "-" and sys.stdin.isatty():
+        window = 1  # somebody types, and waits
+
+    def translated(lines: Iterable[str], first: int = 0) -> Iterator[str]:
+        found = translator.stream(lines, n_best=n_best, split=split, window=window, where=where)
+        for number, best in enumerate(found, first):
+            yield _shown(number, best, as_json=as_json, n_best=n_best)
+
+    def measured(lines: list[str], first: int) -> int:
+        return translator.measure(lines, split=split, where=where, first=first + 1)
+
+    if out is None:
+        for text in translated(read_lines(input)):
+            typer.echo(text)
+        return
+    settings = {
+        **translator.recipe.model_dump(),
+        "precision": precision,
+        "n-best": n_best,
+        "json": as_json,
+        "split": split,
+        "window": window,
+    }
+    translate_file(input, out, model, settings, measured, translated, quiet=quiet)
+
+
+def _set_search(
+    translator: "Translator", beam: int | None, alpha: float | None, n_best: int
+) -> None:
+    from regard.errors import RecipeError
+    from regard.recipe import Recipe
+
     given = {"beam": beam, "alpha": alpha}
     changes = {name: value for name, value in given.items() if value is not None}
     translator.recipe = Recipe(search=translator.recipe).but(**changes).search
@@ -60,20 +114,15 @@ def translate(
         raise RecipeError(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
-    where = "standard input" if str(input) == "-" else str(input)
-    lines = read_lines(input)
-    if str(input) == "-" and sys.stdin.isatty():
-        window = 1  # somebody types, and waits
-    streamed = translator.stream(lines, n_best=n_best, split=split, window=window, where=where)
-    for number, found in enumerate(streamed):
-        if as_json:
-            best = [{"text": t.text, "score": round(t.score, 6)} for t in found]
-            typer.echo(json.dumps({"translations": best}, ensure_ascii=False))
-        elif n_best == 1:
-            typer.echo(_on_one_line(found[0].text))
-        else:
-            for t in found:
-                typer.echo(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}")
+
+
+def _shown(number: int, best: "list[Translation]", *, as_json: bool, n_best: int) -> str:
+    if as_json:
+        found = [{"text": t.text, "score": round(t.score, 6)} for t in best]
+        return json.dumps({"translations": found}, ensure_ascii=False)
+    if n_best == 1:
+        return _on_one_line(best[0].text)
+    return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
 
 
 def _on_one_line(text: str) -> str:

@@ -1,0 +1,300 @@
+"""`regard translate` as users run it on files: stopped, shared and refused."""
+
+import gzip
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.refusing import GOOD, World, contents, process, refused, regard, unchanged
+from cli.test_refused_places import NOWHERE, full_disk
+from regard.cli.main import main
+from run.killing import PROCESSES
+
+COUNT = 5_000
+LINES = 256
+"""Lines of a block."""
+BLOCK = ["--window", str(LINES)]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines of all sizes, blank ones too."""
+    draw = random.Random(5)
+    words = ["the", "dog", "cat", "house", "tree", "bird", "sees", "likes", "hears"]
+    lines = [" ".join(draw.choices(words, k=draw.randint(0, 4))) for _ in range(COUNT)]
+    path = tmp_path_factory.mktemp("text") / "in.txt"
+    path.write_text("\n".join(lines), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain(text: Path, made: Path) -> str:
+    """What `regard translate` says of it on standard output."""
+    result = process("translate", made / "model", "-i", text, *BLOCK)
+    assert result.stdout.count("\n") == COUNT
+    return result.stdout
+
+
+def arguments(text: Path, world: World) -> list[str]:
+    paths = map(str, (world.made / "model", "-i", text, "--out", world.folder / "out"))
+    return ["translate", *paths, *BLOCK, "--threads", "1"]
+
+
+def be(arguments: list[str], rank: int, stderr: Path) -> None:
+    """The command, in a process that has the libraries already."""
+    os.environ["RANK"] = str(rank)
+    with stderr.open("ab") as said:
+        os.dup2(said.fileno(), 2)
+    sys.argv = ["regard", *arguments]
+    main()
+
+
+@contextmanager
+def started(arguments: list[str], stderr: Path, rank: int = 0) -> Iterator[Any]:
+    """The command in another process, which is gone after the block."""
+    process = PROCESSES.Process(target=be, args=(arguments, rank, stderr))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+@contextmanager
+def torchrun(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Two processes, as users start them."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "regard", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.terminate()  # and so what it has started
+
+
+def ranks(running: subprocess.Popen[str]) -> list[int]:
+    """The processes that torchrun has started."""
+    tasks = Path(f"/proc/{running.pid}/task").glob("*/children")
+    return sorted(int(child) for task in tasks for child in task.read_text().split())
+
+
+def finished(out: Path) -> int:
+    """How many blocks are finished."""
+    return sum(1 for path in out.with_name(f".{out.name}.parts").glob("[0-9]*"))
+
+
+def wait_for_blocks(more: int, out: Path, is_running: Callable[[], bool]) -> None:
+    wanted, deadline = finished(out) + more, time.monotonic() + 120
+    while finished(out) < wanted:
+        assert is_running()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--n-best", "2"], ["--json"], ["--beam", "1", "--alpha", "0", "--precision", "auto"]],
+    ids=" ".join,
+)
+def test_a_file_is_what_standard_output_would_be(
+    world: World, text: Path, options: list[str]
+) -> None:
+    some = text.read_bytes().splitlines(keepends=True)[: 2 * LINES + 7]
+    packed = world.write("in.gz", gzip.compress(b"".join(some)))
+    command = ["translate", world.made / "model", "-i", packed, "--window", "64", *options]
+    expected = regard(*command)
+    result = regard(*command, "--out", world.folder / "new" / "out")
+    assert (result.status, result.stdout) == (0, "")
+    assert (world.folder / "new" / "out").read_text("utf-8") == expected.stdout
+    assert contents(world.folder / "new").keys() == {"out"}
+    assert re.search(
+        r"519 of 519 lines  [\d,.]+ lines/s  [\d,]+ source tokens/s  0:00:00 left\n$", result.stderr
+    )
+
+
+def test_a_signal_stops_and_the_same_command_goes_on(world: World, text: Path, plain: str) -> None:
+    out, stderr = world.folder / "out", world.folder / "stderr"
+    for signum, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+        with started(arguments(text, world), stderr) as process:
+            wait_for_blocks(2, out, process.is_alive)
+            os.kill(process.pid, signum)
+            process.join(60)
+            assert process.exitcode == status
+        assert not out.exists()
+        if status > 0:
+            lines = f"{finished(out) * LINES:,} of {COUNT:,} lines finished"
+            assert stderr.read_text().endswith(
+                f"{out}: stopped with {lines}, which are kept; the same command goes on from them\n"
+            )
+    before = finished(out)
+    assert 6 <= before < COUNT // LINES
+    result = regard(*arguments(text, world))
+    assert result.status == 0, result
+    assert result.stderr.startswith(f"{before * LINES:,} of {COUNT:,} lines\n")
+    assert out.read_text("utf-8") == plain
+
+
+@pytest.mark.slow
+def test_what_two_processes_began_one_or_three_go_on_with(
+    world: World, text: Path, plain: str
+) -> None:
+    out = world.folder / "out"
+    with torchrun(arguments(text, world)) as running:
+        wait_for_blocks(3, out, lambda: running.poll() is None)
+        os.kill(ranks(running)[0], signal.SIGKILL)
+        assert running.wait(60) != 0
+    assert finished(out) >= 3
+    assert not out.exists()
+    shutil.copytree(world.folder / ".out.parts", world.folder / "again" / ".out.parts")
+
+    result = regard(*arguments(text, world), "--quiet")
+    assert (result.status, result.stderr) == (0, "")
+    assert out.read_text("utf-8") == plain
+
+    again, said = World(world.folder / "again", world.made), world.folder / "stderr"
+    with ExitStack() as stack:
+        for process in [
+            stack.enter_context(started(arguments(text, again), said, rank)) for rank in range(3)
+        ]:
+            process.join(60)
+            assert process.exitcode == 0
+    assert said.read_text().count("0:00:00 left") == 1  # one of them speaks
+    assert (again.folder / "out").read_text("utf-8") == plain
+    assert contents(again.folder).keys() == {"out"}
+
+
+@pytest.mark.slow
+def test_processes_refuse_in_one_sentence(world: World) -> None:
+    bad = world.write("bad.txt", GOOD.encode() * 300 + b"M\xfcller\n")
+    with unchanged(world.folder), torchrun(arguments(bad, world)) as running:
+        said = running.communicate()[1]
+        assert running.returncode != 0
+    assert said.count("regard: ") == 1
+    assert f"regard: {bad}:301: is not UTF-8 (byte 0xFC at byte 2 of the line)" in said
+
+
+def test_a_process_leaves_it_to_the_first_to_say_what_is_wrong(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    argv = ["translate", world.folder / "none", "-i", world.folder / "source.en", "--out", "out"]
+    said = refused(*argv)
+    assert not waited
+    monkeypatch.setenv("RANK", "1")
+    assert refused(*argv) == said
+    assert waited == [3.0]
+
+
+def test_standard_output_is_for_one_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = refused("translate", world.made / "model", stdin=GOOD.encode())
+    assert said == "several processes cannot share standard output: give --out"
+
+
+@pytest.fixture
+def command(world: World) -> list[str | Path]:
+    return ["translate", world.made / "model", "-i", world.folder / "source.en", "--quiet"]
+
+
+def test_a_line_that_is_too_long_is_refused_before_the_first_is_translated(
+    world: World, command: list[str | Path]
+) -> None:
+    text = world.write("long.en", GOOD * 600 + "the dog " * 40 + "\n")
+    command[3] = text
+    with unchanged(world.folder):
+        said = refused(*command, *BLOCK, "--out", world.folder / "out")
+    assert re.match(
+        re.escape(f"{text}:601: ") + r"\d+ pieces; this model was .* at most 24: ", said
+    )
+    assert regard(*command, *BLOCK, "--split", "--out", world.folder / "out").status == 0
+
+
+def test_a_stream_cannot_be_translated_in_blocks(world: World) -> None:
+    with unchanged(world.folder):
+        said = refused(
+            *("translate", world.made / "model", "--out", world.folder / "out"), stdin=GOOD.encode()
+        )
+    assert said == "standard input: is read more than once here: save it in a file first"
+
+
+def test_where_no_output_can_be_made(world: World, command: list[str | Path]) -> None:
+    (world.folder / "folder").mkdir()
+    mine = world.write("mine", "mine\n")
+    for out, why in (
+        ("-", "--out -: is a file that is made; leave it out for standard output"),
+        (mine, f"{mine}: exists already: remove it, or choose another --out"),
+        (world.folder / "folder", f"{world.folder}/folder: exists already: remove it, or choose"),
+        (mine / "out", f"{mine}/.out.parts"),
+        (NOWHERE, "/proc/self/.nowhere.parts: cannot write: No such file or directory"),
+        (world.folder / ("x" * 255), "File name too long"),
+    ):
+        with unchanged(world.folder):
+            assert why in refused(*command, "--out", out)
+
+
+@pytest.mark.parametrize("room", [0, 300, 3000])
+def test_a_full_disk_leaves_what_was_finished(
+    world: World, command: list[str | Path], room: int
+) -> None:
+    out = world.folder / "out"
+    command[3] = world.write("in.txt", GOOD * 300 + "\n" * 300 + GOOD)
+    expected = regard(*command, "--window", "300")
+    with full_disk(room):
+        said = refused(*command, "--window", "300", "--out", out)
+    assert "cannot write: File too large" in said
+    assert not out.exists()
+    assert regard(*command, "--window", "300", "--out", out).status == 0
+    assert out.read_text("utf-8") == expected.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        (["--beam", "1"], "beam 2 there, 1 here"),
+        (["--alpha", "1"], "alpha 0.6 there, 1.0 here"),
+        (["--n-best", "2"], "n-best 1 there, 2 here"),
+        (["--json"], "json False there, True here"),
+        (["--split"], "split False there, True here"),
+        (["--precision", "bf16"], "precision fp32 there, bf16 here"),
+        (["--window", "19"], "window 2048 there, 19 here; lines a block 2048 there, 266 here"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_another_setting_does_not_go_on(
+    begun: World, command: list[str | Path], options: list[str], change: str
+) -> None:
+    with unchanged(begun.folder):
+        said = refused(*command, *options, "--out", begun.folder / "out")
+    assert said.startswith(f"{begun.folder}/out: was begun otherwise ({change}): give what it was ")
+
+
+def test_another_model_does_not_go_on(begun: World, command: list[str | Path]) -> None:
+    command[1] = begun.folder / "model"
+    regard("average", begun.made / "run", "--last", "1", "--out", command[1])
+    with unchanged(begun.folder):
+        said = refused(*command, "--out", begun.folder / "out")
+    assert re.search(r"\(model [0-9a-f]{12} there, [0-9a-f]{12} here\): ", said)
+
+
+@pytest.fixture
+def begun(world: World, command: list[str | Path]) -> World:
+    """Where blocks have been begun and none is finished."""
+    with full_disk(800):
+        refused(*command, "--out", world.folder / "out")
+    assert finished(world.folder / "out") == 0
+    assert (world.folder / ".out.parts" / "manifest.json").exists()
+    return world
