@@ -25,7 +25,8 @@ def verify_resume(
 
     Where the newest is no further away, the replay must end in its weights, moments and random
     states. Where it is, a replay that is stopped halfway must end in those of one that is not. The
-    run itself is not touched. Raises TrainingError where they differ, ModelError without checkpoint.
+    run itself is not touched. Raises TrainingError where they differ, ModelError where there is no
+    checkpoint.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:
