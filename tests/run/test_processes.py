@@ -160,7 +160,7 @@ def test_a_run_goes_on_with_any_number_of_processes_and_meets_every_pair_once_an
         statuses = ended(started(count, train_until, until, seen, run, data, recipe, stderr=log))
         assert statuses[0] == -signal.SIGKILL
         assert set(statuses[1:]) == {2}
-    train_recording(seen, run, data, recipe)
+    finished(1, train_recording, seen, run, data, recipe, stderr=log)
     assert [record["step"] for record in events(run, "start")] == [0, 10, 30]
     assert [record["processes"] for record in events(run, "start")] == [2, 4, 1]
     given: dict[Any, set[int]] = defaultdict(set)  # what was done again counts once
