@@ -118,7 +118,7 @@ def test_prepared_data_that_is_not_whole(world: World, harm: str) -> None:
         (None, "cannot read the tokenizer: No such file or directory"),
         (b"", "damaged, or not a tokenizer"),
         (b"{}", "damaged, or not a tokenizer"),
-        (b"\xff\xfe", "damaged: not the UTF-8 text of a tokenizer"),
+        (b"\xff\xfe", "damaged, or not a tokenizer: it is not UTF-8"),
         (b"[" * 10**5, "damaged, or not a tokenizer"),
     ],
     ids=["missing", "empty", "another JSON", "binary", "a bomb"],
