@@ -14,6 +14,7 @@ position is three numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -110,6 +111,14 @@ class Share(NamedTuple):
     rank: int = 0
     processes: int = 1
     cuts: int = 1
+
+    @classmethod
+    def even(cls, rank: int, processes: int, batches: int, cuts: int) -> Share:
+        """Of batches cut into so many parts at least: as many as give each process the same number
+        of parts in a step of `batches`.
+        """
+        least = processes // math.gcd(processes, batches)
+        return cls(rank, processes, -(-cuts // least) * least)
 
 
 WHOLE = Share()

@@ -4,7 +4,6 @@ RUN/recipe.toml  journal.jsonl  checkpoints/step-N/  and, at the end, the model 
 """
 
 import fcntl
-import math
 import os
 import time
 import weakref
@@ -149,13 +148,9 @@ class Run:
         return checkpoints.newest(self._checkpoints, count, self.warn)
 
     def _share(self, cuts: int) -> Share:
-        """What this process learns from, where each batch is cut into so many parts at least.
-
-        They are as many as give each process the same number of parts in a step.
-        """
+        """What this process learns from, where each batch is cut into so many parts at least."""
         rank, count = self.processes.rank, self.processes.count
-        least = count // math.gcd(count, self.recipe.training.accumulate)
-        return Share(rank, count, -(-cuts // least) * least)
+        return Share.even(rank, count, self.recipe.training.accumulate, cuts)
 
     def _ahead(self, batches: Batches) -> Batches | Prefetched:
         """On a GPU, packed by another process: beside a CPU's steps, packing is nothing."""

@@ -1,0 +1,63 @@
+"""The largest batch that the batching can give: full of the longest sentences that are allowed."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.batches import WINDOW, Batch, Batches, PairSource, Share
+from regard.data.layouts import grouped, packed_rows
+from regard.recipe import DataRecipe
+from regard.text.tokenizer import EOS
+
+
+def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, cuts: int) -> Batch:
+    """The largest part where each batch of these pairs is cut into so many; it says nothing.
+
+    In the grouped layout, where pairs are so few that some share a row, another epoch may join
+    longer ones.
+    """
+    count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
+    sentences = _Alike(count, source, target, vocabulary)
+    share = Share(0, 1, cuts)
+    return Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
+
+
+def _packed(rules: DataRecipe) -> tuple[int, int, int]:
+    """Pairs that fill the rows, and their lengths."""
+    length = min(rules.max_length, rules.row_length)
+    return packed_rows(rules) * (rules.row_length // length), length, length
+
+
+def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
+    """Rows, and their lengths, that make the most of both limits; a row counts as one pair."""
+    source, target = (
+        np.asarray(lengths[:WINDOW], np.int64)
+        for lengths in (pairs.source_lengths, pairs.target_lengths)
+    )
+    plan = grouped(source, target, rules)
+    begins = np.union1d(plan.starts[:-1], np.flatnonzero(np.diff(plan.rows)) + 1)
+    limits = rules.source_tokens, rules.target_tokens
+    rows = 1
+    for lengths, limit in zip((source, target), limits, strict=True):
+        longest = int(np.add.reduceat(lengths[plan.pairs], begins).max())
+        rows = max(rows, -(-limit // max(longest, min(rules.max_length, limit))))
+    return rows, limits[0] // rows, limits[1] // rows
+
+
+class _Alike:
+    """So many pairs, all of the same two lengths."""
+
+    def __init__(self, count: int, source: int, target: int, vocabulary: int):
+        self.source_lengths = np.full(count, source, np.int32)
+        self.target_lengths = np.full(count, target, np.int32)
+        self._vocabulary = vocabulary
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def source(self, i: int, /) -> NDArray[Any]:
+        return EOS + np.arange(self.source_lengths[i]) % (self._vocabulary - EOS)
+
+    def target(self, i: int, /) -> NDArray[Any]:
+        return EOS + np.arange(self.target_lengths[i]) % (self._vocabulary - EOS)
