@@ -22,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from regard.data.batches import Batch, Batches
 from regard.data.grammar import write_corpus
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare
-from regard.recipe import ModelRecipe, Recipe
+from regard.plan import Flop, flop
+from regard.recipe import Recipe
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported
 import side_by_side as sides
@@ -58,28 +59,6 @@ CONTENDERS = [
     sides.Contender(OWN_BATCHES, "training_joeynmt.py", ["own"], environment="joeynmt"),
     sides.Contender(CEILING, "training_ceiling.py"),
 ]
-
-
-class Flop(NamedTuple):
-    """Floating-point operations of training on some sentence pairs, each once."""
-
-    weights: int
-    """Products with weights: the projections, feed-forward networks and logits."""
-    attention: int
-    """Q K^T and its product with V. The decoder's future positions count: all compute them."""
-
-
-def flop(
-    model: ModelRecipe, vocabulary: int, sources: Sequence[int], targets: Sequence[int]
-) -> Flop:
-    """Of pairs with so many tokens, padding apart. Backward is twice forward."""
-    d, ff = model.d_model, model.d_ff
-    pairs = list(zip(sources, targets, strict=True))
-    source_token = model.layers * (4 * d * d + 2 * d * ff + 2 * d * d)  # the last for cross K, V
-    target_token = model.layers * (6 * d * d + 2 * d * ff) + vocabulary * d
-    weights = sum(sources) * source_token + sum(targets) * target_token
-    attention = model.layers * 2 * d * sum(s * s + t * t + t * s for s, t in pairs)
-    return Flop(6 * weights, 6 * attention)
 
 
 def lengths(batches: Sequence[Batch]) -> tuple[list[int], list[int]]:

@@ -38,6 +38,9 @@ def train(
         int | None,
         typer.Option(min=1, metavar="K", help="Replay K steps to prove resuming exact; no more."),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Tell memory, time and disk, by a trial; no training.")
+    ] = False,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -52,10 +55,13 @@ def train(
 
     `regard train --data prepared --recipe base --set training.steps=20000 --out runs/base`
 
+    `regard train --data prepared --recipe base --out runs/base --plan`   (what will it take?)
+
     `regard train --out runs/x`   (go on)
 
     `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
+    from regard.cli.plan import print_plan
     from regard.cli.prepare import prepare_for_training
     from regard.run.beginning import begun
     from regard.run.devices import set_threads
@@ -93,6 +99,9 @@ def train(
         return
     with together() as processes:
         chosen, prepared = processes.first_does(begin)
+        if plan:
+            print_plan(chosen, out, prepared, processes, micro_batches, quiet)
+            return
         run_training(
             chosen,
             out,
@@ -160,6 +169,7 @@ def run_training(
     from contextlib import nullcontext
 
     from regard.cli.console import note
+    from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay
     from regard.run.directory import Run
     from regard.run.interrupt import Interrupted, interruptible
@@ -179,6 +189,8 @@ def run_training(
         run = Run(
             out, recipe, data, listeners, interrupt, warn, accept_changes, processes, micro_batches
         )
+        if processes.first:
+            announce(run, quiet)
         try:
             train(recipe, run, validate)
         except Interrupted as stopped:
