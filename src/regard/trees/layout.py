@@ -1,0 +1,108 @@
+"""Where the labels and words of a drawn tree stand, in cells of a terminal."""
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+
+from regard.errors import DataError
+from regard.trees.tree import Tree
+
+MOST_LEVELS = 1000
+"""Levels of the deepest tree that is drawn."""
+GAP = 2
+"""Cells between neighbours."""
+
+Kind = Literal["phrase", "tag", "word"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A label or a word in its place, and what hangs from it."""
+
+    text: str
+    kind: Kind
+    level: int
+    left: int
+    """The first cell of the text."""
+    width: int
+    """Cells of the text; a wide character takes two."""
+    centre: int
+    """The cell at which the line from above arrives, and that to the children leaves."""
+    below: tuple[int, ...]
+    """The centres of its children; of a tag, that of its word; of a word, none."""
+
+
+def placed(tree: Tree) -> Iterator[Placed]:
+    """All labels and words, each level from left to right. DataError if the tree is too deep."""
+    refuse_deep(tree)
+    todo = [(tree.fold(_boxed), 0, 0)]
+    while todo:
+        box, left, level = todo.pop()
+        below = tuple(left + start + child.centre for start, child in box.inside)
+        start, own = left + box.start, cell_len(box.text)
+        yield Placed(box.text, box.kind, level, start, own, left + box.centre, below)
+        todo.extend((child, left + start, level + 1) for start, child in reversed(box.inside))
+
+
+def refuse_deep(tree: Tree) -> None:
+    """Raise DataError for a tree with more than MOST_LEVELS levels of brackets."""
+    levels = tree.fold(lambda _, inside: 1 + max(inside, default=0))
+    if levels > MOST_LEVELS:
+        raise DataError(f"a tree of {levels} levels cannot be drawn: at most {MOST_LEVELS} can")
+
+
+def shown(text: str) -> str:
+    """A label or word fit for a terminal and for XML: commands are spelt out, nothing is ()."""
+    return "".join(repr(c)[1:-1] if _is_command(c) else c for c in text) or "()"
+
+
+def _is_command(character: str) -> bool:
+    # Controls, halves of characters, line and paragraph ends, changes of direction, no characters.
+    return (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        or unicodedata.bidirectional(character) in _DIRECTIONS
+        or ord(character) & 0xFFFE == 0xFFFE
+    )
+
+
+_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A subtree: its width, and from its left edge where its text begins and its centre is."""
+
+    text: str
+    kind: Kind
+    width: int
+    start: int
+    centre: int
+    inside: list[tuple[int, "_Box"]]
+
+
+def _boxed(node: Tree, inside: list[_Box]) -> _Box:
+    if node.word is None:
+        return _above(node.label, "phrase", inside)
+    return _above(node.label, "tag", [_above(node.word, "word", [])])
+
+
+def _above(label: str, kind: Kind, children: list[_Box]) -> _Box:
+    """A text over its children, which stand side by side."""
+    text = shown(label)
+    own = max(1, cell_len(text))
+    below = sum(child.width for child in children) + GAP * max(0, len(children) - 1)
+    width = max(own, below)
+    left = (width - below) // 2
+    inside = []
+    for child in children:
+        inside.append((left, child))
+        left += child.width + GAP
+    centre = own // 2
+    if inside:
+        (first, leftmost), (last, rightmost) = inside[0], inside[-1]
+        centre = (first + leftmost.centre + last + rightmost.centre) // 2
+    start = min(max(centre - own // 2, 0), width - own)  # a wide label stays over its own children
+    return _Box(text, kind, width, start, centre, inside)

@@ -1,0 +1,121 @@
+r"""§6.3 A tree as the sequence that the decoder writes, and back.
+
+    (S (NP (DT The) (NN dog)) (VP (VBZ barks)))
+    (S (NP DT NN )NP (VP VBZ )VP )S
+
+As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
+with a token of its own, and a leaf is its tag: the words are those of the source. There the tags
+are normalised to one symbol, XX; the authors of this paper kept them, as their code shows. (It
+writes NP and /NP; with brackets no label can be mistaken for a tag.) The bracket around the whole
+tree is dropped beforehand, by `stripped`.
+
+Every token that begins with ( opens a phrase, every one that begins with ) closes one, and every
+other is a leaf; none is empty and none holds blanks. Brackets, backslashes and blanks in a label or
+tag, which no treebank has, are written by their number, `\28;`, and an empty tag as `\;`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from regard.trees.escapes import escaped, unescaped
+from regard.trees.tree import Tree
+
+Form = Literal["tags", "normalised"]
+"""What stands for a leaf: its tag, as the authors have it, or XX."""
+NORMALISED = "XX"
+OPEN, CLOSE = "(", ")"
+EMPTY = r"\;"
+
+_SPECIAL = r"()\s"
+
+
+class IllFormed(ValueError):
+    """A sequence that is no tree over the words; `position` is that of the token, from 1."""
+
+    def __init__(self, problem: str, position: int):
+        super().__init__(f"token {position}: {problem}")
+        self.position = position
+
+
+def linearise(tree: Tree, form: Form = "tags") -> list[str]:
+    """The tokens of a tree. With the words (and the tags, once normalised) they give it back."""
+    tokens: list[str] = []
+    todo: list[Tree | str] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, str):
+            tokens.append(node)
+        elif node.word is None:
+            label = escaped(node.label, _SPECIAL)
+            tokens.append(OPEN + label)
+            todo.append(CLOSE + label)
+            todo.extend(reversed(node.children))
+        else:
+            tokens.append(_tag(node.label) if form == "tags" else NORMALISED)
+    return tokens
+
+
+def delinearise(
+    tokens: Sequence[str], words: Sequence[str], tags: Sequence[str] | None = None
+) -> Tree:
+    """The tree that the tokens spell over exactly these words.
+
+    `tags`, one for each word, take the place of those among the tokens. Raises IllFormed, which
+    names the token, for a sequence that is no tree or has not one leaf for each word; ValueError
+    for tags that are not as many as the words.
+    """
+    if tags is not None and len(tags) != len(words):
+        raise ValueError(f"{len(tags)} tags for {len(words)} words")
+    tree: Tree | None = None
+    around: list[_Open] = []
+    leaves = 0
+    for position, token in enumerate(tokens, 1):
+        if tree is not None:
+            raise IllFormed(f"{token!r} comes after the end of the tree", position)
+        if token.startswith(OPEN):
+            around.append(_Open(token.removeprefix(OPEN), position))
+            continue
+        if token.startswith(CLOSE):
+            node = _closed(around, token, position)
+        elif leaves == len(words):
+            raise IllFormed(f"{token!r} is one leaf too many for {leaves} words", position)
+        else:
+            tag = unescaped(token) if tags is None else tags[leaves]
+            node = Tree(tag, word=words[leaves])
+            leaves += 1
+        if around:
+            around[-1].children.append(node)
+        else:
+            tree = node
+    if tree is None:
+        missing = f"{OPEN}{around[-1].label} is not closed" if around else "the tree is missing"
+        raise IllFormed(f"the sequence ends, and {missing}", len(tokens) + 1)
+    if leaves < len(words):
+        raise IllFormed(f"the tree has {leaves} leaves for {len(words)} words", len(tokens))
+    return tree
+
+
+@dataclass(slots=True)
+class _Open:
+    """A phrase that is not closed yet: its label as it stands in the token."""
+
+    label: str
+    position: int
+    children: list[Tree] = field(default_factory=list)
+
+
+def _closed(around: list[_Open], token: str, position: int) -> Tree:
+    if not around:
+        raise IllFormed(f"{token!r} closes a phrase where none is open", position)
+    phrase = around.pop()
+    if token.removeprefix(CLOSE) != phrase.label:
+        opened = f"{OPEN}{phrase.label}"
+        raise IllFormed(f"{token!r} closes {opened!r}, opened by {phrase.position}", position)
+    if not phrase.children:
+        raise IllFormed(f"{token!r} closes a phrase that has nothing in it", position)
+    return Tree(unescaped(phrase.label), tuple(phrase.children))
+
+
+def _tag(tag: str) -> str:
+    return escaped(tag, _SPECIAL) or EMPTY

@@ -1,0 +1,274 @@
+"""Penn bracketing (Marcus et al., 1993): the form in which treebanks come and parses go.
+
+    ( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBZ barks)) (. .)))
+
+Several trees may share a line, and a tree may take several lines. Blanks are the six ASCII ones; a
+no-break space is a character like any other. Brackets inside words are written -LRB- and -RRB-.
+
+What is odd is read thus. A label may stand apart from its bracket, `( S (NN x))`; a single word
+that does is one without a tag, `( END_OF_TEXT_UNIT )`. A word may hold blanks, as five of the CRAFT
+treebank do, `(NN alpha 2)`: they become single spaces. Lines that begin with `*x*`, the headers of
+old releases, are passed over between trees.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from regard.errors import DataError
+from regard.trees.tree import Tree
+
+MOST_TOKENS = 1_000_000
+"""Brackets and words of the largest tree over several lines: past them a bracket is missing."""
+DEEPEST_INDENT = 30
+"""Levels by which `pretty` goes in; deeper ones are no longer told apart."""
+
+_BLANK = r" \t\r\n\f\v"
+_TEXT = rf"[^{_BLANK}()]"
+# A leaf as it nearly always stands; an opening bracket with its label; what else there may be.
+_TOKEN = re.compile(rf"\(({_TEXT}++) ({_TEXT}++)\)|\(({_TEXT}*+)|\)|{_TEXT}++")
+_LABEL = re.compile(rf"{_TEXT}*")
+_WORD = re.compile(rf"{_TEXT}+( {_TEXT}+)*")
+_HEADER = "*x*"
+
+
+def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
+    """The trees of a file, whose name is for messages. Memory is bounded by one tree.
+
+    The lines may end in line feeds, with carriage returns, or not at all. Raises DataError with
+    file, line and column (from 1) for a bracket too many, too few or with nothing in it, a word
+    outside brackets or beside them, and a tree of over MOST_TOKENS.
+    """
+    reader = _Reader(name)
+    for number, line in _numbered(lines):
+        if reader.between_trees and line.startswith(_HEADER):
+            continue
+        yield from reader.read(line, number)
+    reader.end()
+
+
+def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
+    """The trees of a file with a score, a tab and a tree on each line: what a parser prints.
+
+    Empty lines are passed over. Raises DataError as `read_trees` does, and for a line that has no
+    finite score, or not exactly one tree.
+    """
+    for number, line in _numbered(lines):
+        if not line.strip():
+            continue
+        value, end = _score(line, name, number)
+        reader = _Reader(name)
+        trees = list(reader.read(line, number, end))
+        reader.end()
+        if len(trees) != 1:
+            raise DataError(
+                f"holds {len(trees)} trees: a line is a score, a tab and a tree", name, number
+            )
+        yield value, trees[0]
+
+
+def bracketed(tree: Tree) -> str:
+    """The tree on one line; `read_trees` gives it back.
+
+    Brackets in labels and words are written -LRB- and -RRB-. Raises DataError for what the form
+    cannot hold: an empty word, blanks in a label, and blanks in a word but for single spaces.
+    """
+    return str(_writable(tree))
+
+
+def pretty(tree: Tree, columns: int = 100) -> str:
+    """The tree over several lines, two spaces further in for each level.
+
+    A phrase that fits in `columns` stays on one line. Raises DataError as `bracketed` does.
+    """
+    lines: list[str] = []
+    todo = [(_writable(tree).fold(_measured), 0, 0)]
+    while todo:
+        phrase, level, closing = todo.pop()
+        indent = "  " * min(level, DEEPEST_INDENT)
+        if not phrase.inside or len(indent) + phrase.length + closing <= columns:
+            lines.append(f"{indent}{phrase.tree}{')' * closing}")
+            continue
+        lines.append(f"{indent}({phrase.tree.label}")
+        todo.append((phrase.inside[-1], level + 1, closing + 1))
+        todo.extend((child, level + 1, 0) for child in reversed(phrase.inside[:-1]))
+    return "\n".join(lines)
+
+
+def penn_word(word: str) -> str:
+    """The word with its brackets, ()[]{}, as treebanks of newswire write them: ( is -LRB-."""
+    return word.translate(_BRACKETS)
+
+
+def plain_word(word: str) -> str:
+    """The word as it was printed: -LRB- is (, `1\\/2` is 1/2 and `\\*` is *."""
+    for code, bracket in _CODES.items():
+        word = word.replace(code, bracket)
+    return word.replace("\\/", "/").replace("\\*", "*")
+
+
+_CODES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_BRACKETS = str.maketrans({bracket: code for code, bracket in _CODES.items()})
+_ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """A bracket that is still open, where it stands, and what is in it so far."""
+
+    label: str
+    line: int
+    column: int
+    children: list[Tree] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+
+class _Reader:
+    """What is open between one line and the next."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._number = 0
+        self._open: list[_Bracket] = []
+        self._tokens = 0
+
+    @property
+    def between_trees(self) -> bool:
+        return not self._open
+
+    def read(self, line: str, number: int, start: int = 0) -> Iterator[Tree]:
+        """The trees that end on this line, of which the first `start` characters do not count."""
+        self._number = number
+        for token in _TOKEN.finditer(line, start):
+            self._tokens += 1
+            if token.lastindex == 2:
+                self._begin_child(token.start())
+                tree = Tree(token[1], word=token[2])
+            elif token.lastindex == 3:
+                self._begin_child(token.start())
+                self._open.append(_Bracket(token[3], number, token.start() + 1))
+                continue
+            elif token[0] == ")":
+                tree = self._closed(token.start())
+            else:
+                self._text(token[0], token.start())
+                continue
+            if self._open:
+                self._open[-1].children.append(tree)
+            else:
+                self._tokens = 0
+                yield tree
+        if self._tokens > MOST_TOKENS:
+            raise self._unclosed(f"has not ended after {MOST_TOKENS:,} brackets and words")
+
+    def end(self) -> None:
+        """Refuse a file that ends in mid-tree."""
+        if self._open:
+            raise self._unclosed(
+                f"has not ended where the file ends, {len(self._open)} levels deep"
+            )
+
+    def _begin_child(self, at: int) -> None:
+        """Before a bracket: a text that the bracket around it holds was its label after all."""
+        if self._open and (around := self._open[-1]).texts:
+            if around.label or len(around.texts) > 1:
+                raise self._beside(around.texts[-1], at)
+            around.label = around.texts.pop()
+
+    def _text(self, text: str, at: int) -> None:
+        if not self._open:
+            raise self._refusal(f"{_clipped(text)} stands outside all brackets", at)
+        if self._open[-1].children:
+            raise self._beside(text, at)
+        self._open[-1].texts.append(text)
+
+    def _closed(self, at: int) -> Tree:
+        if not self._open:
+            raise self._refusal("this bracket closes none that was opened", at)
+        bracket = self._open.pop()
+        if bracket.children:
+            return Tree(bracket.label, tuple(bracket.children))
+        texts = bracket.texts
+        if not texts:
+            raise self._empty(bracket)
+        label = bracket.label if bracket.label or len(texts) == 1 else texts.pop(0)
+        return Tree(label, word=" ".join(texts))
+
+    def _beside(self, word: str, at: int) -> DataError:
+        return self._refusal(
+            f"the word {_clipped(word)} and a bracket stand side by side: give the word a tag, "
+            "as in (NN dog)",
+            at,
+        )
+
+    def _empty(self, bracket: _Bracket) -> DataError:
+        return DataError(
+            "this bracket has nothing in it (a parser prints (()) where it fails: take that out)",
+            f"{self._name}:{bracket.line}:{bracket.column}",
+        )
+
+    def _unclosed(self, problem: str) -> DataError:
+        first = self._open[0]
+        return DataError(
+            f"the tree that begins here {problem}: a closing bracket is missing",
+            f"{self._name}:{first.line}:{first.column}",
+        )
+
+    def _refusal(self, problem: str, at: int) -> DataError:
+        return DataError(problem, f"{self._name}:{self._number}:{at + 1}")
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; a byte order mark at the start of the file is dropped."""
+    for number, line in enumerate(lines, 1):
+        yield number, line.removeprefix("\ufeff") if number == 1 else line
+
+
+def _score(line: str, name: str, number: int) -> tuple[float, int]:
+    """The score before the tab, and where it ends."""
+    score = line.partition("\t")[0]
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(
+            f"{_clipped(score)} is no score: a line is a score, a tab and a tree", name, number
+        )
+    return value, len(score)
+
+
+def _clipped(text: str) -> str:
+    """The beginning of what a file holds, fit for a message."""
+    return repr(text if len(text) <= 40 else text[:40] + "...")
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A tree with the length of its one line, so that each is measured once."""
+
+    tree: Tree
+    length: int
+    inside: list["_Measured"]
+
+
+def _measured(tree: Tree, inside: list[_Measured]) -> _Measured:
+    below = len(tree.word) + 1 if tree.word is not None else sum(c.length + 1 for c in inside)
+    return _Measured(tree, len(tree.label) + 2 + below, inside)
+
+
+def _writable(tree: Tree) -> Tree:
+    return tree.fold(_writable_node)
+
+
+def _writable_node(node: Tree, children: list[Tree]) -> Tree:
+    label = node.label.translate(_ROUND)
+    if not _LABEL.fullmatch(label):
+        raise DataError(f"the label {_clipped(label)} holds blanks, which brackets cannot")
+    if node.word is None:
+        return Tree(label, tuple(children))
+    word = node.word.translate(_ROUND)
+    if not (_WORD if label else _LABEL).fullmatch(word) or not word:
+        raise DataError(f"the word {_clipped(word)} is empty or its blanks are not single spaces")
+    return Tree(label, word=word)

@@ -1,0 +1,98 @@
+"""Every tree of real treebanks, there and back; the program that scores parsers counts the same."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from regard.text.files import read_lines
+from regard.trees.linearise import delinearise, linearise
+from regard.trees.penn import bracketed, pretty, read_scored_trees, read_trees
+from regard.trees.strip import OUTER, TRACE, category, stripped
+from regard.trees.tree import Tree
+from regard.trees.unaries import collapsed, expanded
+
+pytestmark = pytest.mark.data
+
+TREES = {
+    "wsj-sample/train.mrg": 3396,
+    "wsj-sample/dev.mrg": 273,
+    "wsj-sample/test.mrg": 245,
+    "craft/dev.mrg": 2780,
+    "craft/train.mrg": 18951,
+}
+PUNCTUATION = {",", ":", "``", "''", "."}
+banks = pytest.mark.parametrize("name", TREES)
+
+
+def trees(path: Path) -> Iterator[Tree]:
+    return read_trees(read_lines(path), str(path))
+
+
+@banks
+def test_written_again_each_tree_is_the_line_it_was_read_from(regard_data: Path, name: str) -> None:
+    path = regard_data / name
+    count = words = brackets = 0
+    for line, tree in zip(read_lines(path), trees(path), strict=True):
+        assert bracketed(tree) == line
+        count += 1
+        words += len(tree.words())
+        brackets += len(tree.words()) + len(tree.spans())
+    text = path.read_text()
+    assert count == TREES[name]
+    assert brackets == text.count("(")
+    assert words == len(re.findall(r"[^()\s]\)", text))
+
+
+def test_over_several_lines_each_tree_reads_the_same(regard_data: Path) -> None:
+    some = [*trees(regard_data / "wsj-sample/test.mrg"), *trees(regard_data / "craft/dev.mrg")]
+    lines = "\n".join(pretty(tree, 60) for tree in some).split("\n")
+    assert len(lines) > 10 * len(some)
+    assert list(read_trees(lines, "pretty")) == some
+
+
+@banks
+def test_every_tree_comes_back_from_its_sequence(regard_data: Path, name: str) -> None:
+    for tree in trees(regard_data / name):
+        plain = stripped(tree)
+        assert plain is not None
+        assert plain.words() == [leaf.word for leaf in tree.leaves() if leaf.label != TRACE]
+        assert plain.label not in OUTER
+        assert all(node.label == category(node.label) for node in plain.nodes())
+        for one in (plain, tree):
+            words, tags = one.words(), one.tags()
+            assert delinearise(linearise(one), words) == one
+            assert delinearise(linearise(one, "normalised"), words, tags) == one
+        assert expanded(collapsed(plain)) == plain
+
+
+def test_evalb_counts_the_same_words_and_brackets(regard_data: Path) -> None:
+    case = regard_data / "oracles/evalb/open/wsj200-raw-gold"
+    scored = re.compile(r" +\d+ +(\d+) +0 .{14} +\d+ +(\d+)")  # the length, gold brackets
+    rows = (case / "result.txt").read_text().split("\n")[3:203]
+    compared = 0
+    for tree, row in zip(trees(case / "gold.trees"), rows, strict=True):
+        if (counts := scored.match(row)) is None:  # where the parse was of another length
+            continue
+        plain = stripped(tree, "keep")
+        assert plain is not None
+        tags = plain.tags()
+        counted = [s for s in plain.spans() if not set(tags[s.start : s.end]) <= PUNCTUATION]
+        assert (len(tags), len(counted)) == (int(counts[1]), int(counts[2])), row
+        compared += 1
+    assert compared == 186
+
+
+def test_parses_with_their_scores(regard_data: Path) -> None:
+    path = regard_data / "raw-en/reuters.berkeley.mrg.xz"
+    scores = 0
+    for _, (score, tree) in zip(
+        range(2000), read_scored_trees(read_lines(path), "r"), strict=False
+    ):
+        plain = stripped(tree)
+        assert plain is not None
+        assert score < 5 <= len(plain.words()) <= 40
+        assert delinearise(linearise(plain), plain.words()) == plain
+        scores += 1
+    assert scores == 2000
