@@ -1,4 +1,4 @@
-"""`regard score`: how close translations are to their references."""
+"""`regard score`: how close translations are to their references, or trees to a treebank's."""
 
 import json
 from pathlib import Path
@@ -9,21 +9,63 @@ import typer
 
 def score(
     hypothesis: Annotated[
-        Path, typer.Argument(help="Translations, one sentence a line; - is standard input.")
+        Path,
+        typer.Argument(
+            help="Translations, one sentence a line; - is standard input. With --trees: gold trees."
+        ),
     ],
+    test: Annotated[Path | None, typer.Argument(help="With --trees: the trees to score.")] = None,
     reference: Annotated[
-        list[Path], typer.Option("--reference", "-r", help="Their reference; may be repeated.")
-    ],
+        list[Path] | None,
+        typer.Option("--reference", "-r", help="Their reference; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    trees: Annotated[bool, typer.Option("--trees", help="Score bracketed trees.")] = False,
+    params: Annotated[
+        str | None,
+        typer.Option("--params", "-p", help="A parameter file of EVALB, not COLLINS.prm."),
+    ] = None,
+    max_errors: Annotated[
+        int | None,
+        typer.Option("--max-errors", "-e", help="Over this many errors end it; for MAX_ERROR."),
+    ] = None,
+    cutoff: Annotated[
+        int | None,
+        typer.Option("--cutoff", "-c", help="Words in the second block; for CUTOFF_LEN."),
+    ] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="No row for each sentence.")] = False,
 ) -> None:
     """Score detokenised translations: BLEU, chrF and TER, with sacreBLEU's signatures.
+
+    With --trees, score trees, one a line, against gold trees: precision, recall and F1 of brackets,
+    as EVALB counts and prints them. Where there are too many errors it ends with status 1 and
+    without a summary (null, as JSON).
 
     Examples:
 
     `regard translate runs/x < in.txt | regard score - --reference ref.txt`
 
     `regard score out.txt --reference ref-1.txt --reference ref-2.txt --json`
+
+    `regard score --trees gold.trees test.trees -e 1000 --json`
     """
+    from regard.errors import DataError
+
+    if trees:
+        from regard.cli.brackets import score_trees
+
+        if test is None or reference:
+            raise DataError("--trees takes two files, gold and test, and no --reference")
+        score_trees(hypothesis, test, params, max_errors, cutoff, as_json, rows=not summary)
+    elif (test, params, max_errors, cutoff, summary) != (None, None, None, None, False):
+        raise DataError("a second file and the options of EVALB go with --trees: add it")
+    elif not reference:
+        raise DataError("missing option --reference / -r: see regard score --help")
+    else:
+        _score_text(hypothesis, reference, as_json)
+
+
+def _score_text(hypothesis: Path, reference: list[Path], as_json: bool) -> None:
     from dataclasses import asdict
 
     from regard.errors import DataError

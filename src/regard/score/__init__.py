@@ -1,1 +1,1 @@
-"""Scores (§6.1): BLEU and its kin, which compare a translation with references."""
+"""Scores: of translations beside their references (§6.1), of trees beside a treebank's (Table 4)."""

@@ -1,0 +1,116 @@
+"""The figures of one sentence: brackets that match or cross, tags that are the same."""
+
+from collections import defaultdict
+from functools import lru_cache
+from typing import NamedTuple
+
+from regard.score.evalb.parameters import Parameters
+from regard.score.evalb.quotes import put_back
+from regard.score.evalb.reading import Sentence
+
+Bracket = tuple[bytes, int, int]
+"""A label, cut; the words before the bracket; the words up to its end."""
+
+
+class Counts(NamedTuple):
+    """What is counted in a sentence, or summed over many."""
+
+    matched: int = 0
+    gold_brackets: int = 0
+    test_brackets: int = 0
+    crossing: int = 0
+    """Test brackets that cross some gold bracket."""
+    words: int = 0
+    correct_tags: int = 0
+
+    @property
+    def recall(self) -> float:
+        """Per cent of the gold brackets that are matched; 0 where there is none."""
+        return 100.0 * self.matched / self.gold_brackets if self.gold_brackets else 0.0
+
+    @property
+    def precision(self) -> float:
+        """Per cent of the test brackets that match; 0 where there is none."""
+        return 100.0 * self.matched / self.test_brackets if self.test_brackets else 0.0
+
+    @property
+    def tagging_accuracy(self) -> float:
+        """Per cent of the words whose tags are the same; 0 where there is none."""
+        return 100.0 * self.correct_tags / self.words if self.words else 0.0
+
+
+def mismatch(gold: Sentence, test: Sentence, parameters: Parameters) -> str | None:
+    """Why two sentences cannot be compared, in the program's words; None if they can be.
+
+    Quotation marks are put back on the way, where that may help.
+    """
+    if len(gold.words) != len(test.words):
+        put_back(gold, test, parameters)
+    if len(gold.words) != len(test.words):
+        return f"Length unmatch ({len(gold.words)}|{len(test.words)})"
+    if gold.words != test.words:
+        for pair in zip(gold.words, test.words, strict=True):
+            if not parameters.same_word(*pair):
+                one, other = (word.decode("utf-8", "surrogateescape") for word in pair)
+                return f"Words unmatch ({one}|{other})"
+    return None
+
+
+def count(gold: Sentence, test: Sentence, parameters: Parameters) -> Counts:
+    """The figures of two sentences of the same words."""
+    gold_brackets, test_brackets = _kept(gold, parameters), _kept(test, parameters)
+    return Counts(
+        _matched(gold_brackets, test_brackets, parameters),
+        len(gold_brackets),
+        len(test_brackets),
+        _crossing(gold_brackets, test_brackets, len(gold.words)),
+        len(gold.words),
+        sum(map(parameters.same_label, gold.tags, test.tags)),
+    )
+
+
+def _kept(sentence: Sentence, parameters: Parameters) -> list[Bracket]:
+    """The brackets that hold a word, with cut labels, without those of deleted labels."""
+    deleted = parameters.deleted_brackets
+    return [
+        (cut, start, end)
+        for label, start, end in zip(sentence.labels, sentence.starts, sentence.ends, strict=True)
+        if start != end and (cut := _cut(label)) not in deleted
+    ]
+
+
+@lru_cache
+def _cut(label: bytes) -> bytes:
+    """A label without its function tags and indices."""
+    return label.partition(b"-")[0].partition(b"=")[0]
+
+
+def _matched(gold: list[Bracket], test: list[Bracket], parameters: Parameters) -> int:
+    """Each gold bracket takes the first free test bracket of its span that is the same."""
+    free = defaultdict(list)
+    for label, *span in test:
+        free[tuple(span)].append(label)
+    matched = 0
+    for label, *span in gold:
+        candidates = free.get(tuple(span), [])
+        for position, other in enumerate(candidates):
+            if not parameters.labelled or parameters.same_label(label, other):
+                del candidates[position]
+                matched += 1
+                break
+    return matched
+
+
+def _crossing(gold: list[Bracket], test: list[Bracket], words: int) -> int:
+    """The test brackets that begin strictly inside a gold one and end outside, or the reverse."""
+    first = [words] * (words + 1)  # where the longest gold bracket with this end starts
+    last = [0] * (words + 1)  # where the longest gold bracket with this start ends
+    for _, start, end in gold:
+        if start < end:  # a bracket that is never closed crosses none
+            first[end] = min(first[end], start)
+            last[start] = max(last[start], end)
+    return sum(
+        min(first[start + 1 : end]) < start or max(last[start + 1 : end]) > end
+        for _, start, end in test
+        if start + 1 < end
+    )

@@ -1,0 +1,31 @@
+"""Quotation marks that one side has deleted and the other has not (QUOTE_LABEL, as in new.prm)."""
+
+from regard.score.evalb.parameters import Parameters
+from regard.score.evalb.reading import Sentence
+
+
+def put_back(gold: Sentence, test: Sentence, parameters: Parameters) -> None:
+    """Put a deleted mark back where the other side has kept one in the same place."""
+    deleted = parameters.deleted
+    for number, mark in enumerate(test.quotes):
+        place = mark.place  # before any move: the program compares with this one throughout
+        for other_number, other in enumerate(gold.quotes):
+            if other.place != place or other.tag == mark.tag:
+                continue
+            if other.tag in deleted and mark.tag not in deleted:
+                _insert(gold, other_number)
+            elif mark.tag in deleted and other.tag not in deleted:
+                _insert(test, number)
+
+
+def _insert(sentence: Sentence, number: int) -> None:
+    mark = sentence.quotes[number]
+    sentence.words.insert(mark.place, mark.word)
+    sentence.tags.insert(mark.place, mark.tag)
+    for bracket in range(mark.brackets, len(sentence.starts)):
+        sentence.starts[bracket] += 1
+        sentence.ends[bracket] += 1
+    for bracket in mark.around:
+        sentence.ends[bracket] += 1
+    for moved in sentence.quotes[number:]:
+        moved.place += 1

@@ -1,0 +1,146 @@
+"""A line of brackets, read as EVALB reads it: bytes, six blanks, and its own idea of a word.
+
+What the program cannot hold, or reads beyond its memory for, is read here by the same rules and
+remarked on.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from regard.score.evalb.parameters import Parameters
+
+UNCLOSED = -1
+"""Where a bracket ends that is never closed."""
+MARKS = {b"'", b'"', b"/"}
+"""The words that a quotation mark may be."""
+
+# An opening bracket and its label are a word if one string, or nothing, stands between the blanks
+# after the label and a closing bracket, and a constituent if not: a sound one if a bracket follows
+# the label at once, or an opening one the string.
+_TOKEN = re.compile(
+    rb"""\( (?P<label> [^()\s]*+ )
+            (?: \s++ (?P<word> [^()\s]*+ ) \)
+              | (?P<sound> (?= [()] | \s++ [^()\s]*+ \( ) ) )?
+       | (?P<close> \) )
+       | [^()\s]  # a bare word""",
+    re.VERBOSE,
+)
+_LABEL, _WORD, _SOUND, _CLOSE = (_TOKEN.groupindex[n] for n in ("label", "word", "sound", "close"))
+
+# What fits the program's arrays.
+_BYTES, _WORDS, _BRACKETS, _QUOTES = 4999, 200, 200, 20
+_LONG_LABEL = re.compile(rb"\([^()\s]{30}")
+_LONG_WORD = re.compile(rb"\([^()\s]*+\s++[^()\s]{100}")
+
+
+@dataclass(slots=True)
+class Quote:
+    """A quotation mark, whether deleted or not."""
+
+    word: bytes
+    tag: bytes
+    place: int
+    """Kept words before it."""
+    brackets: int
+    """Brackets opened before it."""
+    around: tuple[int, ...]
+    """The brackets open around it, by number."""
+
+
+@dataclass(slots=True)
+class Sentence:
+    """A line as EVALB sees it. Brackets are numbered in the order in which they open."""
+
+    length: int = 0
+    """Words without those that do not count in the length."""
+    words: list[bytes] = field(default_factory=list)
+    """Words without those of deleted tags."""
+    tags: list[bytes] = field(default_factory=list)
+    """A tag for each word, uncut."""
+    labels: list[bytes] = field(default_factory=list)
+    """A label for each bracket, uncut."""
+    starts: list[int] = field(default_factory=list)
+    """For each bracket the words before it."""
+    ends: list[int] = field(default_factory=list)
+    """For each bracket the words up to its end; UNCLOSED if it has none."""
+    quotes: list[Quote] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    """What the program says of this line."""
+    stuck: bool = False
+    """Whether the program then meets a bare word, and never gets past it."""
+    remarks: list[str] = field(default_factory=list)
+    """What the program does not say, and should."""
+
+
+def read(line: bytes, parameters: Parameters) -> Sentence:
+    """One line of a file, with or without its end."""
+    sentence, open_brackets, surplus = Sentence(), list[int](), 0
+    for token in _TOKEN.finditer(line):
+        kind = token.lastindex
+        if kind == _WORD:
+            _add_word(token[_LABEL], token[_WORD], sentence, open_brackets, parameters)
+        elif kind == _CLOSE:
+            if open_brackets:
+                sentence.ends[open_brackets.pop()] = len(sentence.words)
+            else:
+                surplus += 1
+        elif kind is None:
+            sentence.stuck = True
+            break
+        else:
+            if kind != _SOUND:
+                _say_unsound(line[token.end() :], sentence)
+            open_brackets.append(len(sentence.starts))
+            sentence.labels.append(token[_LABEL])
+            sentence.starts.append(len(sentence.words))
+            sentence.ends.append(UNCLOSED)
+    if surplus:
+        sentence.messages.append("Bracketing unbalance (too many close bracket)")
+        sentence.remarks.append(
+            f"has {surplus} closing bracket{'s' * (surplus > 1)} too many, where the official "
+            "program reads memory that is not the sentence's: passed over, and reported as an error"
+        )
+    if open_brackets and not sentence.stuck:
+        sentence.messages.append("Bracketing is unbalanced (too many open bracket)")
+    sentence.remarks.extend(_too_large(line, sentence))
+    return sentence
+
+
+def _add_word(
+    tag: bytes, word: bytes, sentence: Sentence, around: list[int], parameters: Parameters
+) -> None:
+    sentence.length += tag not in parameters.not_in_length
+    if tag in parameters.quotes and word in MARKS:
+        place, brackets = len(sentence.words), len(sentence.starts)
+        sentence.quotes.append(Quote(word, tag, place, brackets, tuple(around)))
+    if tag not in parameters.deleted:
+        sentence.words.append(word)
+        sentence.tags.append(tag)
+
+
+def _say_unsound(rest: bytes, sentence: Sentence) -> None:
+    if rest.strip():
+        sentence.messages.append("More than two elements in a bracket")
+    else:
+        sentence.remarks.append(
+            "ends inside a bracket, where the official program reads on in earlier lines: read as "
+            "a bracket that is not closed"
+        )
+
+
+def _too_large(line: bytes, sentence: Sentence) -> Iterator[str]:
+    """What of this sentence does not fit the program, in one remark."""
+    sizes = [
+        (len(line.rstrip(b"\n")) + 1, _BYTES, "bytes"),
+        (len(sentence.words), _WORDS, "words"),
+        (len(sentence.starts), _BRACKETS, "brackets"),
+        (len(sentence.quotes), _QUOTES, "quotation marks"),
+    ]
+    found = [f"{size:,} {what} (at most {most:,})" for size, most, what in sizes if size > most]
+    if _LONG_LABEL.search(line):
+        found.append("a label of more than 29 bytes")
+    if _LONG_WORD.search(line):
+        found.append("a word of more than 99 bytes")
+    if found:
+        yield f"has {', '.join(found)}, which the official program cannot hold: read all the same"
