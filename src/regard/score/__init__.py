@@ -1,1 +1,1 @@
-"""Scores: of translations beside their references (§6.1), of trees beside a treebank's (Table 4)."""
+"""Scores: of translations beside references (§6.1), of trees beside a treebank's (Table 4)."""
