@@ -3,7 +3,8 @@
     ( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBZ barks)) (. .)))
 
 Several trees may share a line, and a tree may take several lines. Blanks are the six ASCII ones; a
-no-break space is a character like any other. Brackets inside words are written -LRB- and -RRB-.
+no-break space is a character like any other. Words are kept as they are written, -LRB- and `1\\/2`
+included, so that a tree is written as it was read; `plain_word` gives ( and 1/2.
 
 What is odd is read thus. A label may stand apart from its bracket, `( S (NN x))`; a single word
 that does is one without a tag, `( END_OF_TEXT_UNIT )`. A word may hold blanks, as five of the CRAFT
