@@ -108,8 +108,9 @@ def model_of(point: Point, shape: str) -> tuple[Transformer, int]:
 def for_translation(point: Point, shape: str) -> tuple[Transformer, int]:
     """The same, laid out as `regard translate` does."""
     model, vocabulary = model_of(point, shape)
-    if can_pack(model.embedding.tokens.weight.dtype):
-        model.pack(PackedLinear, half_cache=False)
+    dtype = model.embedding.tokens.weight.dtype
+    if can_pack(dtype):
+        model.pack(PackedLinear, dtype)
     return model.eval(), vocabulary
 
 
@@ -164,7 +165,8 @@ def in_the_midst(state: DecoderState, point: Point) -> DecoderState:
     n = point.length
     past = (Cache(m.keys[:, :, :n].clone(), m.values[:, :, :n].clone()) for m in state.memory)
     shared = torch.ones(point.rows, BEAM, n, dtype=torch.bool)
-    return replace(state, past=tuple(past), ancestry=shared, length=n)
+    filled = torch.full((point.rows,), n)
+    return replace(state, past=tuple(past), ancestry=shared, filled=filled, length=n)
 
 
 WORK: dict[str, Callable[[Point, str], Callable[[], float]]] = {

@@ -76,6 +76,7 @@ class MultiHeadAttention(nn.Module):
 
         self.W_kv: nn.Module | None = None  # for inference: W_k and W_v as one matrix
         self.W_qkv: nn.Module | None = None
+        self.kept: torch.dtype | None = None  # and this instead of the precision of the states
 
     def forward(
         self,
@@ -99,7 +100,7 @@ class MultiHeadAttention(nn.Module):
             else linear(x, *_joined(self.W_q, self.W_k, self.W_v))
         )
         query, keys, values = self._split(y, self.d_k, self.d_k, self.d_v)
-        return query, KeysValues(keys, values)
+        return query, self._kept(keys, values)
 
     def queries(
         self, x: Float[Tensor, "rows queries d_model"]
@@ -115,7 +116,7 @@ class MultiHeadAttention(nn.Module):
             if self.W_kv is not None
             else linear(memory, *_joined(self.W_k, self.W_v))
         )
-        return KeysValues(*self._split(y, self.d_k, self.d_v))
+        return self._kept(*self._split(y, self.d_k, self.d_v))
 
     def attend(
         self,
@@ -129,11 +130,18 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.W_o(heads.transpose(1, 2).flatten(2))  # Concat(head_1, ..., head_h)
         return output
 
-    def pack(self, layer: Callable[[Tensor, Tensor], nn.Module]) -> None:
-        """For inference: have `layer` lay out the matrices that are multiplied together as one."""
+    def pack(self, layer: Callable[[Tensor, Tensor], nn.Module], kept: torch.dtype) -> None:
+        """For inference: have `layer` lay out the matrices that are multiplied together as one.
+
+        Keys and values are kept, and attended to, in the precision `kept`.
+        """
+        self.kept = kept
         self.W_kv = layer(*_joined(self.W_k, self.W_v))
         self.W_qkv = layer(*_joined(self.W_q, self.W_k, self.W_v))
         del self.W_k, self.W_v
+
+    def _kept(self, *keys_values: Tensor) -> KeysValues:
+        return KeysValues(*(x if self.kept is None else x.to(self.kept) for x in keys_values))
 
     def _split(self, x: Tensor, *widths: int) -> list[Tensor]:
         # [rows, length, heads * d] -> [rows, heads, length, d], for each

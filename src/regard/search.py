@@ -191,8 +191,9 @@ def _length_penalty(lengths: Tensor, alpha: float) -> Float[Tensor, " lengths"]:
     shortest, longest = (int(length) for length in lengths.aminmax())
     if shortest < 1:
         raise ValueError(f"a maximum length of {shortest} has no room for </s>: it is at least 1")
-    every = torch.arange(longest + 1, dtype=torch.float64)
-    return ((5 + every) / 6).pow(alpha).float().to(lengths.device)
+    # Number by number: a vector's powers and those of the few after it may differ in the last bit.
+    every = [((5 + length) / 6) ** alpha for length in range(longest + 1)]
+    return torch.tensor(every, dtype=torch.float32, device=lengths.device)
 
 
 @dataclass(frozen=True)

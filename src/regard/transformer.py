@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import KeysValues, MultiHeadAttention, causal_mask, segment_mask
+from regard.attention import MultiHeadAttention, causal_mask, segment_mask
 from regard.data.batches import Rows
 from regard.kernels.attention import Mask
 from regard.kernels.cache import Cache
+from regard.kernels.exact import BlockedLinear, blocks_agree, widths_agree
+from regard.kernels.packed import Int8Linear
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.recipe import ModelRecipe
 
@@ -74,35 +77,39 @@ class DecoderLayer(nn.Module):
         self,
         y: Float[Tensor, "sentences beams d"],
         past: Cache,
+        places: Int[Tensor, "sentences beams"],
         ancestry: Mask,
         memory: Cache,
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
-        """One position of each beam: attend to its past, which this appends itself to."""
+        """One position of each beam: attend to its past, where this takes the given places."""
         query, new = self.self_attention.project(y)
-        past.append(*new)
+        past.append(*new, places)
         y = self.add_norm_1(y, self.self_attention.attend(query, past, ancestry))
         query = self.cross_attention.queries(y)
         y = self.add_norm_2(y, self.cross_attention.attend(query, memory, memory_mask))
         return self.add_norm_3(y, self.feed_forward(y))
 
 
-COMPACT_FROM = 64  # slots: fewer are not worth the copy
+COMPACT_EVERY = 16  # tokens: more often, and the copies cost more than they save
 
 
 @dataclass(frozen=True)
 class DecoderState:
     """Where decoding stands: a row is one hypothesis, and each sentence has equally many rows.
 
-    The beams of a sentence share one store of keys and values, to which every step appends a slot
-    for each of them and in which nothing is ever moved; a hypothesis knows its own slots. A step
-    uses its state up: a second one from the same state would write to the same slots.
+    The beams of a sentence share one store of keys and values, in which every step fills a slot for
+    each of them; a hypothesis knows its own slots. Which slots those are is the sentence's own
+    affair, whatever else is decoded with it. A step uses its state up: a second one from the same
+    state would write to the same slots.
     """
 
     past: tuple[Cache, ...]
     """By layer: keys and values of the target so far."""
     ancestry: Bool[Tensor, "sentences beams slots"]
     """True where a slot of the past is of this hypothesis."""
+    filled: Int[Tensor, " sentences"]
+    """Slots of a sentence that are taken; its other ones hold nothing that is attended to."""
     length: int
     """Tokens decoded so far, <s> included."""
     memory: tuple[Cache, ...]
@@ -118,29 +125,35 @@ class DecoderState:
         sentences, beams, _ = self.ancestry.shape
         ancestry = self.ancestry.flatten(0, 1)[rows]
         if len(rows) == sentences:
-            return replace(self, ancestry=ancestry)._compact()
-        stay = rows[:, 0] // beams
-        return replace(
-            self,
-            past=tuple(cache.of(stay) for cache in self.past),
-            ancestry=ancestry,
-            memory=tuple(cache.of(stay) for cache in self.memory),
-            memory_mask=self.memory_mask[stay],
-        )
+            state = replace(self, ancestry=ancestry)
+        else:
+            stay = rows[:, 0] // beams
+            state = replace(
+                self,
+                past=tuple(cache.of(stay) for cache in self.past),
+                ancestry=ancestry,
+                filled=self.filled[stay],
+                memory=tuple(cache.of(stay) for cache in self.memory),
+                memory_mask=self.memory_mask[stay],
+            )
+        return state._compact()
 
     def _compact(self) -> DecoderState:
-        """Without the slots of hypotheses that nobody descends from, once they are the most."""
-        if self.ancestry.shape[2] < COMPACT_FROM:
+        """Without the slots of hypotheses that nobody descends from; now and then.
+
+        When is not a question of what there is to gain: other sentences would have a say in that.
+        """
+        if self.ancestry.shape[1] == 1 or self.length % COMPACT_EVERY or not self.length:
             return self
         lives = self.ancestry.any(dim=1)
-        most = int(lives.sum(dim=1).amax())
-        if 2 * most > lives.shape[1]:
-            return self
-        slots = lives.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
+        filled = lives.sum(dim=1)
+        slots = lives.byte().sort(dim=1, descending=True, stable=True).indices
+        slots = slots[:, : int(filled.amax())]
         return replace(
             self,
             past=tuple(cache.only(slots) for cache in self.past),
             ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
+            filled=filled,
         )
 
 
@@ -156,7 +169,6 @@ class Transformer(nn.Module):
         self.decoder: Sequence[DecoderLayer] = _stack(
             DecoderLayer(recipe) for _ in range(recipe.layers)
         )
-        self.half_cache = False
         self.apply(_initialise)
 
     @property
@@ -164,19 +176,34 @@ class Transformer(nn.Module):
         """Learned numbers; the shared embedding matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
-    def pack(self, layer: Callable[[Tensor, Tensor | None], nn.Module], half_cache: bool) -> None:
+    def pack(self, layer: Callable[[Tensor, Tensor | None], nn.Module], kept: torch.dtype) -> None:
         """Lay every matrix out as `layer(weight, bias)` does; from then on it can only infer.
 
-        With `half_cache` the keys and values that decoding keeps are bf16, whatever the states are.
+        Keys and values are kept, and attended to, in the precision `kept`, whatever the states are.
         """
-        self.half_cache = half_cache
         for module in list(self.modules()):
             if isinstance(module, MultiHeadAttention):
-                module.pack(layer)
+                module.pack(layer, kept)
             for name, child in list(module.named_children()):
                 if isinstance(child, nn.Linear):
                     setattr(module, name, layer(child.weight, child.bias))
         self.embedding.packed = layer(self.embedding.tokens.weight, None)
+
+    def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
+        """Whether what shares a batch with a sentence is nothing to it, to the last bit; by trial.
+
+        With this beam and each of these numbers of threads, for a model that has been packed to
+        keep keys and values in fp32: of bf16 ones the products differ with the batch.
+        """
+        one, threads = self.encoder[0].self_attention, list(threads)
+        blocked = [layer for layer in self.modules() if isinstance(layer, BlockedLinear)]
+        if one.kept != torch.float32 or not (
+            blocked or isinstance(self.embedding.packed, Int8Linear)
+        ):
+            return False
+        return blocks_agree(blocked, threads) and all(
+            widths_agree(one.heads, one.d_k, one.d_v, threads, queries=n) for n in (None, 1, beam)
+        )
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
         """Figure 1 up to the softmax: logits of each next token, given those before it."""
@@ -206,11 +233,10 @@ class Transformer(nn.Module):
         """Encode sentences, one a row, and project their keys and values for every layer."""
         encoded = self.encode(source)
         memory = [layer.cross_attention.keys_values(encoded) for layer in self.decoder]
-        if self.half_cache:
-            memory = [KeysValues(*(kv.bfloat16() for kv in layer)) for layer in memory]
         return DecoderState(
             past=tuple(Cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
             ancestry=source.ids.new_zeros(len(encoded), 1, 0, dtype=torch.bool),
+            filled=source.ids.new_zeros(len(encoded)),
             length=0,
             memory=tuple(Cache(*keys_values) for keys_values in memory),
             memory_mask=(source.segments != 0)[:, None, None, :],
@@ -225,13 +251,15 @@ class Transformer(nn.Module):
             raise ValueError("a step was made from this state already, which used it up")
         positions = torch.full_like(tokens, state.length).view(sentences, beams)
         y = self.embedding(tokens.view(sentences, beams), positions, state.length + 1)
-        own = torch.eye(beams, dtype=torch.bool, device=y.device).expand(sentences, -1, -1)
-        ancestry = torch.cat([state.ancestry, own], dim=2)
+        places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
+        ancestry = F.pad(state.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
         mask, memory_mask = Mask(ancestry[:, None]), Mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            y = layer.step(y, past, mask, memory, memory_mask)
-        state = replace(state, ancestry=ancestry, length=state.length + 1)
-        return self.embedding.logits(y.flatten(0, 1)), state
+            y = layer.step(y, past, places, mask, memory, memory_mask)
+        after = replace(
+            state, ancestry=ancestry, filled=state.filled + beams, length=state.length + 1
+        )
+        return self.embedding.logits(y.flatten(0, 1)), after
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 
-from regard.data.batches import one_per_row
+from regard.data.batches import Rows, one_per_row
 from regard.errors import DataError
 from regard.kernels.device import on_cpu
+from regard.kernels.exact import WIDTH, BlockedLinear
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.recipe import SearchRecipe
 from regard.run.devices import choose_device, choose_dtype, has_bf16
@@ -27,7 +29,8 @@ from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
 BATCH_TOKENS = 2048
-"""Source tokens decoded together, padding included; fewer with a beam of more than 4."""
+"""Source tokens decoded together, padding to the longest included; fewer with a beam of more than
+4."""
 SMALL = 512
 """Source tokens that are too few to be divided among workers."""
 WORKERS = 4
@@ -45,36 +48,69 @@ class Translation:
     """log p / ((5 + length) / 6)^alpha, natural logarithm."""
 
 
-def load(directory: str | Path, *, precision: str = "fp32") -> Translator:
+def load(
+    directory: str | Path, *, precision: str = "fp32", exact: bool | None = None
+) -> Translator:
     """Open a model directory for translation; raises ModelError where it is missing or damaged.
 
     `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors
     with VNNI, which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
+
+    If `exact`, the translation and the score of a sentence are the same, to the last bit, whatever
+    else is translated, in whatever order and by however many threads. True tries whether this
+    processor's kernels allow that to sentences in a batch, which may take half a second; where they
+    do not, and on a GPU, sentences are then decoded one by one. None is as True in fp32 where they
+    do, and tries nothing; in bf16 and int8, where it costs more, it is False: the last bits vary.
     """
     device = choose_device()
     int8 = precision == "int8"
     if int8:
         refuse_int8(device)
     dtype = choose_dtype("fp32" if int8 else precision, device)
+    if exact is None and (int8 or dtype != torch.float32):
+        exact = False
     model = open_model(directory, dtype)
     transformer = model.transformer.to(device)
     if device.type == "cpu" and can_pack(dtype):
-        half_cache = int8 and has_bf16(device)
-        transformer.pack(Int8Linear if int8 else PackedLinear, half_cache)
+        plain = PackedLinear if exact is False else BlockedLinear
+        kept = torch.bfloat16 if int8 and has_bf16(device) else dtype
+        transformer.pack(Int8Linear if int8 else plain, torch.float32 if exact else kept)
     longest = model.recipe.data.max_length
-    return Translator(transformer, model.tokenizer, model.recipe.search, longest)
+    return Translator(transformer, model.tokenizer, model.recipe.search, longest, exact=exact)
 
 
 class Translator:
     """A model, its tokenizer and how to search; `longest` bounds a source sentence, in pieces.
 
+    `exact` is that of `load`, for which the model has been packed in blocks.
+
     For one thread at a time: on a CPU a translation divides PyTorch's threads among its batches.
     """
 
     def __init__(
-        self, model: Transformer, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        recipe: SearchRecipe,
+        longest: int,
+        *,
+        exact: bool | None = False,
     ):
         self.model, self.tokenizer, self.recipe, self.longest = model, tokenizer, recipe, longest
+        self.exact = exact
+        self._tried: dict[tuple[int, int], bool] = {}  # by beam and threads
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each sentence is decoded by itself, since only so it is exact."""
+        if not self.exact:
+            return False
+        beam, threads = self.recipe.beam, torch.get_num_threads()
+        if (beam, threads) not in self._tried:
+            shares = {threads // workers for workers in range(1, _workers() + 1)}
+            agree = on_cpu(self._weight) and self.model.batches_agree(beam, shares)
+            self._tried[beam, threads] = agree
+        return not self._tried[beam, threads]
 
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
         """The best translation of each sentence; an empty one stays empty.
@@ -159,15 +195,21 @@ class Translator:
                 ]
 
     def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        workers = _workers() if on_cpu(self._weight) else 1
-        slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
-        batches = list(_by_length(sources, slots, workers))
+        workers, share = _workers() if on_cpu(self._weight) else 1, None
+        if self.one_by_one:
+            batches = [[i] for i in range(len(sources))]
+            if on_cpu(self._weight):
+                workers, share = torch.get_num_threads(), 1
+        else:
+            slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
+            batches = list(_by_length(sources, slots, workers))
 
         def of(batch: list[int]) -> list[list[Translation]]:
             return self._search([sources[i] for i in batch], n_best)
 
         found: list[list[Translation]] = [[] for _ in sources]
-        for batch, translations in zip(batches, _side_by_side(of, batches, workers), strict=True):
+        decoded = _side_by_side(of, batches, workers, share)
+        for batch, translations in zip(batches, decoded, strict=True):
             for i, best in zip(batch, translations, strict=True):
                 found[i] = best
         return found
@@ -177,7 +219,12 @@ class Translator:
         return self.model.embedding.tokens.weight
 
     def _search(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        rows = one_per_row(sources).to(self._weight.device)
+        rows = one_per_row(sources)
+        if self.exact is not False:  # no wider than the model knows positions
+            width = rows.ids.shape[1]
+            width = max(width, min(width + -width % WIDTH, self.model.embedding.longest))
+            rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
+        rows = rows.to(self._weight.device)
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         limits = limits.clamp(max=self.model.embedding.longest)
         hypotheses = search(
@@ -200,17 +247,19 @@ def _side_by_side(
     decode: Callable[[list[int]], list[list[Translation]]],
     batches: Sequence[list[int]],
     workers: int,
+    share: int | None,
 ) -> Iterator[list[list[Translation]]]:
     """What `decode` gives of each batch, in order.
 
-    Several batches are decoded at once, each with its share of the cores: what is not a large
-    matrix product scales better so.
+    Several batches are decoded at once, each with a share of the cores, an equal one if None: what
+    is not a large matrix product scales better so.
     """
-    workers, threads = min(workers, len(batches)), torch.get_num_threads()
-    if workers < 2:
+    workers, threads = max(1, min(workers, len(batches))), torch.get_num_threads()
+    share = share or threads // workers
+    if share == threads:
         yield from map(decode, batches)
         return
-    pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (threads // workers,))
+    pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (share,))
     try:
         yield from pool.map(decode, batches)
     finally:

@@ -125,6 +125,16 @@ def test_a_file_is_what_standard_output_would_be(
     )
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_exactly_the_same_in_other_company(world: World, text: Path, precision: str) -> None:
+    lines = text.read_bytes().splitlines(keepends=True)[:60]
+    command = ["translate", world.made / "model", "--exact", "--json", "--precision", precision]
+    together = regard(*command, stdin=b"".join(lines)).stdout.splitlines()
+    backwards = regard(*command, "--window", "7", stdin=b"".join(lines[::-1])).stdout.splitlines()
+    assert backwards[::-1] == together
+    assert len(set(together)) > 30
+
+
 def test_a_signal_stops_and_the_same_command_goes_on(world: World, text: Path, plain: str) -> None:
     out, stderr = world.folder / "out", world.folder / "stderr"
     for signum, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):

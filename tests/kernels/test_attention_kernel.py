@@ -51,7 +51,7 @@ def test_fast_attention_is_the_equation(seed: int, queries: int, keys: int) -> N
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("masks", [ROWS, 1])
 def test_long_rows_in_parts_give_the_same(masks: int, dtype, monkeypatch) -> None:
-    queries, keys = 53, 37  # in parts of 16, 16, 16 and 5 queries
+    queries, keys = 53, 37  # row by row, in parts of 16, 16, 16 and 5 queries
     tensors, mask, _ = problem(2, queries, keys, dtype)
     mask[:, :, 20] = False
     mask = Mask(mask[:masks])
@@ -67,7 +67,7 @@ def test_long_rows_in_parts_give_the_same(masks: int, dtype, monkeypatch) -> Non
         monkeypatch.setattr(kernel, "AT_ONCE", 100)
         monkeypatch.setattr(torch, "bmm", counted)
         parts = attend(*tensors, mask)
-    assert max(products) < ROWS * HEADS * queries * keys / 2
+    assert max(products) < HEADS * queries * keys / 2
     torch.testing.assert_close(parts, whole)
 
 

@@ -24,7 +24,8 @@ def test_what_is_appended_is_held(parts: list[int], data: st.DataObject) -> None
     values = [torch.randn(SENTENCES, HEADS, n, D_V) for n in parts]
     cache = Cache(keys[0], values[0])
     for new in zip(keys[1:], values[1:], strict=True):
-        cache.append(*new)
+        next_ones = torch.arange(cache.slots, cache.slots + new[0].shape[2])
+        cache.append(*new, next_ones.expand(SENTENCES, -1))
     expected = torch.cat(keys, 2), torch.cat(values, 2)
     for found, right in zip(held(cache), expected, strict=True):
         assert torch.equal(found, right)
@@ -45,6 +46,6 @@ def test_the_cache_made_of_another_is_its_own() -> None:
     first = Cache(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4))
     other = first.of(torch.tensor([1]))
     before = other.keys.clone()
-    first.append(torch.ones(2, 1, 2, 4), torch.ones(2, 1, 2, 4))
+    first.append(torch.ones(2, 1, 2, 4), torch.ones(2, 1, 2, 4), torch.tensor([[3, 4]] * 2))
     assert torch.equal(other.keys, before)
     assert other.slots == 3

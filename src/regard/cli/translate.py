@@ -40,6 +40,13 @@ def translate(
         ),
     ] = 2048,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
+    exact: Annotated[
+        bool | None,
+        typer.Option(
+            "--exact/--no-exact",
+            help="What shares a batch never changes a bit; slower but in fp32.",
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress (of --out).")] = False,
 ) -> None:
@@ -50,6 +57,10 @@ def translate(
 
     With --out the input is checked, then translated in blocks that are kept as they are finished,
     by as many processes as torchrun starts.
+
+    With --exact a sentence's translation and score are the same to the last bit whatever else is
+    translated, in any order, by any number of threads. In fp32 that is so anyway where the
+    processor's kernels allow it; --exact tries whether they do.
 
     Examples:
 
@@ -72,7 +83,7 @@ def translate(
     keep_freed_memory()
     if precision == "auto":
         precision = "bf16" if has_bf16(choose_device()) else "fp32"
-    translator = load(model, precision=precision)
+    translator = load(model, precision=precision, exact=exact)
     _set_search(translator, beam, alpha, n_best)
     where = "standard input" if str(input) == "-" else str(input)
     if out is None and str(input) == "-" and sys.stdin.isatty():
@@ -93,6 +104,7 @@ def translate(
     settings = {
         **translator.recipe.model_dump(),
         "precision": precision,
+        "exact": exact,
         "n-best": n_best,
         "json": as_json,
         "split": split,
@@ -104,6 +116,7 @@ def translate(
 def _set_search(
     translator: "Translator", beam: int | None, alpha: float | None, n_best: int
 ) -> None:
+    from regard.cli.console import note
     from regard.errors import RecipeError
     from regard.recipe import Recipe
 
@@ -114,6 +127,8 @@ def _set_search(
         raise RecipeError(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
+    if translator.one_by_one:  # whether it is depends on the beam
+        note("--exact: the kernels here want it sentence by sentence, which is slow")
 
 
 def _shown(number: int, best: "list[Translation]", *, as_json: bool, n_best: int) -> str:

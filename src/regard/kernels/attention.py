@@ -3,10 +3,9 @@
 On a GPU it is PyTorch's fused kernel. On a CPU that kernel is many times slower than the matrix
 products in it for sentences of usual length, in bf16 most of all; here the gradient is written
 out, the softmax runs in fp32, and keys are padded to a full vector of it. Without gradient the
-scores of long rows are made for some queries at a time, so that they are never all there.
+scores of many or long rows are made a part at a time, so that they are never all there.
 """
 
-from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -25,6 +24,9 @@ FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 builds a plan for each new shape."""
 AT_ONCE = 2**22
 """Scores made together on a CPU where there is no gradient: 16 MiB."""
+QUERIES, KEYS = 256, 128
+"""Of a row, on a CPU where there is no gradient: queries that are multiplied together, and values
+that are added up together. See kernels.exact."""
 MASKED = -1e30  # finite, so that a row with no key at all stays finite too
 
 
@@ -43,13 +45,16 @@ class Mask:
         else:  # a fused kernel may give NaN for a row without keys: let it see all, then drop that
             self.open = allowed | ~reachable
 
-    def split(self, queries: int) -> Iterator["Mask"]:
-        """On a CPU: the masks of so many queries each, one after the other; views of this one."""
-        for first in range(0, self.allowed.shape[2], queries):
-            part, here = copy(self), slice(first, first + queries)
-            part.allowed, part.bias = self.allowed[:, :, here], self.bias[:, :, here]
-            part.reachable = None if self.reachable is None else self.reachable[:, :, here]
-            yield part
+    def part(self, rows: slice, queries: slice) -> "Mask":
+        """On a CPU: the mask of these rows and queries, a view of this one."""
+
+        def cut(x: Tensor) -> Tensor:  # but not where it is one for all
+            return x[rows if len(x) > 1 else slice(1), :, queries if x.shape[2] > 1 else slice(1)]
+
+        part = copy(self)
+        part.allowed, part.bias = cut(self.allowed), cut(self.bias)
+        part.reachable = None if self.reachable is None else cut(self.reachable)
+        return part
 
 
 def attend(
@@ -85,26 +90,49 @@ def with_room(
 
 
 def _in_parts(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float) -> Tensor:
-    """The output alone, some queries at a time where there are many scores."""
+    """The output alone; where there are many scores some rows at a time, of long ones some queries.
+
+    How the queries of a row are divided is not a question of how many rows there are.
+    """
     rows, heads, queries, _ = query.shape
-    some = max(VECTOR, AT_ONCE // (rows * heads * max(1, key.shape[2])))
-    if queries <= some or mask.allowed.shape[2] != queries:
-        return _attend_on_cpu(query, key, value, mask, dropout)[0]
-    key, value = (with_room(kv, kv.shape[2]).contiguous() for kv in (key, value))
-    parts = zip(query.split(some, dim=2), mask.split(some), strict=True)
-    return torch.cat([_attend_on_cpu(q, key, value, m, dropout)[0] for q, m in parts], dim=2)
+    scores = heads * max(1, key.shape[2])  # of one query
+    length = min(QUERIES, max(1, AT_ONCE // (scores * VECTOR)) * VECTOR)
+    height = max(1, AT_ONCE // (scores * max(1, min(queries, length))))
+    if queries <= length and rows <= height:
+        return _output(query, key, value, mask, dropout)
+    outputs = []
+    for here in _slices(rows, height):
+        k, v = (with_room(kv[here], kv.shape[2]).contiguous() for kv in (key, value))
+        parts = [
+            _output(query[here, :, some], k, v, mask.part(here, some), dropout)
+            for some in _slices(queries, length)
+        ]
+        outputs.append(torch.cat(parts, dim=2))
+    return torch.cat(outputs)
 
 
-def _attend_on_cpu(
+def _slices(total: int, step: int) -> list[slice]:
+    return [slice(first, first + step) for first in range(0, total, step)]
+
+
+def _output(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float) -> Tensor:
+    """The output, summed from the left: what adds nothing at the end changes nothing before it."""
+    _, _, value, _, weights, _ = _weighed(query, key, value, mask, dropout)
+    # one layout of the parts, whatever the width of the whole: another is another kernel's work
+    output = torch.bmm(weights[..., :KEYS].contiguous(), value[:, :KEYS])
+    for some in _slices(value.shape[1], KEYS)[1:]:
+        output = output.float() + torch.bmm(weights[..., some].contiguous(), value[:, some])
+    return output.to(query.dtype).view(*query.shape[:3], -1)
+
+
+def _weighed(
     query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float
-) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """The output, and what the gradient needs."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Queries, keys and values by head, weights, those after dropout, and what dropout kept."""
     rows, heads, queries, d_k = query.shape
-    # [rows, heads, length, d] -> [rows * heads, length, d]
-    query = query.reshape(rows * heads, queries, d_k)
     key, value = (with_room(kv, kv.shape[2]) for kv in (key, value))
-    key = key.reshape(rows * heads, -1, d_k)
-    value = value.reshape(rows * heads, -1, value.shape[-1])
+    # [rows, heads, length, d] -> [rows * heads, length, d]; for one row this alone would be a view
+    query, key, value = (x.contiguous().flatten(0, 1) for x in (query, key, value))
     scores = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
     weights = torch.add(mask.bias, scores, alpha=d_k**-0.5).softmax(-1)
     if mask.reachable is not None:
@@ -112,8 +140,7 @@ def _attend_on_cpu(
     weights = weights.view(rows * heads, queries, -1)
     kept = (torch.rand_like(weights) >= dropout) / (1 - dropout) if dropout else None
     dropped = (weights if kept is None else weights * kept).to(query.dtype)
-    output = torch.bmm(dropped, value).view(rows, heads, queries, -1)
-    return output, (query, key, value, weights, dropped, kept)
+    return query, key, value, weights, dropped, kept
 
 
 class _CpuAttention(torch.autograd.Function):
@@ -122,9 +149,10 @@ class _CpuAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float
     ) -> Tensor:
         ctx.shape = key.shape[:3]
-        output, saved = _attend_on_cpu(query, key, value, mask, dropout)
+        saved = _weighed(query, key, value, mask, dropout)
         ctx.save_for_backward(*saved)
-        return output
+        _, _, value, _, dropped, _ = saved
+        return torch.bmm(dropped, value).view(*query.shape[:3], -1)
 
     @staticmethod
     @once_differentiable

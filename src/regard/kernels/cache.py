@@ -12,7 +12,7 @@ from regard.kernels.attention import with_room
 class Cache:
     """Keys and values of some sentences, which only grow: by a slot for each position appended.
 
-    On a CPU there is room for more slots than are filled, up to a full vector; it holds zeros.
+    On a CPU there is room for more slots, up to a full vector; it holds zeros.
     """
 
     def __init__(
@@ -27,13 +27,15 @@ class Cache:
         self,
         keys: Float[Tensor, "sentences heads new d_k"],
         values: Float[Tensor, "sentences heads new d_v"],
+        places: Int[Tensor, "sentences new"],
     ) -> None:
-        """Fill the next slots, in place while there is room."""
-        first, self.slots = self.slots, self.slots + keys.shape[2]
+        """As many slots more, in place while there is room; the new ones go to these places."""
+        self.slots += keys.shape[2]
         # By one vector at a time: a product of a part of a longer store would copy that part.
         self.keys, self.values = (with_room(kept, self.slots) for kept in (self.keys, self.values))
-        self.keys[:, :, first : self.slots] = keys
-        self.values[:, :, first : self.slots] = values
+        sentences = torch.arange(len(places), device=places.device)[:, None]
+        self.keys[sentences, :, places] = keys.transpose(1, 2).to(self.keys.dtype)
+        self.values[sentences, :, places] = values.transpose(1, 2).to(self.values.dtype)
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> Cache:
         """What these sentences have."""

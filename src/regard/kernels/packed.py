@@ -54,7 +54,8 @@ class Int8Linear(nn.Module):
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
+        y = y.mul_(scale)
+        return y if self.bias is None else y.add_(self.bias)
 
 
 def can_pack(dtype: torch.dtype) -> bool:

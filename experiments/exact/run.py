@@ -1,0 +1,103 @@
+"""Whether a sentence's translations and scores depend on what is translated with it.
+
+    python experiments/exact/run.py MODEL FILE... [--sentences 2000] [--precision fp32 bf16 int8]
+
+Each file gives as many sentences. They are translated one by one, with one thread; then with
+all threads, in batches of 7 and of 64 (as many lines are read and decoded together) and in random
+orders. All translations of the beam are compared, their texts and the bits of their scores. Prints
+JSON; the exit status is 1 if anything differed that was to be the same.
+"""
+
+import argparse
+import json
+import platform
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.translate import Translation, Translator, load
+
+Best = list[Translation]
+
+
+def chosen(files: Sequence[Path], count: int) -> list[str]:
+    sentences = []
+    for file in files:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        some = [line for line in lines if line.strip()]
+        sentences += random.Random(1).sample(some, count // len(files))
+    return sentences
+
+
+def translated(
+    some: Translator, sentences: Sequence[str], window: int, shuffle: int | None
+) -> list[Best]:
+    """In the order of the sentences, whatever the order in which they are given."""
+    order = list(range(len(sentences)))
+    if shuffle is not None:
+        random.Random(shuffle).shuffle(order)
+    given = [sentences[i] for i in order]
+    found = some.stream(given, n_best=some.recipe.beam, window=window, split=True)
+    return [best for _, best in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+
+
+def differences(found: Sequence[Best], expected: Sequence[Best]) -> dict[str, int]:
+    pairs = list(zip(found, expected, strict=True))
+    return {
+        "texts": sum([t.text for t in a] != [t.text for t in b] for a, b in pairs),
+        "scores": sum([t.score.hex() for t in a] != [t.score.hex() for t in b] for a, b in pairs),
+    }
+
+
+def compare(model: Path, precision: str, exact: bool, sentences: Sequence[str]) -> dict[str, Any]:
+    some, threads = load(model, precision=precision, exact=exact), torch.get_num_threads()
+    ways: dict[str, tuple[int, int | None]] = {  # lines together, order
+        "batches of 7": (7, None),
+        "batches of 64": (64, None),
+        "batches of 64, random order": (64, 1),
+        "all at once, random order": (len(sentences), 2),
+    }
+    torch.set_num_threads(1)
+    alone = translated(some, sentences, 1, None)
+    torch.set_num_threads(threads)
+    record: dict[str, Any] = {}
+    for name, way in ways.items():
+        record[name] = differences(translated(some, sentences, *way), alone)
+        sys.stderr.write(f"{precision}, exact {exact}, {name}: {record[name]}\n")
+    return record | {"kernels agree": not some.one_by_one}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16", "int8"])
+    parser.add_argument("--contrast", action="store_true", help="also without being exact")
+    args = parser.parse_args()
+    sentences = chosen(args.files, args.sentences)
+    record: dict[str, Any] = {
+        "model": args.model.name,
+        "files": [file.name for file in args.files],
+        "sentences": len(sentences),
+        "torch": torch.__version__,
+        "processor": platform.processor() or platform.machine(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+    for exact in (True, False) if args.contrast else (True,):
+        record["exact" if exact else "not exact"] = {
+            precision: compare(args.model, precision, exact, sentences)
+            for precision in args.precision
+        }
+    sys.stdout.write(json.dumps(record, indent=2) + "\n")
+    ways = [way for one in record["exact"].values() for way in one.values() if type(way) is dict]
+    sys.exit(any(way["texts"] or way["scores"] for way in ways))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The same sentence, the same translation: whatever else is translated, in whatever order."""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.batches import Rows
+from regard.data.grammar import example
+from regard.kernels.packed import can_pack
+from regard.recipe import Recipe
+from regard.run.model_directory import write_model
+from regard.text.tokenizer import Tokenizer
+from regard.transformer import DecoderState, Transformer
+from regard.translate import Translation, Translator, load
+
+pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
+RECIPE = Recipe().but(layers=1, d_model=64, d_ff=96, heads=2, vocabulary=300, max_extra=7)
+BUILT_IN = [example(5, i).source for i in range(12)]
+SENTENCES = [*BUILT_IN, "", "a", " ".join(BUILT_IN[:2]), BUILT_IN[0]]
+PRECISIONS = ["fp32", "bf16", "int8"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model: its hypotheses are long, and close to each other."""
+    torch.manual_seed(3)
+    tokenizer = Tokenizer.learn(BUILT_IN, "bpe", 300)
+    weights = Transformer(RECIPE.model, tokenizer.size).named_parameters()
+    directory = tmp_path_factory.mktemp("exact") / "model"
+    write_model(directory, RECIPE, tokenizer, {k: w.detach() for k, w in weights}, {"step": 1})
+    return directory
+
+
+@pytest.fixture(scope="module", params=PRECISIONS)
+def translator(model: Path, request: pytest.FixtureRequest) -> Translator:
+    if request.param == "bf16" and not can_pack(torch.bfloat16):
+        pytest.skip("no bf16 products here")
+    some = load(model, precision=request.param, exact=True)
+    if some.one_by_one:
+        pytest.skip("the kernels of this processor do not agree")
+    return some
+
+
+@pytest.fixture(scope="module")
+def alone(translator: Translator) -> list[list[tuple[str, str]]]:
+    """All the beam, sentence by sentence."""
+    return [exactly(next(translator.stream([line], n_best=4))) for line in SENTENCES]
+
+
+def exactly(best: list[Translation]) -> list[tuple[str, str]]:
+    return [(translation.text, translation.score.hex()) for translation in best]
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.randoms(use_true_random=False), st.integers(1, 30), st.sampled_from([1, 2, 3]))
+def test_neither_order_nor_company_nor_threads_change_a_bit(
+    translator: Translator,
+    alone: list[list[tuple[str, str]]],
+    draw: random.Random,
+    window: int,
+    threads: int,
+) -> None:
+    order = draw.choices(range(len(SENTENCES)), k=draw.randint(1, 30))  # some are there twice
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        found = translator.stream([SENTENCES[i] for i in order], n_best=4, window=window)
+        for i, best in zip(order, found, strict=True):
+            assert exactly(best) == alone[i]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_is_compared_would_show_a_difference(alone: list[list[tuple[str, str]]]) -> None:
+    texts, scores = zip(*itertools.chain(*alone), strict=True)
+    assert len(set(scores)) > 2 * len(SENTENCES)
+    assert max(map(len, texts)) > 50  # long enough for a state that has dropped what died
+
+
+class Heard:
+    """The state's maker, and how many sentences each state had, with how many threads."""
+
+    def __init__(self, model: Transformer):
+        self.start_of, self.rows, self.threads = model.start, [], []
+
+    def __call__(self, source: Rows) -> DecoderState:
+        self.rows.append(len(source.ids))
+        self.threads.append(torch.get_num_threads())
+        return self.start_of(source)
+
+
+def test_where_kernels_do_not_agree_sentences_go_one_by_one(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transformer, "batches_agree", lambda *_: False)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        some = load(model, exact=True)
+        heard = Heard(some.model)
+        monkeypatch.setattr(some.model, "start", heard)
+        together = list(some.stream(SENTENCES, n_best=2))
+        assert heard.rows == [1] * (len(SENTENCES) - 1)  # one is blank
+        assert [next(some.stream([line], n_best=2)) for line in SENTENCES] == together
+        assert set(heard.threads) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_by_default_nothing_is_tried_and_batches_stay(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transformer, "batches_agree", lambda *_: pytest.fail("tried"))
+    found = []
+    for exact in (None, False):
+        some = load(model, exact=exact)
+        heard = Heard(some.model)
+        monkeypatch.setattr(some.model, "start", heard)
+        found.append(some.translate(SENTENCES))
+        assert max(heard.rows) > 5
+        assert not some.one_by_one
+    assert found[0] == found[1]
+
+
+def test_a_model_that_is_not_packed_goes_one_by_one(model: Path) -> None:
+    packed = load(model)
+    plain = Transformer(RECIPE.model, packed.tokenizer.size).eval()
+    some = Translator(plain, packed.tokenizer, packed.recipe, packed.longest, exact=True)
+    assert some.one_by_one
