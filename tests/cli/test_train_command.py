@@ -203,3 +203,14 @@ def test_what_is_learned_is_right(tmp_path: Path) -> None:
     outputs = regard("translate", run, input="\n".join(unseen)).splitlines()
     right = sum(output == line for output, line in zip(outputs, unseen, strict=True))
     assert right >= 0.98 * len(unseen)
+
+
+def test_deterministic_changes_nothing_on_a_cpu(text: Path, tmp_path: Path) -> None:
+    """There all operations are, and none is refused."""
+    short = ("--set", "training.steps=5")
+    for name, more in (("plain", ()), ("deterministic", ("--deterministic",))):
+        finish(arguments(text, tmp_path / name, *short, *more))
+    plain, deterministic = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "deterministic")
+    )
+    assert plain == deterministic

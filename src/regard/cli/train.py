@@ -41,6 +41,9 @@ def train(
     plan: Annotated[
         bool, typer.Option("--plan", help="Tell memory, time and disk, by a trial; no training.")
     ] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Exact resume on a GPU too; slower there.")
+    ] = False,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -64,10 +67,12 @@ def train(
     from regard.cli.plan import print_plan
     from regard.cli.prepare import prepare_for_training
     from regard.run.beginning import begun
-    from regard.run.devices import set_threads
+    from regard.run.devices import be_deterministic, set_threads
     from regard.run.processes import together
 
     set_threads(threads)
+    if deterministic:
+        be_deterministic()
 
     def begin() -> "tuple[Recipe, Path]":
         """The recipe, and prepared data; made now if need be."""

@@ -85,6 +85,16 @@ def set_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+def be_deterministic() -> None:
+    """Make the same sums in the same order every time on a GPU too, as a CPU does anyway; slower.
+
+    To be called before anything is computed. An operation that cannot be so raises RuntimeError.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a check that costs time
+
+
 def keep_freed_memory() -> None:
     """Have malloc keep large blocks for the next step instead of returning them each time.
 
