@@ -92,7 +92,6 @@ def be_deterministic() -> None:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # a check that costs time
 
 
 def keep_freed_memory() -> None:
