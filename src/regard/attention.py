@@ -63,6 +63,9 @@ class MultiHeadAttention(nn.Module):
     `dropout` is on the weights (none in the paper's translation models).
     """
 
+    equation_1 = staticmethod(attend)
+    """As fast as it goes; view.recording swaps it, module by module, for the one with weights."""
+
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
         super().__init__()
         self.heads, self.d_k, self.d_v, self.dropout = heads, d_k, d_v, dropout
@@ -126,7 +129,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "rows queries d_model"]:
         """Attend from queries to keys and values."""
         dropout = self.dropout if self.training else 0.0
-        heads = attend(query, past.keys, past.values, mask, dropout)
+        heads = self.equation_1(query, past.keys, past.values, mask, dropout)
         output: Tensor = self.W_o(heads.transpose(1, 2).flatten(2))  # Concat(head_1, ..., head_h)
         return output
 
