@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, TypeVar
 
@@ -115,6 +116,10 @@ class Hypotheses(NamedTuple):
         ]
 
 
+Listener = Callable[[Hypotheses, Hypotheses, Hypotheses], None]
+"""Hears of a step: its candidates, then those alive and those finished after it."""
+
+
 def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
     body = tuple(itertools.takewhile(lambda token: token != eos, tokens))
     return Hypothesis(body, score, log_p, finished=eos in tokens)
@@ -131,6 +136,7 @@ def search(
     bos: int,
     eos: int,
     pad: int,
+    listen: Listener | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, best first.
 
@@ -142,7 +148,8 @@ def search(
     of the better hypothesis comes first, then the lower token: on every device, in every batch.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
-    never produced. Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if the
+    never produced. `listen` hears of every step, with the tokens, scores and log p of all hypotheses.
+    Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if the
     model's logits are not numbers.
     """
     if not 1 <= n_best <= recipe.beam:
@@ -160,7 +167,10 @@ def search(
         last = live.tokens[..., -1].masked_fill(live.log_p == -torch.inf, pad)
         logits, state = model.step(last.flatten(), state.select(live.rows))
         before = live
-        live, finished = rules.extend(live, finished, logits)
+        candidates = rules.continuations(live, logits)
+        live, finished = rules.choose(candidates, finished)
+        if listen is not None:
+            listen(candidates, live, finished)
         goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the search waits here alone
         if not torch.equal(goes_on, going):
             ends = (going & ~goes_on).nonzero()[:, 0].to(live.rows.device)
@@ -206,11 +216,21 @@ class _Rules:
     eos: int
     pad: int
 
-    def extend(
-        self, live: Hypotheses, finished: Hypotheses, logits: Float[Tensor, "rows vocabulary"]
-    ) -> tuple[Hypotheses, Hypotheses]:
-        """The live hypotheses, one token longer, and the best of all that have finished."""
-        candidates = self._continuations(live, logits)
+    def continuations(
+        self, live: Hypotheses, logits: Float[Tensor, "rows vocabulary"]
+    ) -> Hypotheses:
+        """The best 2 x beam hypotheses that are one token longer than the live ones."""
+        sentences, beams = live.log_p.shape
+        count = 1 if self.beam == 1 else 2 * self.beam
+        never = tuple({self.bos, self.pad} - {self.eos})
+        parents, tokens, log_p = _most_likely(live.log_p, logits, never, count)
+        prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
+        longer = torch.cat([prefixes, tokens.unsqueeze(-1)], dim=-1)
+        rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
+        return Hypotheses(longer, rows, log_p, log_p / self.penalty[longer.shape[-1] - 1])
+
+    def choose(self, candidates: Hypotheses, finished: Hypotheses) -> tuple[Hypotheses, Hypotheses]:
+        """The best candidates that stay alive, and the best of all that have finished."""
         final = candidates.tokens[..., -1] == self.eos
         return (
             candidates.only(~final).best(self.beam),
@@ -225,19 +245,6 @@ class _Rules:
         bound = live.log_p[:, 0] / self.penalty[max_lengths]
         length = live.tokens.shape[-1] - 1
         return (bound > finished.score[:, -1]) & (length < max_lengths)
-
-    def _continuations(
-        self, live: Hypotheses, logits: Float[Tensor, "rows vocabulary"]
-    ) -> Hypotheses:
-        """The best 2 x beam hypotheses that are one token longer than the live ones."""
-        sentences, beams = live.log_p.shape
-        count = 1 if self.beam == 1 else 2 * self.beam
-        never = tuple({self.bos, self.pad} - {self.eos})
-        parents, tokens, log_p = _most_likely(live.log_p, logits, never, count)
-        prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
-        longer = torch.cat([prefixes, tokens.unsqueeze(-1)], dim=-1)
-        rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
-        return Hypotheses(longer, rows, log_p, log_p / self.penalty[longer.shape[-1] - 1])
 
 
 def _most_likely(

@@ -1,0 +1,193 @@
+"""The account of a search: which hypotheses lived and died at each step, and why one won."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from regard.errors import printable
+from regard.recipe import SearchRecipe
+from regard.search import Hypotheses
+from regard.text.tokenizer import EOS, Tokenizer
+from regard.view.pieces import labels, spelled
+
+Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
+"""Of a candidate: it goes on; goes on, but none of its continuations does; is not among the `beam`
+best; has ended in </s> and is kept; or is not, since as many better ones are; was alive still when
+the search ended."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the 2 x beam best continuations of a step."""
+
+    text: str
+    piece: str
+    """The last piece of it."""
+    log_p: float
+    score: float
+    """log p over the length penalty."""
+    fate: Fate
+    wins: bool
+    """Whether the translation begins with it, or is it."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a search of one sentence did."""
+
+    steps: tuple[tuple[Candidate, ...], ...]
+    """Step by step its candidates, best first."""
+    ending: str
+    """Why it ended when it did."""
+    why: str
+    """Why the winner won."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Of lists, strings and numbers."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = []
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"step {number}")
+            for one in step:
+                mark = "*" if one.wins else " "
+                lines.append(
+                    f" {mark} {one.fate:9}{one.log_p:9.3f}{one.score:9.3f}  "
+                    f"{one.text} [{one.piece}]"
+                )
+        return "\n".join([*lines, self.ending, self.why])
+
+
+class _Path(NamedTuple):
+    tokens: tuple[int, ...]  # without <s>; with </s> where there is one
+    log_p: float
+    score: float
+
+
+class Listener:
+    """Hears each step of a search for one sentence; `account` then tells of it."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[list[_Path], list[_Path], list[_Path]]] = []
+
+    def __call__(self, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses) -> None:
+        """A step; see `regard.search.Listener`."""
+        self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
+
+    def account(self, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int) -> Account:
+        """Of the search that it has heard to the end, for outputs of up to `longest` pieces."""
+        _, live, finished = self._steps[-1]
+        best = (finished or live or self._steps[-2][1])[0]
+        steps = []
+        for number, (candidates, alive, kept) in enumerate(self._steps):
+            after = self._steps[number + 1][1:] if number + 1 < len(self._steps) else None
+            texts = tokenizer.decode([path.tokens for path in candidates])
+            pieces = labels(spelled(tokenizer, [path.tokens[-1] for path in candidates]))
+            steps.append(
+                tuple(
+                    Candidate(
+                        printable(text),
+                        piece,
+                        round(path.log_p, 6),
+                        round(path.score, 6),
+                        _fate(path, alive, kept, after),
+                        wins=best.tokens[: len(path.tokens)] == path.tokens,
+                    )
+                    for path, text, piece in zip(candidates, texts, pieces, strict=True)
+                )
+            )
+        return Account(
+            tuple(steps),
+            _ending(live, finished, recipe, longest),
+            self._why(best, finished or live or [best], tokenizer, recipe),
+        )
+
+    def _why(
+        self, best: _Path, final: list[_Path], tokenizer: Tokenizer, recipe: SearchRecipe
+    ) -> str:
+        texts = [printable(text) for text in tokenizer.decode([path.tokens for path in final])]
+        said = f'"{texts[0]}" won with {_sum(best, recipe)}.'
+        if len(final) > 1:
+            second = final[1]
+            said += f' The next, "{texts[1]}", has {_sum(second, recipe)}'
+            said += (
+                ": it is likelier, but shorter."
+                if second.log_p > best.log_p
+                else f": it is {math.exp(best.log_p - second.log_p):.3g} times less likely."
+            )
+        places = [
+            (place, number)
+            for number, (_, live, _) in enumerate(self._steps, 1)
+            for place, path in enumerate(live, 1)
+            if best.tokens[: len(path.tokens)] == path.tokens
+        ]
+        place, number = max(places, default=(1, 0), key=lambda found: found[0])
+        if place > 1:
+            other = tokenizer.decode([self._steps[number - 1][1][0].tokens])[0]
+            said += (
+                f" After step {number} its beginning was number {place} of those alive; "
+                f'the first was "{printable(other)}".'
+            )
+        return said
+
+
+def _paths(hypotheses: Hypotheses) -> list[_Path]:
+    """Those of the one sentence that there are; <s> and what follows </s> are left out."""
+    fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
+    found = []
+    for tokens, _, log_p, score in zip(*fields, strict=True):
+        if log_p > -math.inf:
+            body = tokens[1:]
+            body = body[: body.index(EOS) + 1] if EOS in body else body
+            found.append(_Path(tuple(body), log_p, score))
+    return found
+
+
+def _fate(
+    path: _Path,
+    alive: list[_Path],
+    kept: list[_Path],
+    after: tuple[list[_Path], list[_Path]] | None,
+) -> Fate:
+    if path.tokens[-1] == EOS:
+        return "finished" if path in kept else "too low"
+    if path not in alive:
+        return "dropped"
+    if after is None:
+        return "left"
+    length = len(path.tokens)
+    going = any(
+        other.tokens[:-1] == path.tokens
+        for others in after
+        for other in others
+        if len(other.tokens) == length + 1
+    )
+    return "lives" if going else "dies"
+
+
+def _penalty(length: int, recipe: SearchRecipe) -> float:
+    return ((5 + length) / 6) ** recipe.alpha
+
+
+def _sum(path: _Path, recipe: SearchRecipe) -> str:
+    length = len(path.tokens)
+    return (
+        f"{path.score:.3f} = {path.log_p:.3f} / {_penalty(length, recipe):.3f} "
+        f"(log p over the penalty of {length} pieces)"
+    )
+
+
+def _ending(live: list[_Path], finished: list[_Path], recipe: SearchRecipe, longest: int) -> str:
+    if not live:
+        return "The search ended: nothing alive could go on."
+    bound = live[0].log_p / _penalty(longest, recipe)
+    if len(live[0].tokens) >= longest:
+        return f"The search ended at the longest output, {longest} pieces."
+    return (
+        f"The search ended: {len(finished)} have finished, and the best of those alive could at "
+        f"most come to {bound:.3f}, at the longest output of {longest} pieces; the worst that "
+        f"is kept has {finished[-1].score:.3f}."
+    )
