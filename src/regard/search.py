@@ -148,9 +148,8 @@ def search(
     of the better hypothesis comes first, then the lower token: on every device, in every batch.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
-    never produced. `listen` hears of every step, with the tokens, scores and log p of all hypotheses.
-    Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if the
-    model's logits are not numbers.
+    never produced. `listen` hears of every step. Raises RecipeError if `n_best` is not between 1
+    and the beam, ModelError if the model's logits are not numbers.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")

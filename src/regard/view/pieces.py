@@ -77,8 +77,7 @@ def merged(
     """
     mean, total = _belonging(queries), _belonging(keys)
     mean /= mean.sum(1, keepdims=True)
-    found: NDArray[np.float32] = mean @ weights @ total.T
-    return found
+    return (mean @ weights @ total.T).astype(np.float32)
 
 
 def _belonging(groups: Words) -> NDArray[np.float32]:
