@@ -80,7 +80,7 @@ class Listener:
     def account(self, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int) -> Account:
         """Of the search that it has heard to the end, for outputs of up to `longest` pieces."""
         _, live, finished = self._steps[-1]
-        best = (finished or live or self._steps[-2][1])[0]
+        best = (finished or live)[0]
         steps = []
         for number, (candidates, alive, kept) in enumerate(self._steps):
             after = self._steps[number + 1][1:] if number + 1 < len(self._steps) else None
@@ -102,12 +102,11 @@ class Listener:
         return Account(
             tuple(steps),
             _ending(live, finished, recipe, longest),
-            self._why(best, finished or live or [best], tokenizer, recipe),
+            self._why(finished or live, tokenizer, recipe),
         )
 
-    def _why(
-        self, best: _Path, final: list[_Path], tokenizer: Tokenizer, recipe: SearchRecipe
-    ) -> str:
+    def _why(self, final: list[_Path], tokenizer: Tokenizer, recipe: SearchRecipe) -> str:
+        best = final[0]
         texts = [printable(text) for text in tokenizer.decode([path.tokens for path in final])]
         said = f'"{texts[0]}" won with {_sum(best, recipe)}.'
         if len(final) > 1:
@@ -181,11 +180,9 @@ def _sum(path: _Path, recipe: SearchRecipe) -> str:
 
 
 def _ending(live: list[_Path], finished: list[_Path], recipe: SearchRecipe, longest: int) -> str:
-    if not live:
-        return "The search ended: nothing alive could go on."
-    bound = live[0].log_p / _penalty(longest, recipe)
-    if len(live[0].tokens) >= longest:
+    if not live or len(live[0].tokens) >= longest:
         return f"The search ended at the longest output, {longest} pieces."
+    bound = live[0].log_p / _penalty(longest, recipe)
     return (
         f"The search ended: {len(finished)} have finished, and the best of those alive could at "
         f"most come to {bound:.3f}, at the longest output of {longest} pieces; the worst that "

@@ -1,0 +1,102 @@
+"""Figures 3 to 5: words twice, above what attends and below what is attended to; lines between."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from regard.errors import MissingExtra
+from regard.view.colours import head_colours
+from regard.view.look import NAMES, Look
+from regard.view.recording import Kind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Number = Literal[3, 4, 5]
+FORMATS = ("svg", "png", "pdf")
+WORD = 0.3
+"""Inches between words."""
+LETTER = 0.085
+"""Inches of a letter; words stand upright."""
+FAINT = 0.01
+"""Weights below it are not drawn."""
+
+
+def sharpest(look: Look, kind: Kind, layer: int, word: int | None, count: int) -> list[int]:
+    """The heads of least entropy, at one word or in the mean over all; sharpest first."""
+    weights = look.weights[kind][layer]
+    rows = weights if word is None else weights[:, word : word + 1]
+    logs = np.log2(rows, out=np.zeros_like(rows), where=rows > 0)
+    found: list[int] = np.argsort((rows * logs).sum(-1).mean(-1), kind="stable").tolist()[::-1]
+    return found[:count]
+
+
+def figure(
+    look: Look,
+    number: Number,
+    form: str,
+    kind: Kind,
+    layer: int,
+    heads: Sequence[int],
+    word: int | None,
+) -> bytes:
+    """A figure of the paper, for this sentence, as SVG, PNG or PDF.
+
+    3: one word, every head. 4: the first head for all words, then all the heads for one word.
+    5: each head for all words, one under the other. Raises MissingExtra without matplotlib.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("--figure", "view") from None
+    panels: list[tuple[Sequence[int], int | None]] = [([head], None) for head in heads]
+    if number < 5:
+        panels = [*panels[: number - 3], (heads, word)]
+    queries, keys = look.queries(kind), look.keys(kind)
+    longest = LETTER * (max(map(len, queries)) + max(map(len, keys)))
+    width, height = WORD * (max(len(queries), len(keys)) + 1), 1.6 + longest
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.size": 9}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
+        drawn = Figure(figsize=(max(3.0, width), (height + 0.4) * len(panels)))
+        share = 1 / len(panels)
+        for place, (some, only) in enumerate(panels):
+            bottom = 1 - (place + 1) * share + share * LETTER * max(map(len, keys)) / height
+            axes = drawn.add_axes((0.0, bottom, 1.0, share * 1.35 / (height + 0.4)))
+            _panel(axes, look, kind, layer, some, only)
+            title = f"{NAMES[kind]}, layer {layer + 1}, "
+            title += "head " if len(some) == 1 else "heads "
+            title += ", ".join(str(head + 1) for head in some)
+            drawn.text(0.02, 1 - place * share - 0.01, title, va="top", color="#555d68")
+        file = io.BytesIO()
+        stamp = {"svg": "Date", "pdf": "CreationDate"}.get(form)
+        drawn.savefig(
+            file, format=form, dpi=150, facecolor="white", metadata={stamp: None} if stamp else None
+        )
+    return file.getvalue()
+
+
+def _panel(
+    axes: Axes, look: Look, kind: Kind, layer: int, heads: Sequence[int], only: int | None
+) -> None:
+    queries, keys = look.queries(kind), look.keys(kind)
+    weights, colours = look.weights[kind][layer], head_colours(look.weights[kind].shape[1])
+    axes.set_axis_off()
+    axes.set(xlim=(-1, max(len(queries), len(keys))), ylim=(0, 1))
+    for place, text in enumerate(queries):
+        grey = {"facecolor": "#d5d9de", "edgecolor": "none", "pad": 1.5} if place == only else None
+        axes.text(place, 1.02, text, rotation=90, ha="center", va="bottom", bbox=grey)
+    for place, text in enumerate(keys):
+        axes.text(place, -0.02, text, rotation=90, ha="center", va="top", parse_math=False)
+    for head in heads:
+        for query in range(len(queries)) if only is None else [only]:
+            for key, weight in enumerate(weights[head, query]):
+                if weight >= FAINT:
+                    ends = [query, key], [1, 0]
+                    axes.plot(*ends, color=colours[head], alpha=float(weight), linewidth=1.8)
