@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import regard.translate
+import regard.decoding
 from regard.data.batches import Rows
 from regard.errors import DataError, ModelError
 from regard.recipe import Recipe
@@ -64,7 +64,7 @@ def test_neither_windows_nor_batches_change_anything(
     window: int, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = list(translator().stream(LINES, n_best=2))
-    monkeypatch.setattr(regard.translate, "BATCH_TOKENS", tokens)
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", tokens)
     some = translator()
     found = list(some.stream(LINES, n_best=2, window=window))
     for one, other in zip(found, expected, strict=True):
@@ -77,7 +77,7 @@ def test_neither_windows_nor_batches_change_anything(
 
 
 def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regard.translate, "BATCH_TOKENS", 61)
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
     before = torch.get_num_threads()
     found = []
     try:
@@ -104,7 +104,7 @@ def threads_of_a_new_thread() -> int:
 @pytest.mark.parametrize("threads", [1, 2, 4, 5, 6, 7, 8, 11, 64])
 def test_few_cores_are_left_over(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    workers = regard.translate._workers()
+    workers = regard.decoding._workers()
     assert 1 <= workers <= 4
     assert workers * (threads // workers) >= 0.8 * threads
 
@@ -114,7 +114,7 @@ def _refuse(source: Rows) -> DecoderState:
 
 
 def test_sentences_of_like_length_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regard.translate, "BATCH_TOKENS", 97)
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 97)
     some = translator()
     some.translate(LINES)
     assert isinstance(some.model, Heard)

@@ -52,7 +52,7 @@ the 50 more that its translation may have (§6.1); the paper does not say how ma
 """
 
 WSJ = BASE.but(
-    layers=4, d_model=1024, dropout=0.2, attention_dropout=0.2, warmup_steps=16_000,
+    output="trees", layers=4, d_model=1024, dropout=0.2, attention_dropout=0.2, warmup_steps=16_000,
     max_length=512, row_length=512, vocabulary=16_000, beam=21, alpha=0.3, max_extra=300
 )  # fmt: skip
 """§6.3: the parser trained on the Wall Street Journal alone.

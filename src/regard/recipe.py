@@ -1,6 +1,6 @@
 """What to build and how: a recipe is a value, written in the paper's symbols.
 
-A recipe has five sections. Every field name is unique among them, so that a variation reads as the
+A recipe has six sections. Every field name is unique among them, so that a variation reads as the
 paper's Table 3 does: `BASE.but(heads=1, d_k=512, d_v=512)`. On disk it is TOML:
 
     base = "base"            # optional: a recipe to start from
@@ -174,9 +174,19 @@ class SearchRecipe(Section):
         return self
 
 
+class TaskRecipe(Section):
+    """§6: what the model writes of a sentence."""
+
+    output: Literal["text", "trees"] = "text"
+    """Its translation (§6.1), or its tree (§6.3)."""
+    form: Literal["tags", "normalised"] = "tags"
+    """What stands for a word in the sequence of a tree: its tag, as the authors have it, or XX."""
+
+
 class Recipe(Section):
     """Everything that decides a model, besides the text it learns from."""
 
+    task: TaskRecipe = TaskRecipe()
     model: ModelRecipe = ModelRecipe()
     tokenizer: TokenizerRecipe = TokenizerRecipe()
     data: DataRecipe = DataRecipe()

@@ -8,33 +8,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
+from torch import Tensor
 
-from regard.data.batches import Rows, one_per_row
-from regard.errors import DataError
-from regard.kernels.device import on_cpu
-from regard.kernels.exact import WIDTH, BlockedLinear
-from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
+from regard.data.batches import Rows
+from regard.decoding import Decoding, open_to_decode
+from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe
-from regard.run.devices import choose_device, choose_dtype, has_bf16
-from regard.run.model_directory import open_model
-from regard.search import search
+from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
-BATCH_TOKENS = 2048
-"""Source tokens decoded together, padding to the longest included; fewer with a beam of more than
-4."""
-SMALL = 512
-"""Source tokens that are too few to be divided among workers."""
-WORKERS = 4
-"""Batches decoded at the same time on a CPU, at most."""
 WINDOW = 2048
 """Sentences read, sorted by length and translated together."""
 
@@ -62,24 +49,14 @@ def load(
     do not, and on a GPU, sentences are then decoded one by one. None is as True in fp32 where they
     do, and tries nothing; in bf16 and int8, where it costs more, it is False: the last bits vary.
     """
-    device = choose_device()
-    int8 = precision == "int8"
-    if int8:
-        refuse_int8(device)
-    dtype = choose_dtype("fp32" if int8 else precision, device)
-    if exact is None and (int8 or dtype != torch.float32):
-        exact = False
-    model = open_model(directory, dtype)
-    transformer = model.transformer.to(device)
-    if device.type == "cpu" and can_pack(dtype):
-        plain = PackedLinear if exact is False else BlockedLinear
-        kept = torch.bfloat16 if int8 and has_bf16(device) else dtype
-        transformer.pack(Int8Linear if int8 else plain, torch.float32 if exact else kept)
+    model, exact = open_to_decode(directory, precision, exact)
+    if model.recipe.task.output != "text":
+        raise ModelError(f"{directory}: is a parser: use regard parse, or name a model of text")
     longest = model.recipe.data.max_length
-    return Translator(transformer, model.tokenizer, model.recipe.search, longest, exact=exact)
+    return Translator(model.transformer, model.tokenizer, model.recipe.search, longest, exact=exact)
 
 
-class Translator:
+class Translator(Decoding):
     """A model, its tokenizer and how to search; `longest` bounds a source sentence, in pieces.
 
     `exact` is that of `load`, for which the model has been packed in blocks.
@@ -96,21 +73,8 @@ class Translator:
         *,
         exact: bool | None = False,
     ):
-        self.model, self.tokenizer, self.recipe, self.longest = model, tokenizer, recipe, longest
-        self.exact = exact
-        self._tried: dict[tuple[int, int], bool] = {}  # by beam and threads
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether each sentence is decoded by itself, since only so it is exact."""
-        if not self.exact:
-            return False
-        beam, threads = self.recipe.beam, torch.get_num_threads()
-        if (beam, threads) not in self._tried:
-            shares = {threads // workers for workers in range(1, _workers() + 1)}
-            agree = on_cpu(self._weight) and self.model.batches_agree(beam, shares)
-            self._tried[beam, threads] = agree
-        return not self._tried[beam, threads]
+        super().__init__(model, recipe, exact)
+        self.tokenizer, self.longest = tokenizer, longest
 
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
         """The best translation of each sentence; an empty one stays empty.
@@ -195,93 +159,13 @@ class Translator:
                 ]
 
     def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        workers, share = _workers() if on_cpu(self._weight) else 1, None
-        if self.one_by_one:
-            batches = [[i] for i in range(len(sources))]
-            if on_cpu(self._weight):
-                workers, share = torch.get_num_threads(), 1
-        else:
-            slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
-            batches = list(_by_length(sources, slots, workers))
+        def found(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
+            return search(
+                self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
+            )
 
-        def of(batch: list[int]) -> list[list[Translation]]:
-            return self._search([sources[i] for i in batch], n_best)
+        return [self._texts(best) for best in self.hypotheses(sources, found)]
 
-        found: list[list[Translation]] = [[] for _ in sources]
-        decoded = _side_by_side(of, batches, workers, share)
-        for batch, translations in zip(batches, decoded, strict=True):
-            for i, best in zip(batch, translations, strict=True):
-                found[i] = best
-        return found
-
-    @property
-    def _weight(self) -> torch.Tensor:
-        return self.model.embedding.tokens.weight
-
-    def _search(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        rows = one_per_row(sources)
-        if self.exact is not False:  # no wider than the model knows positions
-            width = rows.ids.shape[1]
-            width = max(width, min(width + -width % WIDTH, self.model.embedding.longest))
-            rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
-        rows = rows.to(self._weight.device)
-        limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
-        limits = limits.clamp(max=self.model.embedding.longest)
-        hypotheses = search(
-            self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
-        )
-        texts = [self.tokenizer.decode([h.tokens for h in best]) for best in hypotheses]
-        return [
-            [Translation(text, h.score) for text, h in zip(some, best, strict=True)]
-            for some, best in zip(texts, hypotheses, strict=True)
-        ]
-
-
-def _workers() -> int:
-    """How many batches to decode at once: so that few cores are left over."""
-    threads = torch.get_num_threads()
-    return threads // -(-threads // WORKERS)
-
-
-def _side_by_side(
-    decode: Callable[[list[int]], list[list[Translation]]],
-    batches: Sequence[list[int]],
-    workers: int,
-    share: int | None,
-) -> Iterator[list[list[Translation]]]:
-    """What `decode` gives of each batch, in order.
-
-    Several batches are decoded at once, each with a share of the cores, an equal one if None: what
-    is not a large matrix product scales better so.
-    """
-    workers, threads = max(1, min(workers, len(batches))), torch.get_num_threads()
-    share = share or threads // workers
-    if share == threads:
-        yield from map(decode, batches)
-        return
-    pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (share,))
-    try:
-        yield from pool.map(decode, batches)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
-
-
-def _by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
-    """Indices in batches of at most so many slots, long sentences first.
-
-    There are as many batches for each of the workers, and they are of like size.
-    """
-    total = sum(map(len, sources))
-    rounds = -(-total // (slots * workers))
-    slots = min(slots, max(SMALL, total // max(1, rounds * workers) * 21 // 20))  # with padding
-    batch: list[int] = []
-    width = 0
-    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        width = width or len(sources[i])
-        if (len(batch) + 1) * width > slots and batch:
-            yield batch
-            batch, width = [], len(sources[i])
-        batch.append(i)
-    if batch:
-        yield batch
+    def _texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
+        texts = self.tokenizer.decode([h.tokens for h in best])
+        return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]

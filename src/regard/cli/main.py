@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from regard.cli.average import average
 from regard.cli.demo import demo
 from regard.cli.look import look
+from regard.cli.parse import parse
 from regard.cli.prepare import prepare
 from regard.cli.score import score
 from regard.cli.train import train
@@ -35,7 +36,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-for command in (demo, prepare, train, average, translate, score, look):
+for command in (demo, prepare, train, average, translate, parse, score, look):
     app.command()(command)
 
 

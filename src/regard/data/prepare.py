@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,7 +101,12 @@ def prepare(
         _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
-        _write_manifest(folder, recipe, report, text, valid_text)
+        inputs = {
+            f"{split}.{side}": [sides[place] for sides in given.files]
+            for split, given in (("train", text), ("valid", valid_text))
+            for place, side in enumerate(("source", "target"))
+        }
+        write_manifest(folder, recipe, report, inputs)
     return report
 
 
@@ -211,21 +216,17 @@ def _refuse_nothing_left(
             )
 
 
-def _write_manifest(
-    folder: Path, recipe: Recipe, report: Report, text: AlignedText, valid_text: AlignedText
+def write_manifest(
+    folder: Path, recipe: Recipe, report: Report, inputs: Mapping[str, Sequence[Path]]
 ) -> None:
-    inputs = {
-        f"{split}.{side}": [_record(sides[place]) for sides in given.files]
-        for split, given in (("train", text), ("valid", valid_text))
-        for place, side in enumerate(("source", "target"))
-    }
+    """Complete prepared data; `inputs` are the files it was made of, by what they are."""
     manifest = {
         "format": FORMAT,
         "tokenizer": {"fingerprint": report.fingerprint, "size": report.vocabulary},
         "counts": {"train": asdict(report.train), "valid": asdict(report.valid)},
-        "recipe": recipe.model_dump(include={"tokenizer", "data"}),
+        "recipe": recipe.model_dump(include={"task", "tokenizer", "data"}),
         "seed": recipe.training.seed,
-        "inputs": inputs,
+        "inputs": {name: [_record(path) for path in paths] for name, paths in inputs.items()},
         "files": {name: _record(folder / name) for name in sorted(FILES - {"manifest.json"})},
     }
     with (folder / "manifest.json").open("w", encoding="utf-8") as file:

@@ -36,6 +36,8 @@ BYTES = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """One printable character for each of the 256 bytes, as byte-level tokenizers write them."""
 CONTINUED = "…"
 """Marks a word piece that goes on inside a word; not in BYTES, so never mistaken for text."""
+SYMBOL = "△"
+"""Begins an entry that is no piece of text; not in BYTES, so that no text is ever encoded as it."""
 LONGEST_LEARNT = 10_000
 """Characters of the longest line that is learned from; beyond it is no sentence."""
 LONGEST_FILE, MOST_ENTRIES = 64 * 2**20, 1_000_000
@@ -126,6 +128,23 @@ class Tokenizer:
         ):
             raise ModelError(f"{path}: a tokenizer, but not one of regard: learn it with `prepare`")
         return cls(_assembled(model, kind))
+
+    def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
+        """The same pieces, and an entry for each of these names: what is written besides text.
+
+        They have the highest ids, in this order.
+        """
+        content = json.loads(self._library.to_str())["model"]
+        content["vocab"] |= {SYMBOL + name: self.size + i for i, name in enumerate(symbols)}
+        kind, model = _model(content)
+        return Tokenizer(_assembled(model, kind))
+
+    @cached_property
+    def symbols(self) -> dict[str, int]:
+        """The ids of the symbols, by name, in order."""
+        entries = self._library.get_vocab(with_added_tokens=False)
+        found = {name: i for name, i in entries.items() if name.startswith(SYMBOL)}
+        return {name[len(SYMBOL) :]: i for name, i in sorted(found.items(), key=lambda it: it[1])}
 
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json as a whole or not at all; raises OSError."""

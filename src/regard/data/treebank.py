@@ -1,0 +1,310 @@
+"""§6.3 From trees to training data: a sentence as its sub-words, its tree as symbols.
+
+One vocabulary serves both sides, as in translation. Sub-words are learned from the words, as they
+were printed: ( and 1/2, not -LRB- and `1\\/2`, so that treebanks and raw text read alike. Each
+token of a linearised tree is one symbol, which no text can be encoded as. The form on disk is that
+of `pairs`; as valid.target.txt it has the validation trees, stripped, one a line.
+
+Trees of any number go through in bounded memory, by reading their files three times: `survey`
+counts and finds the labels, `learn` learns the sub-words, `encode` writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from regard.data.aligned import Progress, Stage
+from regard.data.atomic import whole_or_nothing
+from regard.data.encoding import Counts
+from regard.data.pairs import Sentences, SideWriter
+from regard.data.prepare import LEARNT_PAIRS, Report, write_manifest
+from regard.errors import DataError
+from regard.recipe import DataRecipe, Recipe
+from regard.text.cleaning import Verdict, judge_length
+from regard.text.files import read_lines, refuse_unreadable
+from regard.text.tokenizer import Tokenizer
+from regard.trees.linearise import CLOSE, OPEN, Form, linearise
+from regard.trees.penn import bracketed, plain_word, read_scored_trees, read_trees
+from regard.trees.strip import stripped
+from regard.trees.tree import Tree
+
+TOP = "TOP"
+"""The bracket around a tree that is scored: EVALB passes it over."""
+_BLOCK = 1000
+"""Trees encoded together."""
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Files of trees, bracketed or, as a parser writes them, each after its score and a tab."""
+
+    files: Sequence[Path]
+
+    def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
+        """All trees, stripped; None for one of traces alone. Raises DataError for a bad file."""
+        for path in self.files:
+            lines, head = read_lines(path, read), []
+            for line in lines:
+                head.append(line)
+                if line.strip():
+                    break
+            every = itertools.chain(head, lines)
+            found: Iterable[Tree]
+            if head and "\t" in head[-1].split("(")[0].lstrip():
+                found = (tree for _, tree in read_scored_trees(every, str(path)))
+            else:
+                found = read_trees(every, str(path))
+            yield from map(stripped, found)
+
+    def bytes(self) -> int:
+        """Of all files, as they are stored."""
+        return sum(path.stat().st_size for path in self.files)
+
+
+def as_text(words: Sequence[str]) -> str:
+    """The sentence as it is encoded: its words as they were printed, a space between two."""
+    return " ".join(map(plain_word, words))
+
+
+def prepare_trees(
+    trees: Sequence[Path],
+    out: Path,
+    recipe: Recipe,
+    *,
+    valid_trees: Sequence[Path] = (),
+    silver: Sequence[Path] = (),
+    silver_share: float | None = None,
+    tokenizer: Path | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
+) -> Report:
+    """Write `out`, a directory of prepared data, from files of trees.
+
+    `silver` trees, parsed automatically, are learned from besides. `silver_share`, between 0 and 1,
+    is their share of what is learned from: the trees that are too few for it are repeated. In the
+    report a repeated tree counts each time.
+
+    Without validation trees, `held_out` of `trees` (a tenth at most) are drawn with the recipe's
+    seed; neither they nor others of the same words are trained on. What is longer than `max_length`
+    is not trained on either; the other rules of the data section are of translation.
+
+    Raises DataError for files that cannot be used or leave nothing, and for labels that a given
+    `tokenizer` does not have; RecipeError or ModelError for the tokenizer.
+    """
+    for path in (*trees, *valid_trees, *silver):
+        refuse_unreadable(path)
+    job = _Preparation(recipe, Treebank(trees), Treebank(valid_trees), Treebank(silver), progress)
+    with whole_or_nothing(out) as folder:
+        known = None if tokenizer is None else Tokenizer.load(tokenizer)
+        found = job.survey()
+        vocabulary = known or job.learn(found)
+        vocabulary.save(folder / "tokenizer.json")
+        encoder = _Encoder(vocabulary, recipe.task.form)
+        valid = job.write_valid(folder, encoder, found)
+        train = job.write_train(folder, encoder, found, silver_share)
+        report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
+        inputs = {"train.trees": trees, "valid.trees": valid_trees, "silver.trees": silver}
+        write_manifest(folder, recipe, report, inputs)
+    return report
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """What one reading of the trees finds out."""
+
+    gold: int
+    silver: int
+    tokens: frozenset[str]
+    """Of all linearised trees."""
+    held_out: list[Tree]
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    recipe: Recipe
+    gold: Treebank
+    valid: Treebank
+    silver: Treebank
+    progress: Callable[[Progress], object]
+
+    def survey(self) -> _Survey:
+        tokens: set[str] = set()
+        counts = []
+        for bank in (self.gold, self.silver, self.valid):
+            count = 0
+            for tree in self._read("survey", bank):
+                count += 1
+                tokens.update(linearise(tree, self.recipe.task.form))
+            counts.append(count)
+        for count, bank in zip(counts, (self.gold, self.silver, self.valid), strict=True):
+            if bank.files and not count:
+                raise DataError("has no tree: give trees in Penn bracketing", bank.files[0])
+        gold, silver, _ = counts
+        return _Survey(gold, silver, frozenset(tokens), self._held_out(gold))
+
+    def _held_out(self, count: int) -> list[Tree]:
+        if self.valid.files:
+            return []
+        if count < 10:
+            raise DataError(
+                f"has {count} trees, too few to hold out a tenth for validation: give at least "
+                "ten, or --valid-trees",
+                self.gold.files[0],
+            )
+        wanted = min(self.recipe.data.held_out, count // 10)
+        drawn = np.random.default_rng(self.recipe.training.seed).permutation(count)[:wanted]
+        chosen = np.isin(np.arange(count), drawn).tolist()
+        return list(itertools.compress(self._read("survey", self.gold), chosen))
+
+    def learn(self, found: _Survey) -> Tokenizer:
+        """The sub-words of the sentences, an even sample of them, and the symbols of the trees."""
+        every = -(-(found.gold + found.silver) // LEARNT_PAIRS)
+        trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
+        lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, every))
+        wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)
+        pieces = Tokenizer.learn(lines, wanted.kind, wanted.vocabulary - len(symbols))
+        return pieces.with_symbols(symbols)
+
+    def write_valid(self, folder: Path, encoder: _Encoder, found: _Survey) -> Counts:
+        """Encode the validation trees, and write them as text."""
+        trees = found.held_out or self._read("encode", self.valid)
+        with (
+            (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
+            (folder / "valid.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
+            closing(_Writer(folder / "valid", encoder)) as writer,
+        ):
+            for tree in trees:
+                sources.write(as_text(tree.words()) + "\n")
+                targets.write(bracketed(Tree(TOP, (tree,))) + "\n")
+                writer.write(tree)
+            for file in (sources, targets):
+                file.flush()
+                os.fsync(file.fileno())
+        return writer.counts()
+
+    def write_train(
+        self, folder: Path, encoder: _Encoder, found: _Survey, share: float | None
+    ) -> Counts:
+        """Encode what is learned from."""
+        excluded = {tuple(tree.words()) for tree in found.held_out}
+        gold, silver = _times(found.gold, found.silver, share)
+        with closing(_Writer(folder / "train", encoder, self.recipe.data)) as writer:
+            for bank, times in ((self.gold, gold), (self.silver, silver)):
+                for number, tree in enumerate(self._read("encode", bank)):
+                    copies = int((number + 1) * times) - int(number * times)
+                    if tuple(tree.words()) in excluded:
+                        writer.fates[Verdict.HELD_OUT] += copies
+                    else:
+                        writer.write(tree, copies)
+        counts = writer.counts()
+        if not counts.kept:
+            raise DataError(
+                "no tree is left to train on: give more trees, or raise data.max_length",
+                self.gold.files[0],
+            )
+        return counts
+
+    def _read(self, stage: Stage, bank: Treebank) -> Iterator[Tree]:
+        """The trees of a bank that hold words, with progress."""
+        done, total = 0, bank.bytes() if bank.files else 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+
+        number = 0
+        for tree in bank.trees(count):
+            if tree is not None:
+                number += 1
+                yield tree
+                if number % _BLOCK == 0:
+                    self.progress(Progress(stage, done, total, number))
+        if bank.files:
+            self.progress(Progress(stage, total, total, number))
+
+
+class _Encoder:
+    """Sentences and their trees as ids."""
+
+    def __init__(self, tokenizer: Tokenizer, form: Form):
+        self.tokenizer, self._form = tokenizer, form
+        self._symbols = tokenizer.symbols
+
+    def __call__(self, trees: Sequence[Tree]) -> list[tuple[Sequence[int], Sequence[int]]]:
+        """Both sides of each pair, without </s>; raises DataError for an unknown label."""
+        sources = self.tokenizer.encode([as_text(tree.words()) for tree in trees])
+        return [(s, self._target(tree)) for s, tree in zip(sources, trees, strict=True)]
+
+    def _target(self, tree: Tree) -> list[int]:
+        try:
+            return [self._symbols[token] for token in linearise(tree, self._form)]
+        except KeyError as missing:
+            raise DataError(
+                f"the tokenizer has no symbol {missing}: learn one from these trees, by leaving "
+                "--tokenizer out"
+            ) from None
+
+
+class _Writer:
+    """Encodes trees, some at a time, and appends them to a split; with `rules`, none too long."""
+
+    def __init__(self, stem: Path, encoder: _Encoder, rules: DataRecipe | None = None):
+        self.fates: Counter[Verdict] = Counter()
+        self._encoder, self._rules = encoder, rules
+        self._sides = [
+            SideWriter(stem.with_name(f"{stem.name}.{side}"), encoder.tokenizer.size)
+            for side in ("source", "target")
+        ]
+        self._waiting: list[tuple[Tree, int]] = []
+
+    def write(self, tree: Tree, copies: int = 1) -> None:
+        self._waiting.append((tree, copies))
+        if len(self._waiting) == _BLOCK:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        for side in self._sides:
+            side.close()
+
+    def counts(self) -> Counts:
+        """Once it is closed."""
+        outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
+        source, target = (side.tokens for side in self._sides)
+        return Counts(self.fates.total(), **outcome, source_tokens=source, target_tokens=target)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        kept = []
+        pairs = self._encoder([tree for tree, _ in waiting])
+        for (source, target), (_, copies) in zip(pairs, waiting, strict=True):
+            verdict = Verdict.KEPT
+            if self._rules is not None:
+                verdict = judge_length(len(source), len(target), self._rules)
+            self.fates[verdict] += copies
+            if verdict is Verdict.KEPT:
+                kept += [(source, target)] * copies
+        for i, side in enumerate(self._sides):
+            side.append(Sentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size))
+
+
+def _in_order(tokens: Set[str]) -> list[str]:
+    """Opening symbols, the closing ones in the same order, leaves."""
+    labels = sorted(token.removeprefix(OPEN) for token in tokens if token.startswith(OPEN))
+    leaves = sorted(token for token in tokens if not token.startswith((OPEN, CLOSE)))
+    return [OPEN + label for label in labels] + [CLOSE + label for label in labels] + leaves
+
+
+def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
+    """How often a gold and a silver tree are learned from, so that `share` is of silver trees."""
+    if share is None or not silver:
+        return 1.0, 1.0
+    wanted = gold * share / (1 - share)  # silver trees, with every gold tree once
+    return (silver / wanted, 1.0) if wanted < silver else (1.0, wanted / silver)

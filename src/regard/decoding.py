@@ -1,0 +1,171 @@
+"""Sentences decoded in batches, on whatever machine: what translating and parsing share (§6).
+
+Sentences of like length are decoded together, in batches bounded by tokens, several batches side by
+side on a CPU; what is found comes back in the sentences' own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.data.batches import Rows, one_per_row
+from regard.kernels.device import on_cpu
+from regard.kernels.exact import WIDTH, BlockedLinear
+from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
+from regard.recipe import SearchRecipe
+from regard.run.devices import choose_device, choose_dtype, has_bf16
+from regard.run.model_directory import Model, open_model
+from regard.search import Hypothesis
+from regard.transformer import Transformer
+
+BATCH_TOKENS = 2048
+"""Source tokens decoded together, padding to the longest included; fewer with a beam of more than
+4."""
+SMALL = 512
+"""Source tokens that are too few to be divided among workers."""
+WORKERS = 4
+"""Batches decoded at the same time on a CPU, at most."""
+
+Found = list[list[Hypothesis]]
+"""Of each sentence its hypotheses, best first."""
+Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
+"""What searches a batch: its source, the longest output of each sentence, and which these are."""
+
+
+def open_to_decode(
+    directory: str | Path, precision: str, exact: bool | None
+) -> tuple[Model, bool | None]:
+    """Open a model directory and lay its weights out for this machine; and `exact`, decided.
+
+    See `translate.load` for both. Raises ModelError and RecipeError.
+    """
+    device = choose_device()
+    int8 = precision == "int8"
+    if int8:
+        refuse_int8(device)
+    dtype = choose_dtype("fp32" if int8 else precision, device)
+    if exact is None and (int8 or dtype != torch.float32):
+        exact = False
+    model = open_model(directory, dtype)
+    transformer = model.transformer.to(device)
+    if device.type == "cpu" and can_pack(dtype):
+        plain = PackedLinear if exact is False else BlockedLinear
+        kept = torch.bfloat16 if int8 and has_bf16(device) else dtype
+        transformer.pack(Int8Linear if int8 else plain, torch.float32 if exact else kept)
+    return replace(model, transformer=transformer), exact
+
+
+class Decoding:
+    """A model and how to search it.
+
+    For one thread at a time: on a CPU it divides PyTorch's threads among its batches.
+    """
+
+    def __init__(self, model: Transformer, recipe: SearchRecipe, exact: bool | None):
+        self.model, self.recipe, self.exact = model, recipe, exact
+        self._tried: dict[tuple[int, int], bool] = {}  # by beam and threads
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each sentence is decoded by itself, since only so it is exact."""
+        if not self.exact:
+            return False
+        beam, threads = self.recipe.beam, torch.get_num_threads()
+        if (beam, threads) not in self._tried:
+            shares = {threads // workers for workers in range(1, _workers() + 1)}
+            agree = on_cpu(self._weight) and self.model.batches_agree(beam, shares)
+            self._tried[beam, threads] = agree
+        return not self._tried[beam, threads]
+
+    def hypotheses(self, sources: Sequence[Sequence[int]], search: Search) -> Found:
+        """What `search` finds for each source, a list of pieces ending in </s>."""
+        workers, share = _workers() if on_cpu(self._weight) else 1, None
+        if self.one_by_one:
+            batches = [[i] for i in range(len(sources))]
+            if on_cpu(self._weight):
+                workers, share = torch.get_num_threads(), 1
+        else:
+            slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
+            batches = list(_by_length(sources, slots, workers))
+
+        def decode(batch: list[int]) -> Found:
+            rows = self._rows([sources[i] for i in batch])
+            limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
+            return search(rows, limits.clamp(max=self.model.embedding.longest), batch)
+
+        found: Found = [[] for _ in sources]
+        decoded = _side_by_side(decode, batches, workers, share)
+        for batch, best_of_each in zip(batches, decoded, strict=True):
+            for i, best in zip(batch, best_of_each, strict=True):
+                found[i] = best
+        return found
+
+    @property
+    def _weight(self) -> torch.Tensor:
+        return self.model.embedding.tokens.weight
+
+    def _rows(self, sources: Sequence[Sequence[int]]) -> Rows:
+        rows = one_per_row(sources)
+        if self.exact is not False:  # no wider than the model knows positions
+            width = rows.ids.shape[1]
+            width = max(width, min(width + -width % WIDTH, self.model.embedding.longest))
+            rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
+        return rows.to(self._weight.device)
+
+
+def _workers() -> int:
+    """How many batches to decode at once: so that few cores are left over."""
+    threads = torch.get_num_threads()
+    return threads // -(-threads // WORKERS)
+
+
+def _side_by_side(
+    decode: Callable[[list[int]], Found],
+    batches: Sequence[list[int]],
+    workers: int,
+    share: int | None,
+) -> Iterator[Found]:
+    """What `decode` gives of each batch, in order.
+
+    Several batches are decoded at once, each with a share of the cores, an equal one if None: what
+    is not a large matrix product scales better so.
+    """
+    workers, threads = max(1, min(workers, len(batches))), torch.get_num_threads()
+    share = share or threads // workers
+    if share == threads:
+        yield from map(decode, batches)
+        return
+    pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (share,))
+    try:
+        yield from pool.map(decode, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+def _by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
+    """Indices in batches of at most so many slots, long sentences first.
+
+    There are as many batches for each of the workers, and they are of like size.
+    """
+    total = sum(map(len, sources))
+    rounds = -(-total // (slots * workers))
+    slots = min(slots, max(SMALL, total // max(1, rounds * workers) * 21 // 20))  # with padding
+    batch: list[int] = []
+    width = 0
+    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+        width = width or len(sources[i])
+        if (len(batch) + 1) * width > slots and batch:
+            yield batch
+            batch, width = [], len(sources[i])
+        batch.append(i)
+    if batch:
+        yield batch

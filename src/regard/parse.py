@@ -1,0 +1,185 @@
+"""§6.3 English constituency parsing: a sentence in, its tree out.
+
+The encoder reads the sub-words of the sentence, the decoder writes the tree as symbols, and the
+search considers nothing but trees over exactly the words of the sentence (`wellformed`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import Rows
+from regard.data.treebank import as_text
+from regard.decoding import Decoding, Found, open_to_decode
+from regard.errors import DataError, MissingExtra, ModelError
+from regard.recipe import Recipe
+from regard.search import Hypothesis, search
+from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.transformer import Transformer
+from regard.trees.linearise import delinearise
+from regard.trees.penn import bracketed
+from regard.trees.tree import Tree
+from regard.wellformed import Alphabet, Sentences, WellFormed
+
+WINDOW = 2048
+"""Sentences read, sorted by length and parsed together."""
+LONGEST = 2048
+"""Pieces of the longest sentence that is parsed, where positions have no limit of their own. One
+that is longer than any the model was trained on is parsed too, if less well."""
+
+Split = Callable[[str], Sequence[str]]
+"""A line as its words."""
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A tree over a sentence."""
+
+    tree: Tree
+    """Without a bracket around the whole; its leaves are the words as they were given."""
+    score: float
+    """log p / ((5 + length) / 6)^alpha, natural logarithm."""
+    confidence: float
+    """log p of the tree by the number of its words."""
+
+
+def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None = None) -> Parser:
+    """Open a model directory for parsing; raises ModelError where it is missing or no parser.
+
+    `precision` and `exact` are as in `translate.load`.
+    """
+    model, exact = open_to_decode(directory, precision, exact)
+    if model.recipe.task.output != "trees":
+        raise ModelError(f"{directory}: is no parser: use regard translate, or name one")
+    return Parser(model.transformer, model.tokenizer, model.recipe, exact=exact)
+
+
+class Parser(Decoding):
+    """A model of trees, its tokenizer and how to search.
+
+    For one thread at a time: on a CPU a window of sentences divides PyTorch's threads.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        recipe: Recipe,
+        *,
+        exact: bool | None = False,
+    ):
+        """Raises ModelError for a tokenizer without symbols of trees."""
+        super().__init__(model, recipe.search, exact)
+        self.tokenizer, self.form = tokenizer, recipe.task.form
+        self.longest = min(LONGEST, model.embedding.longest)
+        self.alphabet = Alphabet(tokenizer.symbols, model.embedding.tokens.weight.device)
+        self._trees = WellFormed(model, self.alphabet)
+
+    def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
+        """The best tree of each sentence, a list of at least one word.
+
+        Raises DataError for a sentence of more than `longest` pieces.
+        """
+        return [best[0].tree for best in self.stream(sentences) if best]
+
+    def stream(
+        self,
+        sentences: Iterable[Sequence[str]],
+        *,
+        n_best: int = 1,
+        window: int = WINDOW,
+        where: str = "sentence",
+    ) -> Iterator[list[Parse]]:
+        """Up to `n_best` trees of each sentence, best first, in order, a window at a time.
+
+        A sentence without words has none. Errors name a sentence as `where:number`.
+        """
+        numbered = enumerate(sentences, start=1)
+        while some := list(itertools.islice(numbered, window)):
+            yield from self._window(some, n_best, where)
+
+    def _window(
+        self, numbered: Sequence[tuple[int, Sequence[str]]], n_best: int, where: str
+    ) -> Iterator[list[Parse]]:
+        sources = self._encode(numbered, where)
+        spoken = [i for i, (_, words) in enumerate(numbered) if words]
+        counts = torch.tensor([len(numbered[i][1]) for i in spoken])
+
+        def found(rows: Rows, limits: Tensor, batch: list[int]) -> Found:
+            words = counts[batch].to(limits.device)
+            limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
+            asked = Sentences(rows, words, limits)
+            return search(
+                self._trees, asked, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
+            )
+
+        best = self.hypotheses([sources[i] for i in spoken], found)
+        by_sentence = dict(zip(spoken, best, strict=True))
+        for i, (_, words) in enumerate(numbered):
+            yield [self._parse(one, words) for one in by_sentence.get(i, [])]
+
+    def _encode(self, numbered: Sequence[tuple[int, Sequence[str]]], where: str) -> list[list[int]]:
+        pieces = self.tokenizer.encode([as_text(words) for _, words in numbered])
+        for (number, _), found in zip(numbered, pieces, strict=True):
+            if len(found) >= self.longest:
+                raise DataError(
+                    f"{len(found) + 1} pieces; at most {self.longest} are parsed at once: split "
+                    "the sentence",
+                    where,
+                    number,
+                )
+        return [[*found, EOS] for found in pieces]
+
+    def _parse(self, found: Hypothesis, words: Sequence[str]) -> Parse:
+        names = [self.alphabet.names[token] for token in found.tokens]
+        tags = None if self.form == "tags" else [punctuation_tag(word) for word in words]
+        tree = delinearise(names, words, tags)
+        return Parse(tree, found.score, found.log_probability / len(words))
+
+
+def punctuation_tag(word: str) -> str:
+    """The Penn tag of a punctuation mark, by which EVALB passes it over; XX for all other words."""
+    return _PUNCTUATION.get(word, "XX")
+
+
+_PUNCTUATION = {
+    **{mark: mark for mark in (",", "``", "''", "#", "$")},
+    **dict.fromkeys([".", "!", "?"], "."),
+    **dict.fromkeys([":", ";", "--", "-", "..."], ":"),
+}
+
+
+def by_blanks(line: str) -> list[str]:
+    """The words of a tokenised line: what stands between blanks, as brackets have them."""
+    return [word for word in re.split(r"[ \t\r\n\f\v]+", line) if word]
+
+
+def treebank_words() -> Split:
+    """A tokenizer of raw text that cuts as the Penn treebank does: don't is do n't.
+
+    Raises MissingExtra where NLTK is not installed.
+    """
+    try:
+        from nltk.tokenize import NLTKWordTokenizer
+    except ImportError:
+        raise MissingExtra("parsing raw text", "parse") from None
+    cut = NLTKWordTokenizer().tokenize
+    return lambda line: [word for part in cut(line) for word in by_blanks(part)]
+
+
+def treebank_line(tree: Tree) -> str:
+    """The tree as treebanks have it, on one line, in a bracket of its own: ( (S ...))."""
+    return bracketed(Tree("", (tree,)))
+
+
+def is_confident(parse: Parse, threshold: float) -> bool:
+    """Whether a tree is worth learning from: its log p per word is that, or more."""
+    return math.isfinite(parse.confidence) and parse.confidence >= threshold
