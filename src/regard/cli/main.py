@@ -13,6 +13,7 @@ from regard.cli.look import look
 from regard.cli.parse import parse
 from regard.cli.prepare import prepare
 from regard.cli.score import score
+from regard.cli.serve import serve
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.errors import RegardError, printable
@@ -36,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-for command in (demo, prepare, train, average, translate, parse, score, look):
+for command in (demo, prepare, train, average, translate, parse, score, look, serve):
     app.command()(command)
 
 

@@ -1,0 +1,51 @@
+"""What goes wrong with neural translations in ways that the text alone betrays."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+Flaw = Literal["echo", "repetition", "truncation"]
+
+COPIES, LONGEST_PERIOD = 3, 4
+"""So many copies in a row, each of up to so many words, are a repetition."""
+FEWEST_ECHOED = 3
+"""Words that are no echo if fewer: names and numbers stay as they are."""
+SHORTEST, SHARE = 10, 3
+"""A sentence of so many pieces should not lose all but one in so many."""
+
+
+def flaws(
+    source: str, output: str, *, source_pieces: int, output_pieces: int, limit: int
+) -> list[Flaw]:
+    """What is wrong with this translation, if anything; `limit` is its longest length in pieces."""
+    before, after = _words(source), _words(output)
+    found: list[Flaw] = []
+    if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:
+        found.append("echo")
+    if _repeats(after) and not _repeats(before):
+        found.append("repetition")
+    short = source_pieces >= SHORTEST and output_pieces * SHARE < source_pieces
+    if short or output_pieces >= limit:
+        found.append("truncation")
+    return found
+
+
+def _words(text: str) -> list[str]:
+    """Words, or the characters of a text that writes no spaces."""
+    words = text.casefold().split()
+    return words if len(words) > 1 else list("".join(words))
+
+
+def _is_word(word: str) -> bool:
+    return any(c.isalpha() for c in word)
+
+
+def _repeats(words: Sequence[str]) -> bool:
+    # Letters come doubled and tripled, so of them more is asked than of words.
+    letters = all(len(word) == 1 for word in words)
+    for period in range(2 if letters else 1, LONGEST_PERIOD + 1):
+        same = 0  # words in a row that are as the one a period before
+        for earlier, word in zip(words, words[period:], strict=False):
+            same = same + 1 if earlier == word and _is_word(word) else 0
+            if same >= period * (COPIES - 1):
+                return True
+    return False

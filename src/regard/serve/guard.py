@@ -1,0 +1,150 @@
+"""What stands around every request: bounds on its body, safe headers, a count and a line of log."""
+
+import asyncio
+import json
+import logging
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.serve.metrics import Metrics
+from regard.serve.service import Limits
+
+log = logging.getLogger("regard.serve")
+
+MOST_DISCARDED = 32 * 2**20
+"""Bytes of a too large body that are read, so that its client comes to read the refusal."""
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+"""Of every answer that does not set its own."""
+
+
+class TooLarge(Exception):
+    """The body is larger than any request that would be granted."""
+
+
+class Left(Exception):
+    """The client has gone."""
+
+
+class Guard:
+    """An ASGI application around another, which sees bodies as a whole, and never fails."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics):
+        self._app, self._limits, self._metrics = app, limits, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass the server's own messages on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})
+        answer = _Answer(send)
+        started = time.monotonic()
+        error = None
+        try:
+            await self._answer(scope, receive, answer)
+        except Left:
+            answer.status = 499
+        except Exception as problem:
+            error = _place(problem)
+            if answer.status is None:
+                await _refusal(500, "Internal error")(scope, receive, answer)
+        finally:
+            self._record(scope, answer, time.monotonic() - started, error)
+
+    async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
+        limit = self._limits.body
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                body = await _whole(receive, limit)
+        except TooLarge:
+            refusal = _refusal(413, f"The request has more than {limit} bytes: send less at a time")
+            await refusal(scope, receive, answer)
+            return
+        except TimeoutError:
+            await _refusal(408, "The request came too slowly")(scope, receive, answer)
+            return
+        given = False
+
+        async def replay() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, replay, answer)
+
+    def _record(self, scope: Scope, answer: "_Answer", seconds: float, error: str | None) -> None:
+        path = getattr(scope.get("route"), "path", "other")  # never what a client has written
+        status = answer.status or 499
+        self._metrics.requests.labels(path, status).inc()
+        self._metrics.seconds.labels(path).observe(seconds)
+        state = scope["state"]
+        line: dict[str, Any] = {
+            "time": round(time.time(), 3),
+            "path": path,
+            "status": status,
+            "milliseconds": round(1000 * seconds, 1),
+            **{k: state[k] for k in ("pair", "characters", "sentences") if k in state},
+        }
+        if error:
+            line["error"] = error
+        log.log(logging.ERROR if error else logging.INFO, json.dumps(line))
+
+
+class _Answer:
+    """What is sent, with the headers that every answer has."""
+
+    status: int | None = None
+
+    def __init__(self, send: Send):
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            have = {name.lower() for name, _ in message["headers"]}
+            extra = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in have]
+            message = {**message, "headers": [*message["headers"], *extra]}
+        await self._send(message)
+
+
+async def _whole(receive: Receive, limit: int) -> bytes:
+    """The body of a request; raises TooLarge, Left."""
+    body, size, more = bytearray(), 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Left
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        more = message.get("more_body", False)
+        if size <= limit:
+            body += chunk
+        elif size > MOST_DISCARDED:
+            raise TooLarge
+    if size > limit:
+        raise TooLarge
+    return bytes(body)
+
+
+def _refusal(status: int, problem: str) -> Response:
+    return JSONResponse({"error": problem}, status)
+
+
+def _place(error: BaseException) -> str:
+    """What was raised and where; its message may hold what a user has written."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"

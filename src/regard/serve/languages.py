@@ -1,0 +1,79 @@
+"""Languages by code: their names, a pair of them, and which one a text is in."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from regard.errors import RecipeError
+
+CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
+LOOKED_AT = 2000
+"""Characters by which a language is told."""
+NAMES = {
+    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
+    "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
+    "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish",
+    "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi",
+    "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian", "is": "Icelandic", "it": "Italian",
+    "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian", "ms": "Malay",
+    "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian",
+    "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian",
+    "sv": "Swedish", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian",
+    "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+"""In English, by ISO 639-1; another language goes by its code."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """From which language into which a model translates."""
+
+    source: str
+    target: str
+
+    @classmethod
+    def read(cls, text: str) -> "Pair":
+        """From "en-de", or "pt_BR:en" where a code has a hyphen; raises RecipeError."""
+        source, _, target = text.partition(":" if ":" in text else "-")
+        if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or source == target:
+            raise RecipeError(
+                f"{text!r} is no language pair: write two different codes such as en-de, or "
+                "pt-BR:en where a code has a hyphen"
+            )
+        return cls(source, target)
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
+
+
+def name(code: str) -> str:
+    """The language's name in English."""
+    return NAMES.get(code, code)
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A language that a text may be in, and how surely, from 0 to 100."""
+
+    language: str
+    confidence: float
+
+
+class Detector:
+    """Tells in which of some languages a text is; those that it does not know it never names."""
+
+    def __init__(self, languages: Sequence[str]):
+        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self._first = languages[0]
+        known = sorted(set(languages) & set(self._identifier.labels))
+        self._identifier.set_languages(known or None)
+        self._known = set(known)
+
+    def rank(self, text: str) -> list[Detected]:
+        """The languages, most likely first; the first of all if it knows none."""
+        ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else []
+        return [Detected(code, round(100 * share, 1)) for code, share in ranked] or [
+            Detected(self._first, 0.0)
+        ]

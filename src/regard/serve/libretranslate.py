@@ -1,0 +1,208 @@
+"""LibreTranslate's interface, so that its clients work unchanged.
+
+Paths, fields, answers and the wording of its refusals are those of https://libretranslate.com/docs.
+"""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Request
+from pydantic import BaseModel, Field
+
+from regard.serve.bodies import read_fields, unless_left
+from regard.serve.languages import Detected, name
+from regard.serve.service import Job, Service
+
+
+class Refusal(BaseModel):
+    """Every answer that is not a success."""
+
+    error: str
+
+
+class Query(BaseModel):
+    """What /translate is asked, as JSON or as a form."""
+
+    q: Annotated[str | list[str], Field(description="Text, or a list of texts.", min_length=1)]
+    source: Annotated[str, Field(description='Language code, or "auto".')]
+    target: Annotated[str, Field(description="Language code.")]
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Field(ge=0, description="Other translations wanted.")] = 0
+    api_key: str = ""
+
+
+class DetectQuery(BaseModel):
+    """What /detect is asked, as JSON or as a form."""
+
+    q: Annotated[str, Field(min_length=1)]
+    api_key: str = ""
+
+
+class Language(BaseModel):
+    """A source language and what it can be translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Guess(BaseModel):
+    """A language that a text may be in."""
+
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    language: str
+
+
+class Translated(BaseModel):
+    """Text for a text, lists for a list."""
+
+    translatedText: str | list[str]  # noqa: N815
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: Guess | list[Guess] | None = None  # noqa: N815
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Refusal} for status in (400, 403, 408, 413, 415, 429, 503, 504)
+}
+
+
+def _sent_as(model: type[BaseModel]) -> dict[str, Any]:
+    """The description of a body that may be JSON or a form."""
+    schema = model.model_json_schema()
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    return {"requestBody": {"required": True, "content": {k: {"schema": schema} for k in kinds}}}
+
+
+def routes(service: Service) -> APIRouter:
+    """The routes, on these models."""
+    router = APIRouter(tags=["LibreTranslate"])
+
+    @router.post(
+        "/translate",
+        response_model=Translated,
+        response_model_exclude_none=True,
+        responses=REFUSALS,
+        openapi_extra=_sent_as(Query),
+    )
+    async def translate(request: Request) -> dict[str, Any]:
+        """Translate a text, or a list of texts."""
+        fields = await read_fields(request)
+        service.admit(request, _text(fields, "api_key", ""))
+        return await unless_left(request, _translate(service, request, fields))
+
+    @router.post(
+        "/detect",
+        response_model=list[Guess],
+        responses=REFUSALS,
+        openapi_extra=_sent_as(DetectQuery),
+    )
+    async def detect(request: Request) -> list[Guess]:
+        """In which of the served languages a text is."""
+        fields = await read_fields(request)
+        service.admit(request, _text(fields, "api_key", ""))
+        text = _text(fields, "q")
+        service.measure(request, [text])
+        return [_guess(d) for d in service.detector.rank(text)]
+
+    @router.get("/languages")
+    async def languages() -> list[Language]:
+        """What can be translated into what."""
+        return [
+            Language(code=code, name=name(code), targets=service.targets(code))
+            for code in service.languages
+        ]
+
+    @router.get("/health")
+    async def health() -> dict[str, str]:
+        """Whether the server answers."""
+        return {"status": "ok"}
+
+    @router.get("/frontend/settings")
+    async def settings() -> dict[str, Any]:
+        """What a page needs to know."""
+        source, target = next(iter(service.engines))
+        return {
+            "charLimit": service.limits.characters,
+            "frontendTimeout": 500,
+            "apiKeys": service.keys is not None,
+            "keyRequired": service.keys is not None,
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {
+                "source": {"code": source, "name": name(source)},
+                "target": {"code": target, "name": name(target)},
+            },
+        }
+
+    return router
+
+
+async def _translate(service: Service, request: Request, fields: dict[str, Any]) -> dict[str, Any]:
+    texts, as_list = _texts(fields)
+    source, target = _text(fields, "source"), _text(fields, "target")
+    form = _text(fields, "format", "text") or "text"
+    if form not in ("text", "html"):
+        raise HTTPException(400, f"{form[:20]} format is not supported")
+    wanted = _count(fields.get("alternatives") or 0)
+    service.measure(request, texts)
+    guesses = [service.detector.rank(t)[0] for t in texts] if source == "auto" else []
+    sources = [g.language for g in guesses] or [source] * len(texts)
+    if target in service.languages and all(code == target for code in sources):
+        found = [[text] for text in texts]  # it is in that language already
+    else:
+        jobs = [(service.engine(code, target), t) for code, t in zip(sources, texts, strict=True)]
+        request.state.pair = str(jobs[0][0].pair)
+        n_best = 1 + min(wanted, *(engine.beam - 1 for engine, _ in jobs))
+        async with service.jobs(request, jobs, is_html=form == "html", n_best=n_best) as going:
+            found = [await _versions(job, n_best) for job in going]
+    one = found[0]
+    answer: dict[str, Any] = {"translatedText": [f[0] for f in found] if as_list else one[0]}
+    if wanted:
+        answer["alternatives"] = [f[1:] for f in found] if as_list else one[1:]
+    if guesses:
+        shown = [_guess(g) for g in guesses]
+        answer["detectedLanguage"] = shown if as_list else shown[0]
+    return answer
+
+
+async def _versions(job: Job, n_best: int) -> list[str]:
+    """The text translated, and its alternatives: the k-th is made of each sentence's k-th best."""
+    best = [[t.text for t in r.translations] async for r in job.renderings()]
+    count = min(n_best, max(map(len, best), default=1))
+    versions = [[texts[min(k, len(texts) - 1)] for texts in best] for k in range(count)]
+    return [job.passage.joined(version) for version in versions]
+
+
+def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
+    """A field that is text; raises HTTPException."""
+    value = fields.get(key, default)
+    if value is None or (value == "" and default is None):
+        raise HTTPException(400, f"Invalid request: missing {key} parameter")
+    if not isinstance(value, str):
+        raise HTTPException(400, f"Invalid request: {key} parameter is not text")
+    return value
+
+
+def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
+    """The texts of q, and whether it is a list; raises HTTPException."""
+    q = fields.get("q")
+    if not isinstance(q, list):
+        return [_text(fields, "q")], False
+    if not q:
+        raise HTTPException(400, "Invalid request: missing q parameter")
+    if not all(isinstance(text, str) for text in q):
+        raise HTTPException(400, "Invalid request: q parameter is not text or a list of texts")
+    return q, True
+
+
+def _count(value: Any) -> int:
+    """Raises HTTPException."""
+    try:
+        return max(0, min(int(value), 1000))
+    except (TypeError, ValueError, OverflowError):
+        problem = "Invalid request: alternatives parameter is not a number"
+        raise HTTPException(400, problem) from None
+
+
+def _guess(detected: Detected) -> Guess:
+    return Guess(confidence=detected.confidence, language=detected.language)

@@ -1,0 +1,81 @@
+"""A second search for what went wrong in the first: wider, and without repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import Rows, one_per_row
+from regard.search import search
+from regard.text.tokenizer import BOS, EOS, PAD
+from regard.transformer import DecoderState, Transformer
+from regard.translate import Translation, Translator
+
+WIDER = 2
+"""Times the beam of the first search."""
+ALPHA = 1.0
+"""Length penalty, at least: what was cut short should become longer."""
+LONGEST_PERIOD = 8
+"""Pieces that may not come three times in a row."""
+
+
+def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
+    """Translations of each sentence, best first, none of which says anything three times in a row.
+
+    A sentence has at most `translator.longest` pieces, </s> included.
+    """
+    model, recipe = translator.model, translator.recipe
+    wider = recipe.model_copy(
+        update={"beam": WIDER * recipe.beam, "alpha": max(recipe.alpha, ALPHA)}
+    )
+    sources = [[*pieces, EOS] for pieces in translator.tokenizer.encode(sentences)]
+    rows = one_per_row(sources).to(model.embedding.tokens.weight.device)
+    limits = ((rows.segments != 0).sum(1) + recipe.max_extra).clamp(max=model.embedding.longest)
+    found = search(
+        WithoutRepetition(model), rows, limits, wider, n_best=wider.beam, bos=BOS, eos=EOS, pad=PAD
+    )
+    texts = [translator.tokenizer.decode([h.tokens for h in best]) for best in found]
+    return [
+        [Translation(text, h.score) for text, h in zip(some, best, strict=True)]
+        for some, best in zip(texts, found, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """The state of a model, and the tokens that led to it."""
+
+    state: DecoderState
+    tokens: Tensor  # [rows, length]
+
+    def select(self, rows: Tensor) -> Remembering:
+        """As that of the state."""
+        return Remembering(self.state.select(rows), self.tokens[rows.flatten()])
+
+
+class WithoutRepetition:
+    """A model that cannot write the same one to eight pieces three times in a row."""
+
+    def __init__(self, model: Transformer):
+        self.model = model
+
+    def start(self, source: Rows) -> Remembering:
+        """The state before the first token."""
+        rows = len(source.ids)
+        return Remembering(self.model.start(source), source.ids.new_empty(rows, 0))
+
+    def step(self, tokens: Tensor, state: Remembering) -> tuple[Tensor, Remembering]:
+        """Logits of the next token, -inf where it would end a third copy."""
+        logits, inner = self.model.step(tokens, state.state)
+        written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
+        logits = logits.clone()
+        for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
+            recent = 2 * period - 1  # with the next token, two copies
+            same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
+            forbidden = written[:, -period].unsqueeze(1)
+            barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)
+            logits.scatter_(1, forbidden, barred)
+        return logits, Remembering(inner, written)
