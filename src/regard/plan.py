@@ -22,22 +22,16 @@ from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import batches_of
 from regard.errors import TrainingError
-from regard.optimizer import FlatAdam
 from regard.paper import BASE
 from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
-from regard.run.devices import (
-    choose_device,
-    choose_dtype,
-    free_memory,
-    keep_freed_memory,
-    refuse_too_large,
-)
+from regard.run.devices import choose_device, choose_dtype, free_memory, refuse_too_large
 from regard.run.memory import free_bytes, peak_bytes, restart_peak
-from regard.run.processes import ALONE, Processes
+from regard.run.processes import ALONE, OutOfMemory, Processes
+from regard.run.sharding import model_and_optimizer
 from regard.schedule import learning_rate
 from regard.text.tokenizer import Tokenizer
-from regard.train import OutOfMemory, losses_on, update
+from regard.train import losses_on, update
 from regard.transformer import Transformer
 
 MOST_STEPS, MOST_SECONDS = 5, 60.0
@@ -66,19 +60,21 @@ class Parameters(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Bytes that a process keeps from step to step: see optimizer.FlatAdam."""
+    """Bytes that a process keeps from step to step: see FlatAdam, and ShardedAdam."""
 
     weights: int
-    """What the products read, where that is not the master itself."""
+    """What the products read, where that is not the master itself, nor gathered from it."""
     master: int
     """Weights in fp32."""
     gradient: int
-    """Of the latest batch, and in fp32 the sum of a step's."""
+    """Of the latest batch, and in fp32 the sum of a step's; divided, only this."""
     moments: int
 
     @classmethod
-    def of(cls, parameters: int, dtype: torch.dtype) -> "Memory":
-        """Of so many parameters, in training with this arithmetic."""
+    def of(cls, parameters: int, dtype: torch.dtype, shares: int = 1) -> "Memory":
+        """Of so many parameters in this arithmetic, divided among `shares` processes or whole."""
+        if shares > 1:
+            return cls(*(size * -(-parameters // shares) for size in (0, 4, 4, 8)))
         copy = 0 if dtype == torch.float32 else dtype.itemsize
         each = cls(copy, 4, dtype.itemsize + 4, 8)
         return cls(*(size * parameters for size in each))
@@ -155,11 +151,13 @@ class Outline:
     disk: Disk
 
 
-def outline(recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path) -> Outline:
-    """Of a run in the directory `out`; takes milliseconds."""
+def outline(
+    recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path, shares: int = 1
+) -> Outline:
+    """Of a run in the directory `out`, divided among so many processes; takes milliseconds."""
     parameters = Parameters.of(recipe.model, vocabulary)
     count = sum(parameters)
-    return Outline(parameters, Memory.of(count, dtype), Disk.of(recipe, count, out))
+    return Outline(parameters, Memory.of(count, dtype, shares), Disk.of(recipe, count, out))
 
 
 @dataclass(frozen=True)
@@ -207,22 +205,26 @@ def plan(
     out: Path,
     processes: Processes = ALONE,
     micro_batches: int | None = None,
+    shard: bool = False,
     tell: Callable[[str], None] = lambda message: None,
 ) -> Plan:
     """Plan the training on prepared data in the run directory `out`, begun or not.
 
-    Of several processes each calls it. `tell` hears what is being tried. Raises as a run does where
-    the recipe or data cannot be trained, and TrainingError where not even a row fits the memory.
+    Of several processes each calls it; with `shard` they divide weights and moments. `tell` hears
+    what is being tried. Raises as a run does where the recipe or data cannot be trained, and
+    TrainingError where not even a row fits the memory.
     """
     pairs = Pairs.open(data, "train")
     vocabulary = Tokenizer.load(data / "tokenizer.json").size
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
     batches = batches_of(pairs, recipe)
-    outlined = outline(recipe, vocabulary, dtype, out)
-    refuse_too_large(sum(outlined.parameters), device)
+    shares = processes.count if shard else 1
+    outlined = outline(recipe, vocabulary, dtype, out, shares)
+    refuse_too_large(sum(outlined.parameters), device, shares)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        trial = _Trial(recipe, pairs, vocabulary, device, dtype, processes, tell)
+        kept = sum(outlined.memory)
+        trial = _Trial(recipe, pairs, vocabulary, device, dtype, processes, shard, kept, tell)
         least = Share.even(0, processes.count, recipe.training.accumulate, 1).cuts
         cuts, part, taken = trial.fitting(least * (micro_batches or 1))
         seconds = trial.times(cuts)
@@ -255,29 +257,29 @@ def _steps_done(out: Path) -> int:
     return int(found[-1].name.removeprefix("step-")) if found else 0
 
 
+@dataclass
 class _Trial:
     """A model to be thrown away, on which training is tried as `train` does it."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        pairs: Pairs,
-        vocabulary: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        processes: Processes,
-        tell: Callable[[str], None],
-    ):
-        self.recipe, self.pairs, self.vocabulary = recipe, pairs, vocabulary
-        self.device, self.processes, self.tell = device, processes, tell
-        keep_freed_memory()
-        free_memory(device)
-        self.room, self._before = free_bytes(device), restart_peak(device)
-        torch.manual_seed(recipe.training.seed)
-        self.model = Transformer(recipe.model, vocabulary).to(device).train()
-        self.optimizer = FlatAdam(self.model, recipe.training, dtype)
-        self._kept = sum(Memory.of(self.model.parameter_count, dtype))
-        self._losses = losses_on(device, self.model, recipe, tell)
+    recipe: Recipe
+    pairs: Pairs
+    vocabulary: int
+    device: torch.device
+    dtype: torch.dtype
+    processes: Processes
+    shard: bool
+    kept: int
+    tell: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        free_memory(self.device)
+        self.room, self._before = free_bytes(self.device), restart_peak(self.device)
+        self.model, self.optimizer = model_and_optimizer(
+            self.recipe, self.vocabulary, self.dtype, self.device, self.processes, self.shard
+        )
+        self.optimizer.give(self.processes.give)
+        restart_peak(self.device)  # at first it was whole
+        self._losses = losses_on(self.device, self.model, self.recipe, self.tell, self.optimizer)
 
     def fitting(self, cuts: int) -> tuple[int, Batch, int]:
         """Into how many parts each batch must be cut: `cuts`, or twice as many, and so on.
@@ -288,11 +290,10 @@ class _Trial:
         while True:
             part = self._largest(cuts)
             self.tell(f"trying a batch of {part.source.ids.numel():,} source tokens, the largest")
-            too_large = self._kept + bytes_of_a_slot * part.slots > self.room
-            if not self.processes.sum(too_large)[0]:
-                taken = self._taken_by(part)
-                if taken is not None:
-                    return cuts, part, taken
+            too_large = self.kept + bytes_of_a_slot * part.slots > self.room
+            taken = None if self.processes.sum(too_large)[0] else self._taken_by(part)
+            if taken is not None:
+                return cuts, part, taken
             if cuts >= most_rows(self.recipe.data):
                 raise TrainingError(
                     "not even one row of a batch fits the memory: lower data.row_length, "
@@ -320,7 +321,7 @@ class _Trial:
             restart_peak(self.device)
             return None
         grown = peak_bytes(self.device) - self._before
-        return max(0, *self.processes.all(grown - self._kept))
+        return max(0, *self.processes.all(grown - self.kept))
 
     def times(self, cuts: int) -> list[float]:
         """Seconds of some steps on the data, in the slowest process."""

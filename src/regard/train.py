@@ -15,16 +15,15 @@ from regard.data.batches import Batch
 from regard.errors import TrainingError
 from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
-from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run.devices import is_out_of_memory
 from regard.run.directory import Run
-from regard.run.processes import ALONE, Processes
+from regard.run.processes import ALONE, OutOfMemory, Processes
+from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
 from regard.schedule import learning_rate
 from regard.transformer import Transformer
 
 Validate = Callable[[Transformer], dict[str, Any]]
-BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]
 
 
 def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
@@ -36,7 +35,7 @@ def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[st
     """
     training = run.resume_or_start(recipe)
     model, optimizer, batches, state = training
-    losses = losses_on(run.device, model, recipe, run.warn)
+    losses = losses_on(run.device, model, recipe, run.warn, optimizer)
     while state.step < recipe.training.steps:
         step = state.step + 1  # steps count from 1, as in §5.3
         rate = learning_rate(step, recipe.model.d_model, recipe.training.warmup_steps)
@@ -58,7 +57,7 @@ def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[st
             if due.log:
                 run.log(training, rate, smoothed, plain)
             if due.validate and validate:
-                run.journal.write("validation", step=state.step, **validate(model))
+                run.journal.write("validation", step=state.step, **validate(training.whole_model()))
             if due.save or due.leave:
                 run.save(training, extra=not due.save)
             if due.leave:
@@ -79,13 +78,9 @@ class Loss(NamedTuple):
         return float(self.smoothed) / self.target_tokens, float(self.plain) / self.target_tokens
 
 
-class OutOfMemory(TrainingError):
-    """The memory of some process does not hold a batch; nothing has been learned from it."""
-
-
 def update(
     model: Transformer,
-    optimizer: FlatAdam,
+    optimizer: Optimizer,
     batches: Sequence[Batch],
     rate: float,
     smoothing: float,
@@ -97,15 +92,17 @@ def update(
     `batches` are this one's, `losses` computes what `batch_loss` does. Nothing here waits for a
     GPU: the losses stay there. Raises OutOfMemory, in all processes alike.
     """
-    found = _collected(model, optimizer, batches, smoothing, losses or batch_loss)
-    source_tokens, target_tokens, failed = processes.sum(
+    try:
+        found = _collected(model, optimizer, batches, smoothing, losses or batch_loss)
+        processes.agree_on_memory(found is not None)
+    except OutOfMemory:
+        optimizer.forget()
+        raise
+    assert found is not None
+    source_tokens, target_tokens = processes.sum(
         sum(batch.source_tokens for batch in batches),
         sum(batch.target_tokens for batch in batches),
-        found is None,
     )
-    if failed or found is None:
-        optimizer.forget()
-        raise OutOfMemory("a batch does not fit the memory")
     processes.add_up(found)
     optimizer.add_up(processes.add_up)
     optimizer.step(rate, target_tokens)
@@ -115,7 +112,7 @@ def update(
 
 def _collected(
     model: Transformer,
-    optimizer: FlatAdam,
+    optimizer: Optimizer,
     batches: Sequence[Batch],
     smoothing: float,
     losses: BatchLoss,
@@ -144,19 +141,26 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
 
 
 def losses_on(
-    device: torch.device, model: Transformer, recipe: Recipe, warn: Callable[[str], None]
+    device: torch.device,
+    model: Transformer,
+    recipe: Recipe,
+    warn: Callable[[str], None],
+    optimizer: Optimizer | None = None,
 ) -> BatchLoss:
     """`batch_loss` as training calls it: compiled on a GPU where all batches have one shape.
 
-    TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is.
+    TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is, and so do weights that have to be
+    gathered on the way.
     """
+    if isinstance(optimizer, ShardedAdam):
+        return optimizer.losses(batch_loss)
     if device.type == "cpu" or recipe.data.layout == "grouped":
         return batch_loss
     model.embedding.table(recipe.data.row_length)  # made now, not in the midst of what is compiled
     return compiled(batch_loss, warn)
 
 
-def stop_unless_finite(loss: float, optimizer: FlatAdam, step: int, rate: float) -> None:
+def stop_unless_finite(loss: float, optimizer: Optimizer, step: int, rate: float) -> None:
     """Raise TrainingError, with what to change, where training has diverged."""
     if not (math.isfinite(loss) and optimizer.is_finite()):
         problem = "some weights are no numbers" if math.isfinite(loss) else f"the loss is {loss}"

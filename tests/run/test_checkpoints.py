@@ -33,7 +33,9 @@ def save(
 ) -> Path:
     about = {"step": step, "extra": extra, "state": {}, "batches": {}, "data": "", "tokenizer": ""}
     randoms = [checkpoints.random_states()]
-    return checkpoints.save(folder, adam or optimizer(), about, keep, randoms)
+    adam = adam or optimizer()
+    weights, moments = adam.named_weights(), adam.state()
+    return checkpoints.save(folder, weights, moments, about, keep, randoms)
 
 
 def steps(folder: Path) -> list[int]:

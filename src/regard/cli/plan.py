@@ -25,13 +25,14 @@ def print_plan(
     data: Path,
     processes: "Processes",
     micro_batches: int | None,
+    shard: bool,
     quiet: bool,
 ) -> None:
     """Plan a run and print it; all processes try, and the first one prints."""
     from regard.plan import plan
 
     tell = note if processes.first and not quiet else (lambda message: None)
-    made = plan(recipe, data, out, processes, micro_batches, tell)
+    made = plan(recipe, data, out, processes, micro_batches, shard, tell)
     if processes.first:
         typer.echo("\n".join(f"{name:15}{text}" for name, text in _lines(made, recipe).items()))
         warn_of_little_disk(out, made.disk)
@@ -41,7 +42,7 @@ def announce(run: "Run", quiet: bool) -> None:
     """At a start of training: what it keeps in memory and on disk, and whether there is room."""
     from regard.plan import outline
 
-    found = outline(run.recipe, run.tokenizer.size, run.dtype, run.directory)
+    found = outline(run.recipe, run.tokenizer.size, run.dtype, run.directory, run.shares)
     if not quiet:
         note(f"memory {_in(sum(found.memory), BYTES)} and each batch's; disk {_disk(found.disk)}")
     warn_of_little_disk(run.directory, found.disk)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.errors import RegardError
+from regard.cli.start import Start, TextFiles
+from regard.cli.treebank import TreeFiles
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
@@ -20,6 +21,19 @@ def train(
     target: Annotated[list[Path] | None, typer.Option(help="Target text, line by line.")] = None,
     valid_source: Annotated[list[Path] | None, typer.Option(help="Validation source.")] = None,
     valid_target: Annotated[list[Path] | None, typer.Option(help="Validation target.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="translate, or parse: learn from trees (see --trees).")
+    ] = None,
+    trees: Annotated[
+        list[Path] | None, typer.Option(help="Trees to learn to parse; may be given again.")
+    ] = None,
+    valid_trees: Annotated[list[Path] | None, typer.Option(help="Validation trees.")] = None,
+    silver: Annotated[
+        list[Path] | None, typer.Option(help="Trees made by a parser, to learn from besides.")
+    ] = None,
+    silver_share: Annotated[
+        float | None, typer.Option(help="Their share of all; the fewer trees are repeated.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Data made by regard prepare, instead.")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json, not a new one.")] = None,
     recipe: Annotated[str | None, typer.Option(help="A recipe file, or the name of one.")] = None,
@@ -34,6 +48,9 @@ def train(
         int | None,
         typer.Option(min=1, help="Parts to learn from each batch in: less memory, same update."),
     ] = None,
+    shard: Annotated[
+        bool, typer.Option("--shard", help="Divide weights and moments among torchrun's processes.")
+    ] = False,
     verify_resume: Annotated[
         int | None,
         typer.Option(min=1, metavar="K", help="Replay K steps to prove resuming exact; no more."),
@@ -47,16 +64,19 @@ def train(
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Train a model; stop it as you like, the same command goes on from the last checkpoint.
+    """Train a model to translate or to parse. Stop it as you like: the same command goes on from
+    the last checkpoint.
 
     Without validation files some pairs are held out. Without --recipe one is chosen by the size of
-    the corpus. The names are base, big and so on, as in the paper, and small.
+    the corpus. The names are base, big, wsj and so on, as in the paper, small and small-parse.
 
     Examples:
 
     `regard train --source train.en --target train.de --out runs/x`
 
     `regard train --data prepared --recipe base --set training.steps=20000 --out runs/base`
+
+    `regard train --task parse --trees train.mrg --valid-trees dev.mrg --out runs/parser`
 
     `regard train --data prepared --recipe base --out runs/base --plan`   (what will it take?)
 
@@ -65,36 +85,15 @@ def train(
     `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
     from regard.cli.plan import print_plan
-    from regard.cli.prepare import prepare_for_training
-    from regard.run.beginning import begun
     from regard.run.devices import be_deterministic, set_threads
     from regard.run.processes import together
 
     set_threads(threads)
     if deterministic:
         be_deterministic()
-
-    def begin() -> "tuple[Recipe, Path]":
-        """The recipe, and prepared data; made now if need be."""
-        earlier, prepared = begun(out), out / "data"
-        if data is not None:
-            if source or target or valid_source or valid_target or tokenizer:
-                raise RegardError(
-                    f"{data}: is prepared data, which has its text and tokenizer: give --data, or "
-                    "--source and --target, not both"
-                )
-            return _recipe(recipe, earlier, source, data, assign or []), data
-        if prepared.is_dir() and (earlier or not (source and target)):
-            _refuse_other_text(prepared, [*(source or []), *(target or [])])
-            return _recipe(recipe, earlier, source, prepared, assign or []), prepared
-        if not (source and target):
-            raise RegardError(
-                f"{out}: nothing to train on yet: give --source and --target, or --data"
-            )
-        chosen = _recipe(recipe, earlier, source, None, assign or [])
-        valid = valid_source or [], valid_target or []
-        prepare_for_training(source, target, prepared, chosen, *valid, tokenizer, quiet)
-        return chosen, prepared
+    texts = TextFiles(source or [], target or [], valid_source or [], valid_target or [])
+    files = TreeFiles(trees or [], valid_trees or [], silver or [], silver_share)
+    begin = Start(out, task, texts, files, data, tokenizer, recipe, assign or [], quiet)
 
     if verify_resume is not None:
         from regard.cli.console import note
@@ -105,7 +104,7 @@ def train(
     with together() as processes:
         chosen, prepared = processes.first_does(begin)
         if plan:
-            print_plan(chosen, out, prepared, processes, micro_batches, quiet)
+            print_plan(chosen, out, prepared, processes, micro_batches, shard, quiet)
             return
         run_training(
             chosen,
@@ -116,44 +115,11 @@ def train(
             quiet=quiet,
             processes=processes,
             micro_batches=micro_batches,
+            shard=shard,
         )
         if processes.first:
-            typer.echo(f"{out}: done; translate with: regard translate {out} < in.txt")
-
-
-def _refuse_other_text(data: Path, paths: list[Path]) -> None:
-    from regard.data.pairs import read_manifest
-    from regard.text.files import checksum
-
-    known = str(read_manifest(data).get("inputs"))
-    for path in paths:
-        if checksum(path) not in known:
-            raise RegardError(
-                f"{path}: is not the text that this run was begun with: choose another --out, or "
-                "go on with that text by leaving --source and --target out"
-            )
-
-
-def _recipe(
-    name: str | None,
-    earlier: "Recipe | None",
-    sources: list[Path] | None,
-    data: Path | None,
-    assignments: list[str],
-) -> "Recipe":
-    from regard.cli.prepare import recipe_for
-    from regard.data.pairs import Pairs
-    from regard.presets import recipe_named, suited_to
-
-    if name is not None:
-        found = recipe_named(name)
-    elif earlier is not None:
-        found = earlier
-    elif data is not None:
-        found = suited_to(len(Pairs.open(data, "train")))
-    else:
-        found = recipe_for(sources or [])
-    return found.set(*assignments)
+            verb = "parse" if chosen.task.output == "trees" else "translate"
+            typer.echo(f"{out}: done; {verb} with: regard {verb} {out} < in.txt")
 
 
 def run_training(
@@ -166,6 +132,7 @@ def run_training(
     quiet: bool = False,
     processes: "Processes | None" = None,
     micro_batches: int | None = None,
+    shard: bool = False,
 ) -> None:
     """Train on prepared data with progress, obeying signals; leaves a model in `out`.
 
@@ -192,7 +159,16 @@ def run_training(
             listeners = (display, *listeners)
         validate = validator(data, recipe, processes)
         run = Run(
-            out, recipe, data, listeners, interrupt, warn, accept_changes, processes, micro_batches
+            out,
+            recipe,
+            data,
+            listeners,
+            interrupt,
+            warn,
+            accept_changes,
+            processes,
+            micro_batches,
+            shard,
         )
         if processes.first:
             announce(run, quiet)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.optimizer import FlatAdam
 from regard.run.files import (
     read_manifest,
     read_tensors,
@@ -19,6 +18,7 @@ from regard.run.files import (
     write_directory,
     write_tensors,
 )
+from regard.run.sharding import Optimizer
 
 FINGERPRINTS = ("data", "tokenizer")
 """What a checkpoint's manifest identifies by checksum, so that a run goes on with the same."""
@@ -46,23 +46,25 @@ RandomStates = dict[str, Tensor]
 
 def save(
     directory: Path,
-    optimizer: FlatAdam,
+    weights: dict[str, Tensor],
+    moments: dict[str, Tensor],
     about: dict[str, Any],
     keep: int,
     randoms: Sequence[RandomStates] = (),
 ) -> Path:
     """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
 
-    `randoms` are those of all processes, by rank. Others that were `extra`, as about["extra"] said,
+    `weights` and `moments` are an optimizer's named weights and state, `randoms` those of all
+    processes, by rank. Others that were `extra`, as about["extra"] said,
     go first. Of later steps there are only damaged ones, from behind which the run came back: they
     go too.
     """
     path = directory / f"step-{about['step']}"
 
     def fill(folder: Path) -> None:
-        write_tensors(folder / "weights.safetensors", optimizer.named_weights())
+        write_tensors(folder / "weights.safetensors", weights)
         states = {f"random.{name}": state for one in randoms for name, state in one.items()}
-        write_tensors(folder / "optimizer.safetensors", optimizer.state() | states)
+        write_tensors(folder / "optimizer.safetensors", moments | states)
 
     remove_directory(path)  # if it exists it is damaged
     write_directory(path, fill, about)
@@ -75,7 +77,7 @@ def save(
     return path
 
 
-def restore(checkpoint: Checkpoint, optimizer: FlatAdam) -> RandomStates:
+def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
     """Put weights and moments back; returns the random states of all processes."""
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
     names = [name for name in state if name.startswith("random.")]

@@ -21,7 +21,6 @@ from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches
 from regard.errors import ModelError, TrainingError
-from regard.optimizer import FlatAdam
 from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run import checkpoints
@@ -31,7 +30,6 @@ from regard.run.devices import (
     choose_device,
     choose_dtype,
     free_memory,
-    keep_freed_memory,
     refuse_too_large,
 )
 from regard.run.files import refusing_write_errors, remove_leftovers
@@ -39,9 +37,9 @@ from regard.run.interrupt import SIGNALS, Interrupt, Interrupted
 from regard.run.journal import Journal, Listener, NoJournal
 from regard.run.model_directory import write_model
 from regard.run.processes import ALONE, Processes
+from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import Due, State, Training
 from regard.text.tokenizer import Tokenizer
-from regard.transformer import Transformer
 
 
 @dataclass
@@ -66,6 +64,8 @@ class Run:
     """Of several that train together only the first writes."""
     micro_batches: int | None = None
     """Parts that a process cuts its share of a batch into; None leaves it as it was."""
+    shard: bool = False
+    """Divide weights and moments among the processes."""
 
     def __post_init__(self) -> None:
         """Check all that is given, then lock the directory."""
@@ -76,7 +76,10 @@ class Run:
         self.device = choose_device()
         self.dtype = choose_dtype(self.recipe.training.precision, self.device)
         batches_of(self.pairs, self.recipe)
-        refuse_too_large(parameters(self.recipe.model, self.tokenizer.size), self.device)
+        if self.shard and self.shares == 1:
+            self.warn("--shard divides a model among torchrun's processes; the only one has it all")
+        count = parameters(self.recipe.model, self.tokenizer.size)
+        refuse_too_large(count, self.device, self.shares)
         self._checkpoints = self.directory / "checkpoints"
         self.journal: Journal = NoJournal()
         if self.processes.first:
@@ -86,6 +89,11 @@ class Run:
             self.journal = Journal(self.directory / "journal.jsonl", self.listeners)
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = 0
+
+    @property
+    def shares(self) -> int:
+        """Processes that weights and moments are divided among; 1 where each has all."""
+        return self.processes.count if self.shard else 1
 
     def _lock(self) -> None:
         with refusing_write_errors(self.directory):
@@ -103,12 +111,15 @@ class Run:
     def resume_or_start(self, recipe: Recipe) -> Training:
         """The newest whole checkpoint, or a fresh model initialised from the seed."""
         self.processes.refuse_differences(
-            recipe=recipe, arithmetic=self.dtype, torch=torch.__version__, **self._fingerprints()
+            recipe=recipe,
+            arithmetic=self.dtype,
+            torch=torch.__version__,
+            shard=self.shard,
+            **self._fingerprints(),
         )
-        torch.manual_seed(recipe.training.seed)
-        keep_freed_memory()
-        model = Transformer(recipe.model, self.tokenizer.size).to(self.device).train()
-        optimizer = FlatAdam(model, recipe.training, self.dtype)
+        model, optimizer = model_and_optimizer(
+            recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard
+        )
         state, position, randoms = State(), None, checkpoints.random_states()
         if found := self._found(optimizer):
             state, position, randoms = found
@@ -136,6 +147,7 @@ class Run:
             threads=torch.get_num_threads(),
             processes=self.processes.count,
             cuts=self._share(state.cuts).cuts,
+            shares=self.shares,
         )
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
@@ -183,14 +195,14 @@ class Run:
         return self._ahead(batches)
 
     def _found(
-        self, optimizer: FlatAdam
+        self, optimizer: Optimizer
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates] | None:
         """What the first process finds in the newest checkpoint; it gets weights and moments."""
         newest = self._newest(1)
         return self.processes.all(self._restored(newest[0], optimizer) if newest else None)[0]
 
     def _restored(
-        self, checkpoint: checkpoints.Checkpoint, optimizer: FlatAdam
+        self, checkpoint: checkpoints.Checkpoint, optimizer: Optimizer
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates]:
         about = checkpoint.manifest
         for what, mine in self._fingerprints().items():
@@ -288,10 +300,11 @@ class Run:
             **self._fingerprints(),
         }
         randoms = self.processes.all(checkpoints.random_states(self.processes.rank))
+        weights, moments = training.optimizer.named_weights(), training.optimizer.state()
         if self.processes.first:
             self.journal.sync()
             keep = self.recipe.training.keep
-            checkpoints.save(self._checkpoints, training.optimizer, about, keep, randoms)
+            checkpoints.save(self._checkpoints, weights, moments, about, keep, randoms)
         self.journal.write("save", step=state.step)
         self._saved_at = time.monotonic()
 

@@ -31,6 +31,10 @@ WAIT = timedelta(days=7)
 """For what the first process does alone: to prepare a corpus may take hours."""
 
 
+class OutOfMemory(TrainingError):
+    """The memory of some process does not hold a batch; nothing has been learned from it."""
+
+
 @dataclass(frozen=True)
 class Processes:
     """This process among those that train together; alone, most of this does nothing.
@@ -61,6 +65,21 @@ class Processes:
         if self.count > 1:
             with self._noticing_an_end():
                 dist.all_reduce(tensor)
+
+    def gather(self, whole: Tensor, part: Tensor) -> None:
+        """Fill `whole` with everyone's part, by rank."""
+        with self._noticing_an_end():
+            dist.all_gather_single(whole, part)
+
+    def add_up_shares(self, part: Tensor, whole: Tensor) -> None:
+        """Make `part` this process's part of the sum of everyone's `whole`."""
+        with self._noticing_an_end():
+            dist.reduce_scatter_single(part, whole)
+
+    def agree_on_memory(self, enough: bool = True) -> None:
+        """Raise OutOfMemory in all processes alike, where it was not enough in one."""
+        if self.sum(not enough)[0]:
+            raise OutOfMemory("a batch does not fit the memory")
 
     def give(self, tensor: Tensor) -> None:
         """Make a tensor that of the first process."""

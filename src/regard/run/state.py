@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from regard.data.batches import Batches
 from regard.data.prefetch import Prefetched
-from regard.optimizer import FlatAdam
+from regard.run.sharding import Optimizer, ShardedAdam
 from regard.transformer import Transformer
 
 
@@ -38,6 +38,12 @@ class Training(NamedTuple):
     """What the loop works on."""
 
     model: Transformer
-    optimizer: FlatAdam
+    optimizer: Optimizer
     batches: Batches | Prefetched
     state: State
+
+    def whole_model(self) -> Transformer:
+        """The model with all its weights in this process; of several, all ask for it."""
+        if isinstance(self.optimizer, ShardedAdam):
+            return self.optimizer.whole_model()
+        return self.model

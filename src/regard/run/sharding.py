@@ -1,0 +1,268 @@
+"""A model divided among processes, for one that outgrows a device: FSDP, by `fully_shard`.
+
+Each process keeps its rows of every matrix, in fp32, with their gradients and moments. The weights
+of a layer are gathered when it computes, in the arithmetic of training, and dropped behind it; its
+gradient is added up over all processes and divided again. What is computed is what one process with
+all of it computes, but for the rounding of sums.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batches import Batch
+from regard.errors import TrainingError
+from regard.optimizer import FlatAdam
+from regard.recipe import Recipe
+from regard.run.devices import keep_freed_memory
+from regard.run.processes import Processes
+from regard.transformer import Transformer
+
+BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]
+"""Of a model, a batch and the smoothing: (smoothed, plain) loss, summed over target tokens."""
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class ShardedAdam:
+    """What FlatAdam does, over the processes' shares of the parameters of `model`.
+
+    The model comes whole, on the CPU; `give` divides it and moves each share to `device`. From then
+    on it computes in `losses` only. All processes call each method alike, but for `restore`.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        recipe: Recipe,
+        dtype: torch.dtype,
+        device: torch.device,
+        processes: Processes,
+    ):
+        self._model, self._recipe, self._dtype = model, recipe, dtype
+        self._device, self._processes = device, processes
+        self._vocabulary = len(model.embedding.tokens.weight)
+        self._places: dict[str, slice] = {}
+        self._count = 0
+        for name, parameter in model.named_parameters():
+            self._places[name] = slice(self._count, self._count + parameter.numel())
+            self._count += parameter.numel()
+        self._restored: dict[str, Tensor] = {}
+
+    def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
+        """Take over, in the first process, what FlatAdam's do, to be handed out by `give`."""
+        for name, parameter in self._model.named_parameters():
+            parameter.data.copy_(weights[name])
+        self._restored = {"step": state["step"]}
+        for name in MOMENTS:
+            if state[name].shape != (self._count,):
+                raise RuntimeError(f"{len(state[name]):,} moments of {self._count:,} parameters")
+            self._restored[name] = state[name]
+
+    def give(self, to_processes: Callable[[Tensor], None]) -> None:
+        """Divide what the first process has among all of them."""
+        for parameter in self._model.parameters():
+            to_processes(parameter.data)
+        self._root = _sharded(self._model, self._dtype, self._device, self._processes)
+        self._shares: dict[str, Any] = dict(self._model.named_parameters())
+        training = self._recipe.training
+        with torch.no_grad():
+            self._mine = {name: share.to_local() for name, share in self._shares.items()}
+        self._adam = torch.optim.Adam(
+            list(self._mine.values()),
+            betas=(training.beta1, training.beta2),
+            eps=training.epsilon,
+            fused=True,
+        )
+        step = self._restored.get("step", torch.zeros(()))
+        to_processes(step)
+        for name, mine in self._mine.items():
+            self._adam.state[mine] = {"step": step.clone().to(self._device)} | {
+                moment: self._given(moment, name, to_processes) for moment in MOMENTS
+            }
+        self._restored = {}
+
+    def _given(self, moment: str, name: str, to_processes: Callable[[Tensor], None]) -> Tensor:
+        """This process's share of a parameter's moment, of which the first has all."""
+        from torch.distributed.tensor import distribute_tensor
+
+        share = self._shares[name]
+        whole = torch.zeros(share.shape)
+        if self._restored:
+            whole.copy_(self._restored[moment][self._places[name]].view(share.shape))
+        to_processes(whole)
+        mesh, placements = share.device_mesh, share.placements
+        return distribute_tensor(whole, mesh, placements, src_data_rank=None).to_local().clone()
+
+    def losses(self, compute: BatchLoss) -> BatchLoss:
+        """What `compute` computes, gathering the weights of each layer while it needs them."""
+        return lambda _, batch, smoothing: self._root(compute, batch, smoothing)
+
+    def collect(self) -> None:
+        """Nothing: the backward pass has added its share to the sum, in fp32."""
+
+    def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
+        """Nothing: the backward pass has."""
+
+    def forget(self) -> None:
+        """Drop what was collected, also by a pass that was broken off."""
+        self._root.reset_iter_state()
+        self._clear()
+
+    def _clear(self) -> None:
+        for share, mine in zip(self._shares.values(), self._mine.values(), strict=True):
+            share.grad = mine.grad = None
+
+    def step(self, rate: float, tokens: int | Tensor) -> None:
+        """Update with the collected gradient divided by `tokens`, the loss's token count."""
+        for name, mine in self._mine.items():
+            gradient = self._shares[name].grad
+            if gradient is not None:  # some parameters are not learned
+                mine.grad = gradient.to_local().div_(tokens)
+        self._adam.param_groups[0]["lr"] = rate
+        self._adam.step()
+        self._clear()
+
+    def is_finite(self) -> bool:
+        """Whether every weight of this process is a number."""
+        return bool(torch.stack([mine.sum() for mine in self._mine.values()]).isfinite().all())
+
+    def named_weights(self) -> dict[str, Tensor]:
+        """The fp32 weights by parameter name, on the CPU; for the first process only."""
+        whole = {name: self._first_has(self._mine[name], name) for name in self._shares}
+        return {name: tensor for name, tensor in whole.items() if tensor is not None}
+
+    def state(self) -> dict[str, Tensor]:
+        """Adam's step count and moments as FlatAdam has them; for the first process only."""
+        states = {name: self._adam.state[mine] for name, mine in self._mine.items()}
+        found = {}
+        for moment in MOMENTS:
+            flat = torch.empty(self._count if self._processes.first else 0)
+            for name, state in states.items():
+                whole = self._first_has(state[moment], name)
+                if whole is not None:
+                    flat[self._places[name]] = whole.flatten()
+            found[moment] = flat
+        learned = next(name for name, share in self._shares.items() if share.requires_grad)
+        return {"step": states[learned]["step"].cpu(), **found} if self._processes.first else {}
+
+    def whole_model(self) -> Transformer:
+        """A copy with all weights, on this process's device, in the arithmetic of training."""
+        with torch.device("meta"):
+            model = Transformer(self._recipe.model, self._vocabulary)
+        weights = {
+            name: self._gathered(mine, name).to(self._dtype) for name, mine in self._mine.items()
+        }
+        model.load_state_dict(weights, assign=True)
+        return model.to(self._device)
+
+    def _first_has(self, mine: Tensor, name: str) -> Tensor | None:
+        whole = self._gathered(mine, name)
+        return whole.cpu() if self._processes.first else None
+
+    def _gathered(self, mine: Tensor, name: str) -> Tensor:
+        """All rows of a tensor that is divided as the named parameter is."""
+        share = self._shares[name]
+        rows = -(-len(share) // self._processes.count)
+        padded = mine.new_zeros(rows, *share.shape[1:])
+        padded[: len(mine)] = mine
+        whole = mine.new_empty(rows * self._processes.count, *share.shape[1:])
+        self._processes.gather(whole, padded)
+        return whole[: len(share)]
+
+
+Optimizer = FlatAdam | ShardedAdam
+
+
+def model_and_optimizer(
+    recipe: Recipe,
+    vocabulary: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    processes: Processes,
+    shard: bool,
+) -> tuple[Transformer, Optimizer]:
+    """A model to be trained, drawn from the seed, and Adam over it: whole on `device`, or divided.
+
+    They are ready after `give`.
+    """
+    keep_freed_memory()
+    torch.manual_seed(recipe.training.seed)
+    model = Transformer(recipe.model, vocabulary).train()
+    if shard and processes.count > 1:
+        return model, ShardedAdam(model, recipe, dtype, device, processes)
+    return model, FlatAdam(model.to(device), recipe.training, dtype)
+
+
+class _Root(nn.Module):
+    """Computes something with a model, whose weights are there in a module's forward only."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, compute: Callable[..., Any], *arguments: Any) -> Any:
+        return compute(self.model, *arguments)
+
+
+def _sharded(
+    model: Transformer, dtype: torch.dtype, device: torch.device, processes: Processes
+) -> Any:
+    """The model's root, with each layer and the rest of it divided, and moved to the device."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+    if not hasattr(FSDPModule, "reset_iter_state"):
+        raise TrainingError(
+            f"--shard: PyTorch {torch.__version__} cannot take back a step that ran out of memory: "
+            "install 2.13 or later"
+        )
+    mesh = init_device_mesh(device.type, (processes.count,))
+    mixed = dtype != torch.float32
+    policy = MixedPrecisionPolicy(
+        param_dtype=dtype if mixed else None,
+        reduce_dtype=torch.float32 if mixed else None,
+        cast_forward_inputs=False,
+    )
+    root: Any = _Root(model)
+    for module in (*model.encoder, *model.decoder, root):
+        part: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
+        part.set_gradient_divide_factor(1.0)  # a sum: it is divided by the tokens
+        part.set_custom_all_gather(_Gather(processes))
+        part.set_custom_reduce_scatter(_AddUp(processes))
+    return root
+
+
+class _Exchange:
+    """Between processes that agree, before each exchange, that none has run out of memory.
+
+    One that has will not take part, and the others would wait for it for ever.
+    """
+
+    def __init__(self, processes: Processes):
+        self._processes = processes
+
+    def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _Gather(_Exchange):
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
+    ) -> None:
+        self._processes.agree_on_memory()
+        self._processes.gather(output_tensor, input_tensor)
+
+
+class _AddUp(_Exchange):
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: Any,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        self._processes.agree_on_memory()
+        self._processes.add_up_shares(output_tensor, input_tensor)
