@@ -1,8 +1,12 @@
-"""Validation during training: perplexity without smoothing, and BLEU by really decoding.
+"""Validation during training: perplexity without smoothing, and BLEU of real translations or, of
+a parser, F1 of real trees.
 
 Handed to `train` as a callable, so that the loop knows neither search nor scores.
 """
 
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +14,22 @@ import torch
 
 from regard.data.batches import Batches, Share
 from regard.data.pairs import Pairs
+from regard.data.treebank import TOP
 from regard.errors import DataError
 from regard.loss import perplexity
+from regard.parse import Parser
 from regard.recipe import ModelRecipe, Recipe
 from regard.run.processes import ALONE, Processes
 from regard.score.bleu import bleu
+from regard.score.brackets import score
+from regard.score.evalb.parameters import COLLINS
 from regard.text.files import read_lines
 from regard.text.tokenizer import Tokenizer
 from regard.train import Validate, batch_loss
 from regard.transformer import Transformer
 from regard.translate import Translator
+from regard.trees.penn import bracketed, read_trees
+from regard.trees.tree import Tree
 
 SAMPLES = 2
 """Sentences shown with their translations at each validation."""
@@ -30,7 +40,8 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
 
     Of several processes each does its share. It returns `loss` (plain, nats per sub-word),
     `perplexity`, `bleu` (sacreBLEU 13a, cased, on the first `validate_sentences`; absent where that
-    is 0) and `samples`: source, output, reference.
+    is 0) and `samples`: source, output, reference. Of a parser it returns `f1` instead of `bleu`:
+    EVALB's, of all lengths, by COLLINS.prm, the bracket around a tree not counted.
     Raises DataError where the model will not have positions for a sentence.
     """
     pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
@@ -38,17 +49,18 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     wanted = recipe.training.validate_sentences
     sources = list(read_lines(data / "valid.source.txt"))[:wanted]
     references = list(read_lines(data / "valid.target.txt"))[:wanted]
+    name, decoded = ("f1", _parsed) if recipe.task.output == "trees" else ("bleu", _translated)
 
     def validate(model: Transformer) -> dict[str, Any]:
         model.eval()
         loss = plain_loss(model, pairs, recipe, processes)
         result: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss, 1)}
         if sources:
-            translator = Translator(model, tokenizer, recipe.search, recipe.data.max_length)
-            mine = sources[processes.rank :: processes.count]
-            parts = processes.all(translator.translate(mine, split=True))
+            share = slice(processes.rank, None, processes.count)
+            mine = decoded(model, tokenizer, recipe, sources[share], references[share])
+            parts = processes.all(mine)
             outputs = [parts[i % len(parts)][i // len(parts)] for i in range(len(sources))]
-            result["bleu"] = bleu(outputs, [references])
+            result[name] = (bleu if name == "bleu" else _f1)(outputs, [references])
             shown = zip(sources, outputs, references, strict=True)
             result["samples"] = [
                 dict(zip(("source", "output", "reference"), s, strict=True)) for s in shown
@@ -57,6 +69,40 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
         return result
 
     return validate
+
+
+def _translated(
+    model: Transformer, tokenizer: Tokenizer, recipe: Recipe, sources: list[str], _: list[str]
+) -> list[str]:
+    translator = Translator(model, tokenizer, recipe.search, recipe.data.max_length)
+    return translator.translate(sources, split=True)
+
+
+def _parsed(
+    model: Transformer, tokenizer: Tokenizer, recipe: Recipe, _: list[str], gold: list[str]
+) -> list[str]:
+    """Trees over the words of the gold ones, each in a bracket that EVALB passes over."""
+    trees = read_trees(gold, "valid.target.txt")
+    found = Parser(model, tokenizer, recipe).parse(tree.words() for tree in trees)
+    return [bracketed(Tree(TOP, (tree,))) for tree in found]
+
+
+def _f1(outputs: list[str], references: list[list[str]]) -> float:
+    [gold] = references
+    parameters = replace(COLLINS, max_errors=len(gold))
+    found = score(_for_evalb(gold), _for_evalb(outputs), parameters).all.f1
+    return 0.0 if math.isnan(found) else found
+
+
+def _for_evalb(trees: Iterable[str]) -> Iterator[bytes]:
+    """Without blanks in words, which it cannot read."""
+    for tree in read_trees(trees, "trees"):
+        yield bracketed(tree.fold(_without_blanks)).encode()
+
+
+def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
+    word = None if node.word is None else node.word.replace(" ", "_")
+    return Tree(node.label, tuple(inside), word)
 
 
 def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:

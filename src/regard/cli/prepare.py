@@ -120,7 +120,7 @@ class PreparationDisplay:
     NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
     PLAIN_LINE_SECONDS = 10.0
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "pairs") -> None:
         from rich.progress import (
             BarColumn,
             Progress,
@@ -131,6 +131,7 @@ class PreparationDisplay:
 
         from regard.cli.console import console
 
+        self._what = what
         self._plain = not console.is_terminal
         self._bar = Progress(
             TextColumn("{task.description:18}"),
@@ -160,14 +161,16 @@ class PreparationDisplay:
         if progress.stage != self._stage:
             self._stage, self._began, self._shown = progress.stage, now, now
             self._bar.reset(self._task, description=name, total=progress.total)
-        speed = f"{progress.pairs / max(now - self._began, 1e-3):,.0f} pairs/s"
+        speed = f"{progress.pairs / max(now - self._began, 1e-3):,.0f} {self._what}/s"
         self._bar.update(self._task, completed=progress.done, speed=speed)
         last = progress.done == progress.total
         if self._plain and (last or now - self._shown > self.PLAIN_LINE_SECONDS):
             self._shown = now
             left = (now - self._began) * (progress.total / max(progress.done, 1) - 1)
             share = progress.done / max(progress.total, 1)
-            note(f"{name}: {share:.0%}, {progress.pairs:,} pairs, {speed}, {left:.0f} s left")
+            note(
+                f"{name}: {share:.0%}, {progress.pairs:,} {self._what}, {speed}, {left:.0f} s left"
+            )
 
 
 def recipe_for(sources: Files) -> "Recipe":

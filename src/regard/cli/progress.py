@@ -74,8 +74,10 @@ class TrainingDisplay:
         return f"  {timedelta(seconds=round(seconds))} left"
 
     def _validation(self, record: Record) -> None:
-        bleu = f"  BLEU {record['bleu']:.2f}" if "bleu" in record else ""
-        note(f"validation after step {record['step']}: perplexity {record['perplexity']:.3f}{bleu}")
+        names = {"bleu": "BLEU", "f1": "F1"}
+        scores = "".join(f"  {names[key]} {record[key]:.2f}" for key in names if key in record)
+        perplexity = f"perplexity {record['perplexity']:.3f}"
+        note(f"validation after step {record['step']}: {perplexity}{scores}")
         for sample in record.get("samples", []):
             for name in ("source", "output", "reference"):
                 note(f"  {name:9} {sample[name]}")

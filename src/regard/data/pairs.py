@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
 
 from regard.errors import DataError
+from regard.recipe import TaskRecipe
 from regard.text.tokenizer import EOS
 
 FORMAT = "regard prepared data, version 1"
@@ -196,6 +198,14 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"is not the manifest of {FORMAT}: prepare the data again", path)
     return manifest
+
+
+def task_of(directory: Path) -> TaskRecipe:
+    """What prepared data is for; raises DataError as `read_manifest` does."""
+    try:  # data of before there was a choice is for translation
+        return TaskRecipe.model_validate(read_manifest(directory)["recipe"].get("task", {}))
+    except (KeyError, TypeError, AttributeError, ValidationError):
+        raise DataError("is damaged: prepare the data again", directory / "manifest.json") from None
 
 
 def is_prepared(directory: Path) -> bool:

@@ -213,21 +213,23 @@ class _Preparation:
 
     def _read(self, stage: Stage, bank: Treebank) -> Iterator[Tree]:
         """The trees of a bank that hold words, with progress."""
-        done, total = 0, bank.bytes() if bank.files else 0
+        if not bank.files:
+            return
+        done, total = 0, bank.bytes()
 
         def count(more: int) -> None:
             nonlocal done
             done += more
 
         number = 0
+        self.progress(Progress(stage, 0, total, 0))
         for tree in bank.trees(count):
             if tree is not None:
                 number += 1
                 yield tree
                 if number % _BLOCK == 0:
                     self.progress(Progress(stage, done, total, number))
-        if bank.files:
-            self.progress(Progress(stage, total, total, number))
+        self.progress(Progress(stage, total, total, number))
 
 
 class _Encoder:
