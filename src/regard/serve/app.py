@@ -67,6 +67,7 @@ def create_app(
     _add_pages(app, metrics)
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_fields)
+    app.add_exception_handler(Exception, _fail)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -90,6 +91,11 @@ def _add_pages(app: FastAPI, metrics: Metrics) -> None:
 
 async def _refuse(_: Request, error: Any) -> Response:
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+
+async def _fail(_: Request, error: Any) -> Response:
+    """Say that it was our fault; the guard's log says where."""
+    return JSONResponse({"error": "Internal error"}, 500)
 
 
 async def _refuse_fields(_: Request, error: Any) -> Response:

@@ -1,6 +1,5 @@
 """What goes wrong with neural translations in ways that the text alone betrays."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 Flaw = Literal["echo", "repetition", "truncation"]
@@ -21,7 +20,7 @@ def flaws(
     found: list[Flaw] = []
     if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:
         found.append("echo")
-    if _repeats(after) and not _repeats(before):
+    if _repeats(output) and not _repeats(source):
         found.append("repetition")
     short = source_pieces >= SHORTEST and output_pieces * SHARE < source_pieces
     if short or output_pieces >= limit:
@@ -31,7 +30,7 @@ def flaws(
 
 def _words(text: str) -> list[str]:
     """Words, or the characters of a text that writes no spaces."""
-    words = text.casefold().split()
+    words = text.split()
     return words if len(words) > 1 else list("".join(words))
 
 
@@ -39,10 +38,11 @@ def _is_word(word: str) -> bool:
     return any(c.isalpha() for c in word)
 
 
-def _repeats(words: Sequence[str]) -> bool:
+def _repeats(text: str) -> bool:
+    words = _words(text.casefold())
     # Letters come doubled and tripled, so of them more is asked than of words.
-    letters = all(len(word) == 1 for word in words)
-    for period in range(2 if letters else 1, LONGEST_PERIOD + 1):
+    shortest = 1 if " " in text.strip() else 2
+    for period in range(shortest, LONGEST_PERIOD + 1):
         same = 0  # words in a row that are as the one a period before
         for earlier, word in zip(words, words[period:], strict=False):
             same = same + 1 if earlier == word and _is_word(word) else 0

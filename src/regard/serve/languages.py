@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
@@ -61,11 +64,16 @@ class Detected:
     confidence: float
 
 
+@cache
+def _identifier() -> Any:
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
 class Detector:
     """Tells in which of some languages a text is; those that it does not know it never names."""
 
     def __init__(self, languages: Sequence[str]):
-        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self._identifier = copy(_identifier())
         self._first = languages[0]
         known = sorted(set(languages) & set(self._identifier.labels))
         self._identifier.set_languages(known or None)

@@ -11,6 +11,8 @@ from regard.serve.markup import Run, runs
 
 MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """What a line may begin with that is no sentence: indentation, bullets, numbers, quotes."""
+LONGEST = 5000
+"""Characters that are looked at together: the time to find sentences may grow with their square."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,7 @@ def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
     """The sentences of a line, and the spaces and signs around them."""
-    pieces = segment(language, line)
-    for piece in pieces if "".join(pieces) == line else [line]:
+    for piece in _segments(line, language):
         body = piece.strip()
         if not _is_read(body):
             yield piece, False
@@ -88,6 +89,15 @@ def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
         yield piece[:start], False
         yield body, True
         yield piece[start + len(body) :], False
+
+
+def _segments(line: str, language: str) -> Iterator[str]:
+    """A line in pieces that end where a sentence does; of an endless line, a part at a time."""
+    while line:
+        cut = len(line) if len(line) <= LONGEST else line.rfind(" ", 0, LONGEST) + 1 or LONGEST
+        part, line = line[:cut], line[cut:]
+        pieces = segment(language, part)
+        yield from pieces if "".join(pieces) == part else [part]
 
 
 def _is_read(text: str) -> bool:

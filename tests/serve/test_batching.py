@@ -1,0 +1,152 @@
+"""Sentences of many requests, translated together."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+
+import pytest
+
+from regard.serve.batching import Batcher, QueueFull
+
+
+class Slow:
+    """A translator that waits to be let go, and notes its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[list[str], int]] = []
+        self.begun, self.gate = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __call__(self, sentences: list[str], n_best: int) -> list[str]:
+        self.batches.append((sentences, n_best))
+        self.begun.release()
+        assert self.gate.acquire(timeout=30)
+        if "bad" in sentences:
+            raise ValueError("bad")
+        return [sentence.upper() for sentence in sentences]
+
+
+def words(sentences: Sequence[str]) -> list[int]:
+    return [len(sentence.split()) for sentence in sentences]
+
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def batcher(slow: Slow) -> Iterator[Batcher[str]]:
+    batcher = Batcher(slow, words, most=7, budget=6, wait=0.0)
+    yield batcher
+    for _ in range(20):
+        slow.gate.release()
+    batcher.close()
+
+
+def occupy(batcher: Batcher[str], slow: Slow) -> Future[str]:
+    """Keep its thread busy until the gate opens once."""
+    (first,) = batcher.submit(["first"])
+    assert slow.begun.acquire(timeout=30)
+    return first
+
+
+def finish(slow: Slow, futures: Sequence[Future[str]]) -> None:
+    for _ in range(10):
+        slow.gate.release()
+    wait(futures, timeout=30)
+
+
+def test_what_has_come_meanwhile_is_translated_together(batcher: Batcher[str], slow: Slow) -> None:
+    first = occupy(batcher, slow)
+    some = batcher.submit(["one", "two"], n_best=2) + batcher.submit(["three"], n_best=5)
+    finish(slow, [first, *some])
+    assert [f.result() for f in some] == ["ONE", "TWO", "THREE"]
+    assert slow.batches[1:] == [(["one", "two", "three"], 5)]
+
+
+def test_the_oldest_goes_first_and_with_it_those_of_like_length(
+    batcher: Batcher[str], slow: Slow
+) -> None:
+    first = occupy(batcher, slow)
+    some = batcher.submit(["a b", "a b c d e", "x y", "z"])
+    finish(slow, [first, *some])
+    # Within six tokens: three of two words, the shorter one padded; the long one by itself.
+    assert [sorted(batch) for batch, _ in slow.batches[1:]] == [["a b", "x y", "z"], ["a b c d e"]]
+
+
+def test_a_sentence_longer_than_the_budget_is_translated_alone(
+    batcher: Batcher[str], slow: Slow
+) -> None:
+    first = occupy(batcher, slow)
+    some = batcher.submit(["a b c d e f g h", "x"])
+    finish(slow, [first, *some])
+    assert [batch for batch, _ in slow.batches[1:]] == [["a b c d e f g h"], ["x"]]
+
+
+def test_what_is_cancelled_before_its_turn_is_never_translated(
+    batcher: Batcher[str], slow: Slow
+) -> None:
+    first = occupy(batcher, slow)
+    gone, stays = batcher.submit(["gone", "stays"])
+    assert gone.cancel()
+    assert batcher.waiting == 1
+    finish(slow, [first, stays])
+    assert slow.batches[1:] == [(["stays"], 1)]
+
+
+def test_a_full_queue_refuses_whole_requests_until_there_is_room(
+    batcher: Batcher[str], slow: Slow
+) -> None:
+    first = occupy(batcher, slow)
+    some = batcher.submit(["w"] * 6) + batcher.submit(
+        ["long"] * 3
+    )  # one below the bound: all of it
+    assert batcher.full
+    with pytest.raises(QueueFull):
+        batcher.submit(["refused"])
+    finish(slow, [first, *some])
+    assert not batcher.full
+    assert batcher.submit(["again"])[0].result(30) == "AGAIN"
+
+
+def test_a_failure_belongs_to_its_batch_and_the_thread_goes_on(
+    batcher: Batcher[str], slow: Slow
+) -> None:
+    first = occupy(batcher, slow)
+    bad = batcher.submit(["bad", "beside"])
+    finish(slow, [first, *bad])
+    assert all(isinstance(f.exception(), ValueError) for f in bad)
+    assert batcher.submit(["good"])[0].result(30) == "GOOD"
+
+
+def test_closing_translates_what_waits_and_refuses_what_comes(slow: Slow) -> None:
+    batcher = Batcher(slow, words, most=7)
+    first = occupy(batcher, slow)
+    some = batcher.submit(["one", "two"])
+    closing = threading.Thread(target=batcher.close)
+    closing.start()
+    finish(slow, [first, *some])
+    closing.join(30)
+    assert [f.result() for f in some] == ["ONE", "TWO"]
+    with pytest.raises(QueueFull):
+        batcher.submit(["late"])
+
+
+def test_every_sentence_of_many_threads_gets_its_own_answer() -> None:
+    batcher = Batcher(lambda some, _: [s.upper() for s in some], words, most=10_000, wait=0.001)
+    wrong: list[str] = []
+
+    def ask(number: int) -> None:
+        for i in range(50):
+            some = [f"n{number} i{i}" + " w" * (i % 5), f"n{number} second{i}"]
+            found = [f.result(30) for f in batcher.submit(some)]
+            wrong.extend(f for f, s in zip(found, some, strict=True) if f != s.upper())
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batcher.close()
+    assert wrong == []
+    assert batcher.waiting == 0

@@ -1,0 +1,80 @@
+"""Sentences in, checked translations out."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from regard.serve import engine as engines
+from regard.serve.engine import Engine, Rendering
+from regard.serve.languages import Pair
+from regard.serve.metrics import Metrics
+from regard.translate import Translation, Translator
+from serve.conftest import Shouting
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def start(metrics: Metrics) -> Iterator[Any]:
+    started: list[Engine] = []
+
+    def begin(translator: Translator) -> Engine:
+        started.append(
+            Engine(Pair("en", "de"), translator, metrics, turn=threading.Lock(), most_waiting=100)
+        )
+        return started[-1]
+
+    yield begin
+    for engine in started:
+        engine.close()
+
+
+def rendered(engine: Engine, *sentences: str, n_best: int = 1) -> list[Rendering]:
+    return [future.result(30) for future in engine.submit(sentences, n_best)]
+
+
+def test_what_looks_wrong_is_searched_again_and_the_first_sound_one_is_given(
+    start: Any, shouting: Shouting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def again(_: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
+        asked.append(sentences)
+        return [[Translation(text, 0.0) for text in ("x x x", "sound", "too")]] * len(sentences)
+
+    monkeypatch.setattr(engines, "search_again", again)
+    good, echo = rendered(start(shouting), "say this", "ONE TWO THREE", n_best=2)
+    assert asked == [["ONE TWO THREE"]]
+    assert [t.text for t in good.translations] == ["SAY THIS", "SAY THIS!"]
+    assert (good.flaws, good.retried) == ((), False)
+    assert [t.text for t in echo.translations] == ["sound", "too"]
+    assert (echo.flaws, echo.retried) == ((), True)
+
+
+def test_what_stays_wrong_is_given_and_flagged_and_counted(
+    start: Any, shouting: Shouting, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def again(_: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
+        return [[Translation(sentence, 0.0)] for sentence in sentences]
+
+    monkeypatch.setattr(engines, "search_again", again)
+    (echo,) = rendered(start(shouting), "ONE TWO THREE")
+    assert echo.translations[0].text == "ONE TWO THREE"
+    assert (echo.flaws, echo.retried) == (("echo",), True)
+    assert 'regard_flaws_total{flaw="echo",pair="en-de"} 1.0' in metrics.shown().decode()
+
+
+def test_a_real_model_translates_and_what_it_repeats_is_mended_or_flagged(
+    start: Any, translator: Translator
+) -> None:
+    sentences = ["the dog sees the cat", "the bird likes the tree", " ".join(["house"] * 60)]
+    *short, split = rendered(start(translator), *sentences, n_best=2)
+    for rendering in (*short, split):
+        assert 1 <= len(rendering.translations) <= 2
+    assert all(rendering.retried for rendering in short if rendering.flaws)
+    assert not split.retried  # it has more pieces than the model takes at once

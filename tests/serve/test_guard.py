@@ -1,0 +1,197 @@
+"""What no request gets past: bounds, headers, and a log that keeps texts to itself."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from regard.serve.app import create_app
+from regard.serve.guard import Guard
+from regard.serve.languages import Pair
+from regard.serve.metrics import Metrics
+from regard.serve.service import Limits
+from serve.conftest import Serve, Shouting
+
+ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
+JSON = {"content-type": "application/json"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"x" * 10_000_000, JSON, 413),
+        (b"q=" + b"x" * 10_000_000, FORM, 413),
+        (b'{"q": "\xff\xfe"}', JSON, 400),
+        (b"q=%ff&source=en&target=de", FORM, 400),
+        (b"q=\xff&source=en&target=de", FORM, 400),
+        (b"[" * 50_000, JSON, 400),
+        (b'{"q":' * 20_000 + b"1" + b"}" * 20_000, JSON, 400),
+        (b'{"q": ' + b"9" * 20_000 + b"}", JSON, 400),
+        (b'{"q": "\\ud800", "source": "en", "target": "de"}', JSON, 400),
+        (b'{"q": NaN, "source": "en", "target": "de"}', JSON, 400),
+        (b"[1, 2]", JSON, 400),
+        (b"", JSON, 400),
+        (b"", {}, 400),
+        (b"&".join(b"a%d=1" % i for i in range(1000)), FORM, 400),
+        (b"garbage", {"content-type": "multipart/form-data; boundary=x"}, 400),
+        (b"garbage", {"content-type": "multipart/form-data"}, 400),
+        (b'--x\r\ncontent-disposition: form-data; name="q"; filename="f"\r\n\r\na\r\n--x--\r\n',
+         {"content-type": "multipart/form-data; boundary=x"}, 400),
+        (b"\x1f\x8b", JSON | {"content-encoding": "gzip"}, 415),
+        (b"x=a", {"content-type": "text/plain\x00; \xff"}, 400),
+    ],
+)  # fmt: skip
+def test_bodies_of_any_kind_are_refused_in_one_sentence(
+    serve: Serve, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    client = serve()
+    sent = {k.encode(): v.encode("latin-1") for k, v in headers.items()}
+    for path in ("/translate", "/detect"):
+        answer = client.post(path, content=body, headers=sent)
+        assert (answer.status_code, list(answer.json())) == (status, ["error"]), path
+    answer = client.post("/v1/translate", content=body, headers=sent)
+    assert 400 <= answer.status_code < 500
+    assert list(answer.json()) == ["error"]
+
+
+def test_every_answer_has_safe_headers_and_no_other_site_may_ask(serve: Serve) -> None:
+    client = serve()
+    for path in ("/health", "/docs", "/nothing", "/metrics"):
+        answer = client.get(path, headers={"Origin": "https://elsewhere.example"})
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_site_that_is_named_may_ask(serve: Serve) -> None:
+    client = serve(origins=("https://ours.example",))
+    ours = client.get("/health", headers={"Origin": "https://ours.example"})
+    assert ours.headers["access-control-allow-origin"] == "https://ours.example"
+    other = client.get("/health", headers={"Origin": "https://elsewhere.example"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_the_log_has_a_line_for_each_request_and_none_of_its_text(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "regard.serve")
+    client = serve()
+    client.post(
+        "/translate?secret=1", json=ASKED | {"q": "secret one. secret two.", "alternatives": 1}
+    )
+    client.get("/secret")
+    client.post("/v1/translate", json={"text": {"secret": 1}, "secret": "secret"})
+    client.post("/translate", json=ASKED | {"q": "explode"})
+    assert "secret" not in caplog.text.replace("test_the_log", "")
+    lines = [json.loads(r.message) for r in caplog.records if r.name == "regard.serve"]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/translate", 200), ("other", 404), ("/v1/translate", 400), ("/translate", 500),
+    ]  # fmt: skip
+    assert lines[0]["pair"] == "en-de"
+    assert (lines[0]["characters"], lines[0]["sentences"]) == (23, 2)
+    assert lines[3]["error"].startswith("RuntimeError at ")
+
+
+def test_a_failure_of_ours_says_nothing_of_its_cause(serve: Serve) -> None:
+    answer = serve().post("/translate", json=ASKED | {"q": "explode"})
+    assert (answer.status_code, answer.json()) == (500, {"error": "Internal error"})
+
+
+def test_metrics_count_by_path_and_status(serve: Serve) -> None:
+    client = serve()
+    client.post("/translate", json=ASKED)
+    for i in range(3):
+        client.get(f"/nothing{i}")
+    shown = client.get("/metrics").text
+    assert 'regard_requests_total{path="/translate",status="200"} 1.0' in shown
+    assert 'regard_requests_total{path="other",status="404"} 3.0' in shown
+    assert 'regard_batch_sentences_count{pair="en-de"} 1.0' in shown
+    assert 'regard_waiting_sentences{pair="en-de"} 0.0' in shown
+
+
+def test_the_reference_page_names_every_route_and_loads_nothing(serve: Serve) -> None:
+    page = serve().get("/docs").text
+    for path in ("/translate", "/v1/translate", "/languages", "/detect", "n_best", "alternatives"):
+        assert path in page
+    assert "src=" not in page
+    assert "<script" not in page
+    assert "http" not in page
+
+
+async def _answered(
+    app: Any, messages: list[dict[str, Any]], path: str = "/translate"
+) -> list[Any]:
+    """What an application sends to a client that sends these messages and then waits."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop(0)
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "headers": [(b"content-type", b"application/json")],
+        "http_version": "1.1", "scheme": "http", "client": ("test", 1), "server": ("test", 80),
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return sent
+
+
+def test_a_body_that_never_comes_is_given_up() -> None:
+    async def never(*_: Any) -> None:
+        raise AssertionError
+
+    guard = Guard(never, Limits(seconds=0.1), Metrics())
+    part = {"type": "http.request", "body": b"{", "more_body": True}
+    start, _ = asyncio.run(_answered(guard, [part]))
+    assert start["status"] == 408
+
+
+def test_a_body_in_pieces_is_bounded_too() -> None:
+    async def never(*_: Any) -> None:
+        raise AssertionError
+
+    guard = Guard(never, Limits(), Metrics())
+    piece = {"type": "http.request", "body": b"x" * 2**20, "more_body": True}
+    start, _ = asyncio.run(_answered(guard, [dict(piece) for _ in range(40)]))
+    assert start["status"] == 413
+
+
+def test_what_a_client_no_longer_waits_for_is_not_translated(shouting: Shouting) -> None:
+    shouting.gate.clear()
+    app = create_app([(Pair("en", "de"), shouting)])
+
+    async def scenario() -> None:
+        whole = {"type": "http.request", "body": json.dumps(ASKED).encode(), "more_body": False}
+        first = asyncio.create_task(_answered(app, [dict(whole)]))
+        while not shouting.asked:  # the thread is busy with it
+            await asyncio.sleep(0.01)
+        gone = {"type": "http.disconnect"}
+        left = {**whole, "body": json.dumps(ASKED | {"q": "left"}).encode()}
+        for path, extra in (("/translate", {}), ("/v1/translate", {"stream": True})):
+            asked = (
+                ASKED | {"q": "left"}
+                if path == "/translate"
+                else {
+                    "text": "left",
+                    "source": "en",
+                    "target": "de",
+                    **extra,
+                }
+            )
+            left = {**whole, "body": json.dumps(asked).encode()}
+            await _answered(app, [left, dict(gone)], path)
+        await asyncio.sleep(0)
+        shouting.gate.set()
+        assert (await first)[0]["status"] == 200
+
+    asyncio.run(scenario())
+    assert shouting.asked == [["The dog sleeps."]]

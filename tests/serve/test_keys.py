@@ -1,0 +1,34 @@
+"""Who may ask, and how often."""
+
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError
+from regard.serve.keys import Allowance, Keys
+
+
+def test_keys_are_lines_of_a_file_without_their_comments(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# ours\nalpha  # of the website\n\nbeta\n")
+    keys = Keys.read(tmp_path / "keys")
+    assert len(keys) == 2
+    assert [keys.know(key) for key in ("alpha", "beta", "gamma", "", "# ours")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# none yet\n")
+    with pytest.raises(DataError, match="no API key"):
+        Keys.read(tmp_path / "keys")
+
+
+def test_requests_are_allowed_again_as_time_passes() -> None:
+    now = 0.0
+    allowance = Allowance(2, clock=lambda: now)
+    assert [allowance.take("a") for _ in range(3)] == [0.0, 0.0, 30.0]
+    assert allowance.take("b") == 0.0
+    now = 30.0
+    assert [allowance.take("a") for _ in range(2)] == [0.0, 30.0]
+    now = 10_000.0  # no more is saved up than a minute's
+    assert [allowance.take("a") for _ in range(3)] == [0.0, 0.0, 30.0]

@@ -1,0 +1,140 @@
+"""LibreTranslate's interface: its clients work unchanged."""
+
+from typing import Any
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from starlette.testclient import TestClient
+
+from regard.serve.app import create_app
+from regard.serve.keys import Keys
+from regard.serve.languages import Pair
+from serve.conftest import Serve, Shouting, listening
+
+ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    return serve()
+
+
+def test_its_own_client_works_unchanged(shouting: Shouting) -> None:
+    app = create_app([(Pair("en", "de"), shouting)], keys=Keys(["secret"]))
+    with listening(app) as address:
+        api = LibreTranslateAPI(address, api_key="secret")
+        assert api.translate("the dog sleeps. it is tired.\n", "en", "de") == (
+            "THE DOG SLEEPS. IT IS TIRED.\n"
+        )
+        assert api.detect("Das ist ein Haus.")[0]["language"] == "de"
+        assert [language["code"] for language in api.languages()] == ["de", "en"]
+
+
+@pytest.mark.parametrize("how", ["json", "data", "files", "params"])
+def test_a_text_comes_as_json_as_a_form_or_in_the_address(client: TestClient, how: str) -> None:
+    sent: Any = {k: (None, v) for k, v in ASKED.items()} if how == "files" else ASKED
+    answer = client.post("/translate", **{how: sent})
+    assert (answer.status_code, answer.json()) == (200, {"translatedText": "THE DOG SLEEPS."})
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_list_gives_a_list_in_its_order(client: TestClient, shouting: Shouting) -> None:
+    answer = client.post("/translate", json=ASKED | {"q": ["one. two.", "", "- three\n\n😀"]})
+    assert answer.json() == {"translatedText": ["ONE. TWO.", "", "- THREE\n\n😀"]}
+    assert sorted(s for batch in shouting.asked for s in batch) == ["one.", "three", "two."]
+
+
+def test_alternatives_are_other_versions_of_the_whole_text_up_to_the_beam(
+    client: TestClient,
+) -> None:
+    answer = client.post("/translate", json=ASKED | {"q": "one. two.", "alternatives": 2})
+    assert answer.json() == {
+        "translatedText": "ONE. TWO.",
+        "alternatives": ["ONE.! TWO.!", "ONE.!! TWO.!!"],
+    }
+    answer = client.post("/translate", data=ASKED | {"alternatives": "99"})
+    assert len(answer.json()["alternatives"]) == 3
+    answer = client.post("/translate", json=ASKED | {"q": ["a", "b"], "alternatives": 1})
+    assert answer.json()["alternatives"] == [["A!"], ["B!"]]
+
+
+def test_html_keeps_its_tags_and_text_that_looks_like_it_is_only_text(client: TestClient) -> None:
+    text = "<p>one <b>two</b></p><script>three</script>"
+    answer = client.post("/translate", json=ASKED | {"q": text, "format": "html"})
+    assert answer.json()["translatedText"] == "<p>ONE <b>TWO</b></p><script>three</script>"
+    answer = client.post("/translate", json=ASKED | {"q": "<script>x</script>"})
+    assert answer.json()["translatedText"] == "<SCRIPT>X</SCRIPT>"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_source_language_is_told_from_the_text(client: TestClient) -> None:
+    answer = client.post("/translate", json=ASKED | {"source": "auto"}).json()
+    assert answer["translatedText"] == "THE DOG SLEEPS."
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert 50 < answer["detectedLanguage"]["confidence"] <= 100
+    texts = ["The dog sleeps.", "The cat is big."]
+    answer = client.post("/translate", json=ASKED | {"source": "auto", "q": texts}).json()
+    assert [d["language"] for d in answer["detectedLanguage"]] == ["en", "en"]
+
+
+def test_what_is_in_the_target_language_already_stays(client: TestClient) -> None:
+    german = "Das Wetter ist heute schön."
+    answer = client.post("/translate", json=ASKED | {"source": "auto", "q": german}).json()
+    assert answer["translatedText"] == german
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"q": 5}, "Invalid request: q parameter is not text"),
+        ({"q": ["a", {}]}, "Invalid request: q parameter is not text or a list of texts"),
+        ({"source": None}, "Invalid request: missing source parameter"),
+        ({"target": None}, "Invalid request: missing target parameter"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"target": "zz"}, "zz is not supported"),
+        ({"source": "de", "target": "en"},
+         "English (en) is not available as a target language from German (de)"),
+        ({"format": "xml"}, "xml format is not supported"),
+        ({"alternatives": "abc"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": [1]}, "Invalid request: alternatives parameter is not a number"),
+        ({"q": "x" * 101}, "Invalid request: request (101) exceeds text limit (100)"),
+        ({"q": ["x"] * 8}, "Invalid request: request (8) exceeds text limit (7)"),
+    ],
+)  # fmt: skip
+def test_refusals_have_its_words(serve: Serve, change: dict[str, Any], problem: str) -> None:
+    asked = {k: v for k, v in (ASKED | change).items() if v is not None}
+    answer = serve(characters=100, items=7).post("/translate", json=asked)
+    assert (answer.status_code, answer.json()) == (400, {"error": problem})
+
+
+def test_what_is_not_there_is_refused_in_the_same_form(client: TestClient) -> None:
+    assert client.get("/nothing").json() == {"error": "Not Found"}
+    answer = client.get("/translate")
+    assert (answer.status_code, answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+def test_languages_health_and_settings(serve: Serve) -> None:
+    client = serve(keys=["k"], characters=77)
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": []},
+        {"code": "en", "name": "English", "targets": ["de"]},
+    ]
+    assert client.get("/health").json() == {"status": "ok"}
+    settings = client.get("/frontend/settings").json()
+    assert (settings["charLimit"], settings["keyRequired"]) == (77, True)
+    assert settings["language"]["target"] == {"code": "de", "name": "German"}
+
+
+def test_a_key_is_asked_for_where_there_are_keys(serve: Serve) -> None:
+    client = serve(keys=["one", "two"])
+    for path in ("/translate", "/detect"):
+        missing, wrong = (client.post(path, json=ASKED | k) for k in ({}, {"api_key": "three"}))
+        assert missing.status_code == 400
+        assert "API key" in missing.json()["error"]
+        assert (wrong.status_code, wrong.json()) == (403, {"error": "Invalid API key"})
+        assert client.post(path, json=ASKED | {"api_key": "two"}).status_code == 200
+    bearer = {"Authorization": "Bearer one"}
+    assert client.post("/translate", json=ASKED, headers=bearer).status_code == 200

@@ -1,0 +1,83 @@
+"""More than can be done: refused in time, and those who wait are served."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from starlette.testclient import TestClient
+
+from serve.conftest import Serve, Shouting
+
+ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def in_background(client: TestClient, text: str, answers: list[int]) -> threading.Thread:
+    def ask() -> None:
+        answers.append(client.post("/translate", json=ASKED | {"q": text}).status_code)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+def test_a_full_queue_is_said_at_once_while_the_rest_goes_on(
+    serve: Serve, shouting: Shouting
+) -> None:
+    client, answers = serve(waiting=2), list[int]()
+    shouting.gate.clear()
+    threads = [in_background(client, "first", answers)]
+    until(lambda: bool(shouting.asked))
+    threads.append(in_background(client, "second. third.", answers))
+    until(lambda: 'waiting_sentences{pair="en-de"} 2.0' in client.get("/metrics").text)
+    refused = client.post("/translate", json=ASKED)
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) >= 1
+    assert "busy" in refused.json()["error"]
+    streamed = {"text": "x", "source": "en", "target": "de", "stream": True}
+    assert client.post("/v1/translate", json=streamed).status_code == 503
+    assert client.get("/health").json() == {"status": "ok"}
+    shouting.gate.set()
+    for thread in threads:
+        thread.join(30)
+    assert answers == [200, 200]
+    assert client.post("/translate", json=ASKED).status_code == 200
+
+
+def test_what_takes_too_long_is_given_up(serve: Serve, shouting: Shouting) -> None:
+    shouting.gate.clear()
+    client = serve(seconds=0.2)
+    answer = client.post("/translate", json=ASKED)
+    assert answer.status_code == 504
+    assert client.post("/translate", json=ASKED | {"q": "given up"}).status_code == 504
+    shouting.gate.set()
+    assert client.post("/translate", json=ASKED | {"q": "later"}).status_code == 200
+    assert shouting.asked == [["The dog sleeps."], ["later"]]
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(serve: Serve) -> None:
+    client = serve(a_minute=2, keys=["a", "b"])
+    statuses = [
+        client.post("/translate", json=ASKED | {"api_key": k}) for k in ("a", "a", "a", "b")
+    ]
+    assert [s.status_code for s in statuses] == [200, 200, 429, 200]
+    assert 1 <= int(statuses[2].headers["retry-after"]) <= 31
+    assert statuses[2].json()["error"].startswith("Slowdown:")
+
+
+def test_the_end_of_a_server_translates_what_it_has_taken(serve: Serve, shouting: Shouting) -> None:
+    client, answers = serve(), list[int]()
+    shouting.gate.clear()
+    thread = in_background(client, "last words", answers)
+    until(lambda: bool(shouting.asked))
+    shouting.gate.set()
+    client.__exit__(None, None, None)
+    thread.join(30)
+    client.__enter__()
+    assert answers == [200]

@@ -1,0 +1,108 @@
+"""What stays of a text, and what is translated of it."""
+
+import html
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.serve.passages import read_html, read_text
+
+
+def shouted(text: str, *, is_html: bool = False) -> str:
+    passage = (read_html if is_html else read_text)(text, "en")
+    return passage.joined([sentence.upper() for sentence in passage.sentences])
+
+
+@settings(deadline=None)
+@given(st.text() | st.text(alphabet="aB .!?\n\r\t-1)•\"'("))
+def test_a_text_whose_sentences_stay_stays_as_it_is(text: str) -> None:
+    passage = read_text(text, "en")
+    assert passage.joined(passage.sentences) == text
+    assert all(sentence.strip() == sentence != "" for sentence in passage.sentences)
+
+
+def test_sentences_are_told_apart_and_line_breaks_lists_and_blank_lines_come_back() -> None:
+    text = "Dr. Smith sleeps. Does he?\n\n  - one. Two\n\t2. three\r\n> quoted\n\n\n* 12\n"
+    assert read_text(text, "en").sentences == (
+        "Dr. Smith sleeps.", "Does he?", "one.", "Two", "three", "quoted",
+    )  # fmt: skip
+    assert shouted(text) == (
+        "DR. SMITH SLEEPS. DOES HE?\n\n  - ONE. TWO\n\t2. THREE\r\n> QUOTED\n\n\n* 12\n"
+    )
+
+
+def test_sentences_end_by_the_rules_of_the_language() -> None:
+    german = "Das ist z. B. gut. Am 3. Oktober ist Feiertag."
+    assert read_text(german, "de").sentences == (
+        "Das ist z. B. gut.", "Am 3. Oktober ist Feiertag.",
+    )  # fmt: skip
+    assert read_text("안녕하세요. 반갑습니다!", "ko").sentences == ("안녕하세요.", "반갑습니다!")
+
+
+def test_what_has_no_letters_is_not_translated() -> None:
+    assert read_text("😀 12,50 €\n---\n", "en").sentences == ()
+
+
+def test_a_translation_of_several_lines_comes_on_one() -> None:
+    assert read_text("a.\nb.", "en").joined(["x\ny", "z"]) == "x y\nz"
+
+
+def test_html_keeps_its_tags_to_the_character() -> None:
+    markup = '<p class=a  ID="B">The <B>dog</B >\n sleeps &amp; eats.<br/> Yes<!-- no --></P>'
+    expected = '<p class=a  ID="B">THE <B>DOG</B >\n SLEEPS &amp; EATS.<br/> YES<!-- no --></P>'
+    assert shouted(markup, is_html=True) == expected
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "<script>if (a < b) alert('hi there')</script>",
+        "<style>p { color: red }</style>",
+        "<pre>as it\n is</pre>",
+        "<code>print x</code>",
+        "<span translate=no>not <span>this</span> here</span>",
+        "<div class='x notranslate'>nor this</div>",
+        "<!doctype html>",
+        "<?php echo one ?>",
+        "<script>never closed",
+    ],
+)
+def test_what_no_reader_reads_stays_as_it_is(kept: str) -> None:
+    assert shouted(f"<p>yes</p>{kept}", is_html=True) == f"<p>YES</p>{kept}"
+
+
+def test_a_translation_cannot_add_markup() -> None:
+    passage = read_html("<p>hello &lt;b&gt; there</p>", "en")
+    assert passage.sentences == ("hello <b> there",)
+    assert passage.joined(["<script>x</script>"]) == "<p>&lt;script&gt;x&lt;/script&gt;</p>"
+
+
+def test_a_sentence_that_html_breaks_over_lines_is_one() -> None:
+    assert read_html("<p>The dog\n   sleeps.</p>", "en").sentences == ("The dog sleeps.",)
+
+
+markup = st.lists(
+    st.sampled_from(
+        ["<", ">", "</", "<p>", "</p>", "<b a='", '"', "'", "&", "&amp;", "&#60;", "<!--", "-->",
+         "<script>", "</script>", "<![CDATA[", "]]>", "<?", "dog. Cat", " ", "\n", "translate=no"]
+    )
+).map("".join)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.text() | markup)
+def test_html_of_any_kind_is_read_and_its_tags_stay(text: str) -> None:
+    passage = read_html(text, "en")
+    back = passage.joined(passage.sentences)
+    plain = " ".join(html.unescape(text).split())
+    assert " ".join(html.unescape(back).split()) == plain
+    assert back.count("<") <= text.count("<")
+
+
+@pytest.mark.parametrize(
+    "piece", ["<a ", "<a b='", "<!--", "<", "&", "</", "<![CDATA[", "<a b=''>'"]
+)
+@pytest.mark.timeout(20)
+def test_crafted_markup_takes_no_time(piece: str) -> None:
+    read_html(piece * 30_000, "en")

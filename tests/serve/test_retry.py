@@ -1,0 +1,75 @@
+"""A second search: wider, and nothing three times in a row."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from regard.data.batches import one_per_row
+from regard.search import search
+from regard.serve.retry import LONGEST_PERIOD, Remembering, WithoutRepetition, search_again
+from regard.text.tokenizer import BOS, EOS, PAD
+from regard.translate import Translator
+
+SENTENCES = ["the dog sees the cat", "the bird", "the tree likes the house"]
+
+
+def tripled(items: list[Any]) -> bool:
+    """Whether some stretch of up to eight stands three times in a row."""
+    return any(
+        items[i : i + p] == items[i + p : i + 2 * p] == items[i + 2 * p : i + 3 * p]
+        for p in range(1, LONGEST_PERIOD + 1)
+        for i in range(len(items) - 3 * p + 1)
+    )
+
+
+def allowed(*written: list[int]) -> list[list[int]]:
+    """Of tokens 0 to 4, those that may follow these."""
+    length = len(written[0])
+    model = SimpleNamespace(step=lambda tokens, state: (torch.zeros(len(tokens), 5), state))
+    state = Remembering(None, torch.tensor(written)[:, : length - 1])  # type: ignore[arg-type]
+    last = torch.tensor([row[-1] for row in written])
+    logits, after = WithoutRepetition(model).step(last, state)  # type: ignore[arg-type]
+    assert after.tokens.tolist() == list(written)
+    return [row.isfinite().nonzero()[:, 0].tolist() for row in logits]
+
+
+def test_a_token_that_would_end_a_third_copy_is_barred() -> None:
+    assert allowed([1, 2, 2], [2, 1, 1]) == [[0, 1, 3, 4], [0, 2, 3, 4]]
+    assert allowed([3, 1, 2, 1, 2, 1]) == [[0, 1, 3, 4]]
+    assert allowed([0, 1, 2, 0, 1, 2, 0, 1]) == [[0, 1, 3, 4]]
+    assert allowed([0], [1]) == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_several_periods_bar_several_tokens() -> None:
+    # A third 1, and the 2 that would end the third (1 1 2).
+    assert allowed([1, 1, 2, 1, 1, 2, 1, 1]) == [[0, 3, 4]]
+
+
+def test_rows_that_are_chosen_bring_what_they_wrote() -> None:
+    inner = SimpleNamespace(select=lambda rows: rows.tolist())
+    chosen = Remembering(inner, torch.tensor([[1], [2], [3]])).select(torch.tensor([[2, 0]]))  # type: ignore[arg-type]
+    assert chosen.tokens.tolist() == [[3], [1]]
+    assert chosen.state == [[2, 0]]  # type: ignore[comparison-overlap]
+
+
+def test_a_model_that_repeats_itself_no_longer_can(translator: Translator) -> None:
+    pieces = translator.tokenizer.encode(SENTENCES)
+    rows = one_per_row([[*some, EOS] for some in pieces])
+
+    def found(model: Any) -> list[list[int]]:
+        limits = torch.tensor([20, 20, 20])
+        best = search(model, rows, limits, translator.recipe, bos=BOS, eos=EOS, pad=PAD)
+        return [list(h.tokens) for some in best for h in some]
+
+    assert any(map(tripled, found(translator.model))), "this model was to repeat itself"
+    assert not any(map(tripled, found(WithoutRepetition(translator.model))))
+
+
+def test_the_second_search_is_wider(translator: Translator) -> None:
+    again = search_again(translator, SENTENCES)
+    assert len(again) == len(SENTENCES)
+    for best in again:
+        assert translator.recipe.beam < len(best) <= 2 * translator.recipe.beam
+        assert all(one.score >= other.score for one, other in pairwise(best))
