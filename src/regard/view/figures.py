@@ -61,7 +61,12 @@ def figure(
     queries, keys = look.queries(kind), look.keys(kind)
     longest = LETTER * (max(map(len, queries)) + max(map(len, keys)))
     width, height = WORD * (max(len(queries), len(keys)) + 1), 1.6 + longest
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.size": 9}
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "regard",
+        "font.size": 9,
+        "text.parse_math": False,
+    }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
         drawn = Figure(figsize=(max(3.0, width), (height + 0.4) * len(panels)))
@@ -93,7 +98,7 @@ def _panel(
         grey = {"facecolor": "#d5d9de", "edgecolor": "none", "pad": 1.5} if place == only else None
         axes.text(place, 1.02, text, rotation=90, ha="center", va="bottom", bbox=grey)
     for place, text in enumerate(keys):
-        axes.text(place, -0.02, text, rotation=90, ha="center", va="top", parse_math=False)
+        axes.text(place, -0.02, text, rotation=90, ha="center", va="top")
     for head in heads:
         for query in range(len(queries)) if only is None else [only]:
             for key, weight in enumerate(weights[head, query]):

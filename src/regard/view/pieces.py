@@ -30,16 +30,22 @@ def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def words(pieces: Sequence[str]) -> Words:
-    """A word begins at a space; punctuation and <s> and </s> are words of their own."""
+    """A word begins at a space; punctuation around it, <s> and </s> are words of their own."""
     found: Words = []
-    apart = True  # what is before stands alone
     for place, piece in enumerate(pieces):
-        alone = piece in SPECIAL or _is_punctuation(piece.strip())
-        if apart or alone or piece.startswith(" "):
+        if not found or piece.startswith(" ") or {piece, pieces[place - 1]} & set(SPECIAL):
             found.append([])
         found[-1].append(place)
-        apart = alone
-    return found
+    return [part for word in found for part in _without_punctuation(word, pieces)]
+
+
+def _without_punctuation(word: list[int], pieces: Sequence[str]) -> Words:
+    inside = [place for place in word if not _is_punctuation(pieces[place].strip())]
+    if not inside:
+        return [[place] for place in word]
+    first, last = word.index(inside[0]), word.index(inside[-1])
+    before, after = word[:first], word[last + 1 :]
+    return [*([p] for p in before), word[first : last + 1], *([p] for p in after)]
 
 
 def _is_punctuation(text: str) -> bool:

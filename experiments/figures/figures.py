@@ -1,0 +1,264 @@
+"""Which head attends from where to where, counted on sentences the model has never seen.
+
+    .venv/bin/regard demo --out runs/demo
+    .venv/bin/python experiments/figures/figures.py runs/demo
+
+The built-in grammar knows the true dependencies. Of each kind of them the head that is right most
+often on one set of sentences is counted on another. Writes result.json beside itself, and draws the
+figures of docs/figures.md.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.cli.demo import TEST_SEED
+from regard.data.grammar import Example, examples
+from regard.run.files import write_file
+from regard.run.model_directory import Model, open_model
+from regard.transformer import Transformer
+from regard.trees.penn import read_trees
+from regard.trees.tree import Tree
+from regard.view.figures import figure, sharpest
+from regard.view.look import Look, look
+from regard.view.recording import Kind
+
+HERE = Path(__file__).resolve().parent
+PICTURES = HERE.parents[1] / "docs/figures"
+CHOICE_SEED = TEST_SEED + 1
+"""Of the sentences on which a head is chosen."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A dependency of one sentence: from a query to the key it should attend to most."""
+
+    query: int
+    key: int
+    options: tuple[int, ...]
+    """The places of the same sort of word, among which one may guess."""
+
+
+def pronouns(e: Example) -> Iterator[Link]:
+    """From the first `it` or `its` to the noun it stands for."""
+    for p in e.pronouns[:1]:
+        yield Link(p.source_index, p.source_antecedent, tagged(e, "NN"))
+
+
+def particles(e: Example) -> Iterator[Link]:
+    """From where the separated particle is written to the English verb."""
+    for s in e.separable[:1]:
+        yield Link(s.target_particle, s.source_index, tagged(e, "VB", "MD"))
+
+
+def halves(e: Example) -> Iterator[Link]:
+    """From where the separated particle is written to the German verb, which has been read."""
+    for s in e.separable[:1]:
+        # What writes a word has read the one before it; <s> is at place 0.
+        yield Link(s.target_particle, s.target_index + 1, ())
+
+
+def joined(e: Example) -> Iterator[Link]:
+    """From where the separated particle has been read to the German verb."""
+    for s in e.separable[:1]:
+        yield Link(s.target_particle + 1, s.target_index + 1, ())
+
+
+def determiners(e: Example) -> Iterator[Link]:
+    """From a determiner or adjective to the noun of its phrase, where that is not the next word."""
+    (tree,) = read_trees([e.tree], "the grammar")
+    places = {id(leaf): place for place, leaf in enumerate(tree.leaves())}
+    for node in tree.nodes():
+        inside: list[Tree] = [c for c in node.children if not c.children]
+        if node.label != "NP" or not inside or not inside[-1].label.startswith("NN"):
+            continue
+        noun = places[id(inside[-1])]
+        for leaf in inside[:-2]:
+            if leaf.label == "DT":
+                yield Link(places[id(leaf)], noun, tagged(e, "NN"))
+
+
+def subjects(e: Example) -> Iterator[Link]:
+    """From a finite verb to the noun of its subject, where that is not the word before."""
+    (tree,) = read_trees([e.tree], "the grammar")
+    places = {id(leaf): place for place, leaf in enumerate(tree.leaves())}
+    for node in tree.nodes():
+        labels = [child.label for child in node.children]
+        if node.label != "S" or not {"NP", "VP"} <= set(labels):
+            continue
+        subject = node.children[labels.index("NP")]
+        while subject.children[0].label == "NP":  # with a relative clause, or what is where
+            subject = subject.children[0]
+        noun = subject.children[-1]
+        verb = next(node.children[labels.index("VP")].leaves())
+        if noun.label.startswith("NN") and places[id(verb)] - places[id(noun)] > 1:
+            yield Link(places[id(verb)], places[id(noun)], tagged(e, "NN"))
+
+
+def tagged(e: Example, *tags: str) -> tuple[int, ...]:
+    """The English words with a tag that begins so."""
+    (tree,) = read_trees([e.tree], "the grammar")
+    return tuple(i for i, tag in enumerate(tree.tags()) if tag.startswith(tags))
+
+
+MEASURES: dict[str, tuple[Kind, Callable[[Example], Iterator[Link]]]] = {
+    "a pronoun to its antecedent": ("encoder", pronouns),
+    "writing a separated particle, to the English verb": ("cross", particles),
+    "writing a separated particle, to the German verb": ("decoder", halves),
+    "having read a separated particle, to the German verb": ("decoder", joined),
+    "a determiner to its noun, an adjective between": ("encoder", determiners),
+    "a verb to the noun of its subject, other words between": ("encoder", subjects),
+}
+
+
+@dataclass
+class Count:
+    """Of one kind of dependency, over sentences."""
+
+    right: NDArray[np.int64]
+    """By layer and head."""
+    weight: NDArray[np.float64]
+    """The sum of what goes to the right place."""
+    total: int = 0
+    places: Fraction = Fraction(0)
+    """What guessing any place that may be attended to would get right."""
+    options: Fraction = Fraction(0)
+    """What guessing any word of the sort would get right."""
+    offsets: Counter[int] = field(default_factory=Counter)
+
+    def add(self, weights: NDArray[np.float32], link: Link, reachable: int) -> None:
+        """One more; `weights` by layer and head, of this query."""
+        self.right += weights.argmax(-1) == link.key
+        self.weight += weights[..., link.key]
+        self.total += 1
+        self.places += Fraction(1, reachable)
+        self.options += Fraction(1, len(link.options) or reachable)
+        self.offsets[link.key - link.query] += 1
+
+
+def count(model: Model, seed: int, sentences: int) -> dict[str, Count]:
+    """Of each measure, over the first so many sentences of a stream that have it."""
+    recipe = model.recipe.model
+    shape = recipe.layers, recipe.heads
+    counts = {name: Count(np.zeros(shape, int), np.zeros(shape)) for name in MEASURES}
+    seen: Counter[str] = Counter()
+    for e in examples(seed):
+        links = {
+            name: found
+            for name, (_, of) in MEASURES.items()
+            if seen[name] < sentences and (found := list(of(e)))
+        }
+        if all(seen[name] == sentences for name in MEASURES):
+            return counts
+        if not links:
+            continue
+        seen.update(list(links))
+        seeing = look(model, e.source, e.target, by_words=True)
+        if seeing.source[:-1] != e.source_tokens or seeing.written[:-1] != e.target_tokens:
+            raise ValueError(f"the words of {e.source!r} are not the grammar's")
+        for name, found in links.items():
+            kind = MEASURES[name][0]
+            for link in found:
+                weights = seeing.weights[kind][:, :, link.query]
+                reachable = link.query + 1 if kind == "decoder" else weights.shape[-1]
+                counts[name].add(weights, link, reachable)
+    raise AssertionError("the stream is endless")
+
+
+def untrained(model: Model) -> Model:
+    """The same model, before it has learned anything."""
+    torch.manual_seed(1)
+    return replace(model, transformer=Transformer(model.recipe.model, model.tokenizer.size).eval())
+
+
+def measure(model: Model, sentences: int) -> dict[str, Any]:
+    """By dependency: the head chosen, how often it is right, and how often chance would be."""
+    chosen_on, counted = count(model, CHOICE_SEED, sentences), count(model, TEST_SEED, sentences)
+    blank = untrained(model)
+    blank_chosen, blank_counted = (count(blank, s, sentences) for s in (CHOICE_SEED, TEST_SEED))
+    result = {}
+    for name, test in counted.items():
+        layer, head = best(chosen_on[name])
+        blank_layer, blank_head = best(blank_chosen[name])
+        offset, _ = chosen_on[name].offsets.most_common(1)[0]
+        result[name] = {
+            "kind": MEASURES[name][0],
+            "layer": layer + 1,
+            "head": head + 1,
+            "dependencies": test.total,
+            "right": int(test.right[layer, head]),
+            "mean_weight": round(float(test.weight[layer, head]) / test.total, 3),
+            "chance_any_place": round(float(test.places), 1),
+            "chance_any_such_word": round(float(test.options), 1),
+            "always_the_commonest_distance": test.offsets[offset],
+            "best_head_untrained": int(blank_counted[name].right[blank_layer, blank_head]),
+            "right_by_layer_and_head": test.right.tolist(),
+        }
+    return result
+
+
+def best(found: Count) -> tuple[int, int]:
+    """The layer and head that are right most often."""
+    layer, head = np.unravel_index(found.right.argmax(), found.right.shape)
+    return int(layer), int(head)
+
+
+def draw(model: Model, result: dict[str, Any]) -> None:
+    """The pictures, of the first suitable unseen sentence for each."""
+
+    def of(name: str) -> tuple[Kind, int, int]:
+        one = result[name]
+        return one["kind"], one["layer"] - 1, one["head"] - 1
+
+    def seen(fits: Callable[[Example], bool]) -> tuple[Example, Look]:
+        e = next(e for e in examples(TEST_SEED) if fits(e))
+        return e, look(model, e.source, e.target, by_words=True)
+
+    kind, layer, head = of("having read a separated particle, to the German verb")
+    e, seeing = seen(lambda e: any(s.target_particle - s.target_index > 4 for s in e.separable))
+    heads = [head, *(h for h in range(model.recipe.model.heads) if h != head)]
+    (link, *_) = joined(e)
+    save(3, figure(seeing, 3, "svg", kind, layer, heads, link.query))
+
+    kind, layer, head = of("a pronoun to its antecedent")
+    e, seeing = seen(lambda e: any(link.query - link.key > 5 for link in pronouns(e)))
+    (link, *_) = pronouns(e)
+    others = seeing.weights[kind][layer, :, link.query].max(-1)
+    others[head] = 0
+    save(4, figure(seeing, 4, "svg", kind, layer, [head, int(others.argmax())], link.query))
+
+    kind, layer, head = of("a determiner to its noun, an adjective between")
+    _, seeing = seen(lambda e: bool(list(determiners(e)) and list(pronouns(e))))
+    sharp = (h for h in sharpest(seeing, kind, layer, None, 2) if h != head)
+    save(5, figure(seeing, 5, "svg", kind, layer, [head, next(sharp)], None))
+
+
+def save(number: int, content: bytes) -> None:
+    """One picture."""
+    PICTURES.mkdir(exist_ok=True)
+    write_file(PICTURES / f"figure-{number}.svg", content)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--sentences", type=int, default=1000)
+    arguments = parser.parse_args()
+    model = open_model(arguments.model)
+    result = measure(model, arguments.sentences)
+    write_file(HERE / "result.json", json.dumps(result, indent=1) + "\n")
+    draw(model, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The page as a reader has it: opened from the file system in Chromium, the network cut."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from regard.run.model_directory import Model
+from regard.view.look import Look, look
+from regard.view.page import page
+from view.conftest import SENTENCE, TARGET, a_look
+
+CHROMIUM = shutil.which("chromium") or ""
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM, reason="no chromium: apt-get install chromium"),
+]
+playwright = pytest.importorskip("playwright.sync_api")
+Page = playwright.Page
+LOOK = a_look(6, 2, 4)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page, whatever it asked for over a network, and whatever went wrong in it."""
+
+    def __init__(self, browser: playwright.Browser, path: Path, **options: object):
+        context = browser.new_context(offline=True, accept_downloads=True, **options)
+        self.page = context.new_page()
+        self.asked: list[str] = []
+        self.wrong: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("console", lambda message: self.wrong.append(message.text))
+        self.page.on("dialog", lambda dialog: self.wrong.append(dialog.message))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("#map td")
+        assert self.asked == [path.as_uri()]
+        assert self.wrong == []
+
+    def said(self) -> str:
+        return str(self.page.inner_text("#said"))
+
+
+def written(folder: Path, look: Look) -> Path:
+    path = folder / "look.html"
+    path.write_text(page(look), "utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(chromium: playwright.Browser, tmp_path: Path) -> Opened:
+    return Opened(chromium, written(tmp_path, LOOK))
+
+
+def strongest(layer: int, query: int) -> str:
+    """What the page should say of a word of the encoder, of every head."""
+    parts = []
+    for head, row in enumerate(LOOK.weights["encoder"][layer, :, query], 1):
+        parts.append(f"head {head} {LOOK.source[row.argmax()]} {round(100 * row.max())} %")
+    return ", ".join(parts)
+
+
+def test_a_word_is_pinned_by_mouse(opened: Opened) -> None:
+    page = opened.page
+    page.click('[id="left 2"]')
+    page.mouse.move(0, 0)
+    assert opened.said() == f"“word2” attends most to: {strongest(1, 2)}"
+    assert page.get_attribute('[id="left 2"]', "aria-pressed") == "true"
+    assert page.locator("#strokes line").count() < 4 * 7 + 1
+    page.click('[id="left 2"]')
+    page.mouse.move(0, 0)
+    assert opened.said() == ""
+
+
+def test_all_of_it_by_keyboard(opened: Opened) -> None:
+    page = opened.page
+    page.focus("[name=kind]:checked")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")  # layer 2 -> 1
+    assert page.evaluate("document.activeElement.value") == "0"
+    for _ in range(7):  # four heads, all, none, the words
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "left 0"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert opened.said() == f"“word1” attends most to: {strongest(0, 1)}"
+    page.keyboard.press("ArrowRight")
+    assert opened.said().startswith("“word1” is attended to most by: head 1 ")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "save"
+    assert opened.said() == ""
+    assert opened.wrong == []
+
+
+def test_heads_are_chosen_alone_and_together(opened: Opened) -> None:
+    page = opened.page
+    every = page.locator("#strokes line").count()
+    page.click("#thumbnails li:nth-child(3) button")
+    assert page.locator("[name=head]:checked").evaluate_all("all => all.map(x => x.value)") == ["2"]
+    shown = int((LOOK.weights["encoder"][1, 2] >= 0.02).sum())
+    assert abs(page.locator("#strokes line").count() - shown) <= 2  # a byte rounds
+    assert page.locator("#strokes line").count() < every
+    page.click("#none")
+    assert page.locator("#strokes line").count() == 0
+    page.click("#all")
+    assert page.locator("#strokes line").count() == every
+
+
+def test_the_heat_map_is_a_table_of_what_is_chosen(opened: Opened) -> None:
+    page = opened.page
+    page.check("[name=kind][value=cross]")
+    page.click("#thumbnails li:nth-child(1) button")
+    cells = page.locator("#map tbody tr:nth-child(2) td").all_inner_texts()
+    expected = [round(100 * float(x)) for x in LOOK.weights["cross"][1, 0, 1]]
+    assert all(abs(int(c.split()[0]) - e) <= 1 for c, e in zip(cells, expected, strict=True))
+    assert page.inner_text("#map tbody tr:nth-child(2) th") == "Wort1"
+
+
+def test_saved_as_svg(opened: Opened, tmp_path: Path) -> None:
+    with opened.page.expect_download() as download:
+        opened.page.click("#save")
+    assert download.value.suggested_filename == "encoder-layer-2.svg"
+    download.value.save_as(tmp_path / "saved.svg")
+    saved = ElementTree.parse(tmp_path / "saved.svg").getroot()
+    texts = [text.text for text in saved.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == [*LOOK.source, *LOOK.source]
+    assert saved.get("color", "").startswith("rgb(")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1200])
+def test_narrow_and_wide_light_and_dark_for_everyone(
+    chromium: playwright.Browser, model: Model, tmp_path: Path, width: int, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    path = written(tmp_path, look(model, SENTENCE, listen=True, by_words=True))
+    size = {"width": width, "height": 800}
+    opened = Opened(chromium, path, viewport=size, color_scheme=scheme, bypass_csp=True)
+    opened.page.click('[id="left 1"]')
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    found = axe.Axe().run(opened.page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_hostile_text_is_shown_as_it_was_typed(
+    chromium: playwright.Browser, model: Model, tmp_path: Path
+) -> None:
+    text = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    opened = Opened(chromium, written(tmp_path, look(model, text, TARGET)))
+    opened.page.click("[id='left 1']")
+    assert opened.page.inner_text("#sentence") == text
+    assert opened.wrong == []
+    assert len(opened.asked) == 1
