@@ -122,7 +122,7 @@ def _refuse_what_does_not_fit(
     if figure is None and out is not None:
         raise RecipeError(f"--out {out}: it is for --figure; a page is --html FILE")
     if out is not None and out.suffix.lstrip(".") not in FORMATS:
-        raise RecipeError(f"--out {out}: a figure ends in .{', .'.join(FORMATS)}")
+        raise RecipeError(f"--out {out}: a figure ends in .svg, .png or .pdf")
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if nothing_to_search:
