@@ -217,3 +217,27 @@ def test_real_captions_survive_in_few_pieces(kind: str, regard_data: Path) -> No
     assert tokenizer.decode(ids) == lines
     words = sum(len(line.split()) for line in lines)
     assert words < sum(map(len, ids)) < 2 * words
+
+
+SYMBOLS = ["(NP", ")NP", "NN", ".", "△", "the", " dog", "</s>"]
+
+
+@both
+@given(text=TEXT)
+@example(text="△(NP △NN △. △the △△")
+def test_symbols_have_ids_that_no_text_is_encoded_as(kind: str, text: str) -> None:
+    tokenizer = LEARNT[kind].with_symbols(SYMBOLS)
+    size = LEARNT[kind].size
+    assert tokenizer.symbols == {name: size + i for i, name in enumerate(SYMBOLS)}
+    assert tokenizer.size == size + len(SYMBOLS)
+    assert tokenizer.encode([text]) == LEARNT[kind].encode([text])
+
+
+@both
+def test_symbols_are_saved_with_the_pieces(kind: str, tmp_path: Path) -> None:
+    tokenizer = LEARNT[kind].with_symbols(SYMBOLS)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.symbols == tokenizer.symbols
+    assert loaded.fingerprint == tokenizer.fingerprint
+    assert LEARNT[kind].symbols == {}

@@ -104,6 +104,8 @@ def prepare_trees(
     with whole_or_nothing(out) as folder:
         known = None if tokenizer is None else Tokenizer.load(tokenizer)
         found = job.survey()
+        if known:
+            _refuse_unknown(found.tokens, known)
         vocabulary = known or job.learn(found)
         vocabulary.save(folder / "tokenizer.json")
         encoder = _Encoder(vocabulary, recipe.task.form)
@@ -240,18 +242,10 @@ class _Encoder:
         self._symbols = tokenizer.symbols
 
     def __call__(self, trees: Sequence[Tree]) -> list[tuple[Sequence[int], Sequence[int]]]:
-        """Both sides of each pair, without </s>; raises DataError for an unknown label."""
+        """Both sides of each pair, without </s>."""
         sources = self.tokenizer.encode([as_text(tree.words()) for tree in trees])
-        return [(s, self._target(tree)) for s, tree in zip(sources, trees, strict=True)]
-
-    def _target(self, tree: Tree) -> list[int]:
-        try:
-            return [self._symbols[token] for token in linearise(tree, self._form)]
-        except KeyError as missing:
-            raise DataError(
-                f"the tokenizer has no symbol {missing}: learn one from these trees, by leaving "
-                "--tokenizer out"
-            ) from None
+        targets = ([self._symbols[token] for token in linearise(t, self._form)] for t in trees)
+        return list(zip(sources, targets, strict=True))
 
 
 class _Writer:
@@ -272,9 +266,11 @@ class _Writer:
             self._flush()
 
     def close(self) -> None:
-        self._flush()
-        for side in self._sides:
-            side.close()
+        try:
+            self._flush()
+        finally:
+            for side in self._sides:
+                side.close()
 
     def counts(self) -> Counts:
         """Once it is closed."""
@@ -295,6 +291,14 @@ class _Writer:
                 kept += [(source, target)] * copies
         for i, side in enumerate(self._sides):
             side.append(Sentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size))
+
+
+def _refuse_unknown(tokens: Set[str], tokenizer: Tokenizer) -> None:
+    if unknown := sorted(tokens - tokenizer.symbols.keys()):
+        raise DataError(
+            f"the tokenizer has no symbol {unknown[0]!r}: learn one from these trees, by leaving "
+            "--tokenizer out"
+        )
 
 
 def _in_order(tokens: Set[str]) -> list[str]:

@@ -1,0 +1,171 @@
+"""Trees become pairs of sub-words and symbols, of which every tree can be read again."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from regard.data.grammar import example
+from regard.data.pairs import Pairs, task_of
+from regard.data.prepare import Report
+from regard.data.treebank import as_text, prepare_trees
+from regard.errors import DataError
+from regard.recipe import Recipe
+from regard.text.files import read_lines
+from regard.text.tokenizer import EOS, Tokenizer
+from regard.trees.linearise import delinearise
+from regard.trees.penn import read_trees
+from regard.trees.strip import stripped
+from regard.trees.tree import Tree
+
+RECIPE = Recipe().but(output="trees", vocabulary=400, held_out=7)
+ODD = [
+    "( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBZ barks) (NP (-NONE- *-1))) (. .)))",
+    "( (FRAG (-LRB- -LRB-) (CD 1\\/2) (-RRB- -RRB-)))",
+    "( (NP (NN alpha 2)))",
+    "( (X (-NONE- *)))",
+]
+
+
+def written(folder: Path, name: str, lines: list[str]) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def made(count: int, seed: int) -> list[str]:
+    return [example(seed, i).tree for i in range(count)]
+
+
+def tree_of(line: str) -> Tree | None:
+    [tree] = read_trees([line], "test")
+    return stripped(tree)
+
+
+def learned(data: Path, split: str) -> list[tuple[str, Tree]]:
+    """What a split holds: the text of each source, and the tree that its target spells over it."""
+    pairs, tokenizer = Pairs.open(data, split), Tokenizer.load(data / "tokenizer.json")
+    names = {i: name for name, i in tokenizer.symbols.items()}
+    found = []
+    for i in range(len(pairs)):
+        source, target = pairs.source(i).tolist(), pairs.target(i).tolist()
+        assert source[-1] == target[-1] == EOS
+        [text] = tokenizer.decode([source[:-1]])
+        symbols = [names[token] for token in target[:-1]]
+        words = text.split(" ") if len(text.split(" ")) == _leaves(symbols) else [text]
+        found.append((text, delinearise(symbols, words)))
+    return found
+
+
+def _leaves(symbols: list[str]) -> int:
+    return sum(not symbol.startswith(("(", ")")) for symbol in symbols)
+
+
+def prepared(folder: Path, recipe: Recipe = RECIPE, **files: object) -> Report:
+    arguments = {"trees": [], "out": folder / "data", "recipe": recipe} | files
+    return prepare_trees(**arguments)  # type: ignore[arg-type]
+
+
+def test_every_tree_can_be_read_again(tmp_path: Path) -> None:
+    lines = [*made(40, seed=1), *ODD]
+    report = prepared(
+        tmp_path,
+        trees=[written(tmp_path, "train.mrg", lines)],
+        valid_trees=[written(tmp_path, "valid.mrg", ODD)],
+    )
+    trees = [tree for line in lines if (tree := tree_of(line))]
+    assert [text for text, _ in learned(tmp_path / "data", "train")] == [
+        as_text(tree.words()) for tree in trees
+    ]
+    plain = {"-LRB-": "(", "-RRB-": ")", "1\\/2": "1/2"}
+    for (_, found), tree in zip(learned(tmp_path / "data", "train"), trees, strict=True):
+        words = [plain.get(word, word) for word in tree.words()]
+        assert (found.words(), found.tags()) == (words, tree.tags())
+        assert found.spans() == tree.spans()
+    assert (report.train.kept, report.valid.kept) == (43, 3)
+    assert report.vocabulary <= 400
+    assert task_of(tmp_path / "data") == RECIPE.task
+
+
+def test_validation_trees_are_kept_as_trees(tmp_path: Path) -> None:
+    train = written(tmp_path, "train.mrg", made(20, seed=1))
+    prepared(tmp_path, trees=[train], valid_trees=[written(tmp_path, "valid.mrg", ODD)])
+    kept = list(read_trees(read_lines(tmp_path / "data" / "valid.target.txt"), "valid"))
+    assert [tree.label for tree in kept] == ["TOP"] * 3
+    assert [tree.children[0] for tree in kept] == [t for line in ODD if (t := tree_of(line))]
+
+
+def test_normalised_tags_are_one_symbol(tmp_path: Path) -> None:
+    train = written(tmp_path, "train.mrg", made(30, seed=1))
+    prepared(tmp_path, RECIPE.but(form="normalised"), trees=[train])
+    symbols = Tokenizer.load(tmp_path / "data" / "tokenizer.json").symbols
+    assert [name for name in symbols if not name.startswith(("(", ")"))] == ["XX"]
+    assert {tag for _, tree in learned(tmp_path / "data", "train") for tag in tree.tags()} == {"XX"}
+
+
+def test_held_out_trees_and_their_copies_are_not_learned(tmp_path: Path) -> None:
+    lines = made(50, seed=1)
+    train = written(tmp_path, "train.mrg", lines + lines)
+    report = prepared(tmp_path, trees=[train], silver=[written(tmp_path, "silver.mrg", lines)])
+    held_out = {text for text, _ in learned(tmp_path / "data", "valid")}
+    assert 1 < len(held_out) <= 7
+    assert not held_out & {text for text, _ in learned(tmp_path / "data", "train")}
+    assert report.train.held_out >= 3 * len(held_out)
+    assert report.train.kept + report.train.held_out == 150
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.625, 0.9])
+@pytest.mark.parametrize("scored", [True, False])
+def test_silver_trees_have_their_share(tmp_path: Path, share: float, scored: bool) -> None:
+    gold, silver = made(20, seed=1), made(40, seed=2)
+    lines = [f"{-0.5 - i}\t( {tree})" if scored else tree for i, tree in enumerate(silver)]
+    prepared(
+        tmp_path,
+        trees=[written(tmp_path, "gold.mrg", gold)],
+        valid_trees=[written(tmp_path, "valid.mrg", ODD)],
+        silver=[written(tmp_path, "silver.mrg", lines)],
+        silver_share=share,
+    )
+    counts = Counter(text for text, _ in learned(tmp_path / "data", "train"))
+    texts = [as_text(tree.words()) for line in silver if (tree := tree_of(line))]
+    of_silver = sum(counts[text] for text in texts)
+    assert of_silver / counts.total() == pytest.approx(share, abs=0.02)
+    assert len(counts) == 60  # nothing is left out
+    assert max(counts[text] for text in texts) - min(counts[text] for text in texts) <= 1
+
+
+def test_what_is_too_long_is_not_learned(tmp_path: Path) -> None:
+    train = written(tmp_path, "train.mrg", made(60, seed=1))
+    report = prepared(tmp_path, RECIPE.but(max_length=40, row_length=40), trees=[train])
+    assert report.train.too_long > 5
+    assert Pairs.open(tmp_path / "data", "train").target_lengths.max() <= 40
+
+
+def test_a_tokenizer_is_kept_and_must_have_every_label(tmp_path: Path) -> None:
+    train = written(tmp_path, "train.mrg", made(30, seed=1))
+    first = prepared(tmp_path, trees=[train])
+    known = tmp_path / "data" / "tokenizer.json"
+    again = prepared(tmp_path, trees=[train], tokenizer=known, out=tmp_path / "again")
+    assert first.fingerprint == again.fingerprint
+    odd = written(tmp_path, "odd.mrg", ODD * 10)
+    with pytest.raises(DataError, match=r"the tokenizer has no symbol '\(FRAG'"):
+        prepared(tmp_path, trees=[odd], tokenizer=known, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "train.mrg: has no tree"),
+        (["( (X (-NONE- *)))"], "train.mrg: has no tree"),
+        (ODD, "train.mrg: has 3 trees, too few to hold out a tenth"),
+        (["(S (NN dog)"], "train.mrg:1:1: the tree that begins here"),
+        (["0.5\t(S (NN dog)) (S (NN dog))"], "train.mrg:1: holds 2 trees"),
+        (["", "0.5\t(S (NN x))", "word\t(S (NN dog))"], "train.mrg:3: 'word' is no score"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, lines: list[str], said: str) -> None:
+    with pytest.raises(DataError) as refusal:
+        prepared(tmp_path, trees=[written(tmp_path, "train.mrg", lines)])
+    assert said in str(refusal.value)
+    assert not (tmp_path / "data").exists()
