@@ -80,30 +80,30 @@ def serve(
         raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
-    listening = _listen(host, port)
     set_threads(threads)
     keep_freed_memory()
-    translators = []
-    for path, languages in named:
-        translator = load(path, precision=precision)
-        if beam is not None:
-            translator.recipe = Recipe(search=translator.recipe).but(beam=beam).search
-        translators.append((languages, translator))
-    limits = Limits(characters, items, timeout, queue, rate)
-    app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
-    _log(quiet)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,  # it would hold what a client writes into an address
-        server_header=False,
-        timeout_graceful_shutdown=int(timeout) + 1,
-    )
-    address = listening.getsockname()
-    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-    typer.echo(f"http://{shown}:{address[1]}")
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once it has drained
-    uvicorn.Server(config).run(sockets=[listening])
+    with _listen(host, port) as listening:
+        translators = []
+        for path, languages in named:
+            translator = load(path, precision=precision)
+            if beam is not None:
+                translator.recipe = Recipe(search=translator.recipe).but(beam=beam).search
+            translators.append((languages, translator))
+        limits = Limits(characters, items, timeout, queue, rate)
+        app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
+        _log(quiet)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,  # it would hold what a client writes into an address
+            server_header=False,
+            timeout_graceful_shutdown=int(timeout) + 1,
+        )
+        address = listening.getsockname()
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        typer.echo(f"http://{shown}:{address[1]}")
+        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once drained
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _named(argument: str, default: str | None) -> "tuple[Path, Pair]":

@@ -65,6 +65,9 @@ def create_app(
     app.include_router(libretranslate.routes(service))
     app.include_router(v1.routes(service))
     _add_pages(app, metrics)
+    for operations in app.openapi()["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)  # FastAPI's own refusal, which is never made
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(Exception, _fail)

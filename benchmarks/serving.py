@@ -1,0 +1,161 @@
+"""How `regard serve` bears load: many clients against one, then ten times too much.
+
+    python benchmarks/serving.py runs/demo=en-de --text runs/demo/corpus/valid.en
+
+Asks for single sentences: one client, one request after another; then 64 clients at once for a
+minute; then ten times as many against a short queue, while /health is asked ten times a second.
+Writes the figures as JSON to standard output. Clients are a process of their own, and share the
+machine with the server.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+QUEUE = 128
+
+
+class Client:
+    """One connection that is kept, and a request at a time on it."""
+
+    def __init__(self, port: int):
+        self.port = port
+
+    async def __aenter__(self) -> "Client":
+        await self._connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def _connect(self) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, str]]:
+        """Status and headers."""
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        self.writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        start = await self.reader.readuntil(b"\r\n\r\n")
+        first, *lines = start.decode().rstrip().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        await self.reader.readexactly(int(headers["content-length"]))
+        return int(first.split()[1]), headers
+
+
+async def client(
+    port: int, sentences: list[str], until: float, pause: float
+) -> list[tuple[int, float]]:
+    """Status and seconds of each request made until that time; refused, it waits and asks on."""
+    found = []
+    chosen = random.Random(os.urandom(8))
+    async with Client(port) as connection:
+        while time.perf_counter() < until:
+            asked = {"q": chosen.choice(sentences), "source": "en", "target": "de"}
+            started = time.perf_counter()
+            status, headers = await connection.ask("POST", "/translate", json.dumps(asked).encode())
+            found.append((status, time.perf_counter() - started))
+            if status in (429, 503):
+                assert int(headers["retry-after"]) > 0
+                await asyncio.sleep(pause)
+    return found
+
+
+async def health(port: int, until: float) -> list[tuple[int, float]]:
+    """Status and seconds of /health, ten times a second."""
+    found = []
+    async with Client(port) as connection:
+        while time.perf_counter() < until:
+            started = time.perf_counter()
+            status, _ = await connection.ask("GET", "/health")
+            found.append((status, time.perf_counter() - started))
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def load(
+    server: subprocess.Popen[str], port: int, sentences: list[str], clients: int, seconds: float
+) -> dict[str, Any]:
+    """What so many clients meet in so many seconds."""
+    before = memory(server.pid)
+    started = time.perf_counter()
+    until = started + seconds
+    asking = [client(port, sentences, until, pause=0.2) for _ in range(clients)]
+    probe, *each = await asyncio.gather(health(port, until), *asking)
+    wall = time.perf_counter() - started
+    all_of_them = [one for some in each for one in some]
+    good = sorted(s for status, s in all_of_them if status == 200)
+    probes = sorted(s for _, s in probe)
+    return {
+        "clients": clients,
+        "seconds": round(wall, 1),
+        "statuses": dict(sorted(Counter(status for status, _ in all_of_them).items())),
+        "translations_a_second": round(len(good) / wall, 1),
+        "median_ms": round(1000 * statistics.median(good), 1),
+        "p95_ms": round(1000 * good[int(0.95 * len(good))], 1),
+        "health_statuses": dict(Counter(status for status, _ in probe)),
+        "health_p99_ms": round(1000 * probes[int(0.99 * len(probes))], 1),
+        "health_worst_ms": round(1000 * probes[-1], 1),
+        "memory_mib": [round(before), round(memory(server.pid))],
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+def memory(pid: int) -> float:
+    """Resident MiB of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", help="MODEL=en-de")
+    parser.add_argument("--text", type=Path, required=True, help="sentences, one a line")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=0)
+    given = parser.parse_args()
+    sentences = given.text.read_text("utf-8").splitlines()[:1000]
+    command = [sys.executable, "-m", "regard", "serve", given.model, "--port", "0", "--quiet"]
+    command += ["--queue", str(QUEUE), "--threads", str(given.threads)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    port = int(server.stdout.readline().rpartition(":")[2])
+    runs: dict[str, Any] = {}
+    try:
+        asyncio.run(load(server, port, sentences, 8, min(5.0, given.seconds)))  # warms up
+        for name, clients, seconds in (
+            ("one after another", 1, given.seconds / 2),
+            ("at once", given.clients, given.seconds),
+            ("overload", 10 * given.clients, given.seconds / 2),
+        ):
+            runs[name] = asyncio.run(load(server, port, sentences, clients, seconds))
+            print(name, runs[name], file=sys.stderr)
+    finally:
+        server.terminate()
+        status = server.wait(60)
+    one, many = runs["one after another"], runs["at once"]
+    result = {
+        "machine": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "queue": QUEUE,
+        "speedup": round(many["translations_a_second"] / one["translations_a_second"], 2),
+        "p95_over_median": round(many["p95_ms"] / many["median_ms"], 2),
+        "exit_status": status,
+        "runs": runs,
+    }
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

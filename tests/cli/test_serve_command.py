@@ -1,0 +1,98 @@
+"""`regard serve` as users run it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from cli.refusing import refused
+
+LONG = ". ".join(["the dog sees the cat", "the bird likes the tree"] * 20)
+
+
+@contextmanager
+def serving(*argv: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server, and the address that it names once it listens."""
+    command = [sys.executable, "-m", "regard", "serve", "--port", "0", *map(str, argv)]
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    try:
+        assert server.stdout is not None
+        yield server, server.stdout.readline().strip()
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def asked(address: str, q: str) -> str:
+    body = json.dumps({"q": q, "source": "en", "target": "de"}).encode()
+    request = Request(f"{address}/translate", body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=60) as answer:
+        found: str = json.load(answer)["translatedText"]
+    return found
+
+
+def test_it_translates_and_on_sigterm_finishes_what_it_has_taken(made: Path) -> None:
+    with serving(f"{made / 'model'}=en-de") as (server, address):
+        assert asked(address, "the dog\n\n- 12\n").endswith("\n\n- 12\n")
+        answers: list[str] = []
+        asking = threading.Thread(target=lambda: answers.append(asked(address, LONG)))
+        asking.start()
+        while not taken(address):
+            pass
+        server.send_signal(signal.SIGTERM)
+        asking.join(60)
+        assert len(answers) == 1
+        _, errors = server.communicate(timeout=60)
+        assert server.returncode == 0, errors
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert [line["status"] for line in lines if line["path"] == "/translate"] == [200, 200]
+    assert "dog" not in errors
+
+
+def taken(address: str) -> bool:
+    """Whether the sentences of a second request wait, or have been translated."""
+    with urlopen(f"{address}/metrics", timeout=60) as answer:
+        shown = answer.read().decode()
+    waiting = 'regard_waiting_sentences{pair="en-de"} 0.0' not in shown
+    return waiting or 'regard_batch_sentences_count{pair="en-de"} 1.0' not in shown
+
+
+def test_a_model_needs_its_languages(made: Path) -> None:
+    model = made / "model"
+    assert "say its languages" in refused("serve", model)
+    assert "'english' is no language pair" in refused("serve", f"{model}=english")
+    assert "'x' is no language pair" in refused("serve", model, "--pair", "x")
+    assert "two models for en-de" in refused(
+        "serve", f"{model}=en-de", f"{model}=en-de", "--port", 0
+    )
+
+
+def test_a_model_must_be_one_and_a_port_free(made: Path, tmp_path: Path) -> None:
+    assert "no such model" in refused("serve", f"{tmp_path / 'none'}=en-de", "--port", 0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused("serve", f"{made / 'model'}=en-de", "--port", port)
+    assert f"--port {port}: cannot listen there" in said
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    assert "no API key" in refused("serve", f"{made / 'model'}=en-de", "--keys", keys)
+
+
+@pytest.mark.parametrize("option", ["--precision=fp99", "--beam=0", "--host=no.such.host.invalid"])
+def test_a_wrong_option_is_refused(made: Path, option: str) -> None:
+    assert option.partition("=")[0] in refused("serve", f"{made / 'model'}=en-de", option)
