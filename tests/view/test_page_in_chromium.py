@@ -148,6 +148,8 @@ def test_narrow_and_wide_light_and_dark_for_everyone(
     size = {"width": width, "height": 800}
     opened = Opened(chromium, path, viewport=size, color_scheme=scheme, bypass_csp=True)
     opened.page.click('[id="left 1"]')
+    opened.page.click("summary")
+    assert opened.page.locator("#steps table").count() > 1
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     found = axe.Axe().run(opened.page)
     assert found.violations_count == 0, found.generate_report()

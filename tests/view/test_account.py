@@ -1,0 +1,124 @@
+"""The account of searches that are worked out by hand."""
+
+import math
+from typing import Self
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.recipe import Recipe
+from regard.run.model_directory import Model
+from regard.search import search
+from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.view.account import Account, Candidate, Listener
+
+END = "</s>"
+
+
+class Chain:
+    """The next letter depends on the last one alone."""
+
+    def __init__(self, tokenizer: Tokenizer, after: dict[str, dict[str, float]]):
+        letters = {tokenizer.decode([[i]])[0]: i for i in range(tokenizer.size)}
+        ids = {"": BOS, END: EOS, **{letter: letters[letter] for letter in "abc"}}
+        self.logits = torch.full((tokenizer.size, tokenizer.size), -math.inf)
+        for last, probabilities in after.items():
+            for letter, probability in probabilities.items():
+                self.logits[ids[last], ids[letter]] = math.log(probability)
+
+    def start(self, source: None) -> Self:
+        return self
+
+    def select(self, rows: Tensor) -> Self:
+        return self
+
+    def step(self, tokens: Tensor, state: Self) -> tuple[Tensor, Self]:
+        return self.logits[tokens], self
+
+
+def searched(model: Model, after: dict[str, dict[str, float]], longest: int) -> Account:
+    recipe, listener = Recipe().but(beam=2, alpha=0.0).search, Listener()
+    chain = Chain(model.tokenizer, after)
+    limits = torch.tensor([longest])
+    search(chain, None, limits, recipe, bos=BOS, eos=EOS, pad=PAD, listen=listener)
+    return listener.account(model.tokenizer, recipe, longest)
+
+
+def told(account: Account) -> list[dict[str, str]]:
+    """By step: the fates by text, with a star before those that begin the winner."""
+
+    def shown(one: Candidate) -> str:
+        end = END if one.piece == END else ""
+        return f"{'*' if one.wins else ''}{one.text.replace(' ', '')}{end}"
+
+    return [{shown(one): one.fate for one in step} for step in account.steps]
+
+
+def test_the_second_beginning_wins(model: Model) -> None:
+    account = searched(
+        model,
+        {
+            "": {"a": 0.6, "b": 0.4},
+            "a": {END: 0.5, "a": 0.3, "b": 0.2},
+            "b": {END: 0.9, "a": 0.1},
+        },
+        longest=9,
+    )
+    assert told(account) == [
+        {"a": "lives", "*b": "lives"},
+        {"*b</s>": "finished", "a</s>": "finished", "aa": "left", "ab": "left"},
+    ]
+    assert [one.log_p for one in account.steps[1]] == pytest.approx(
+        [math.log(p) for p in (0.36, 0.30, 0.18, 0.12)], abs=1e-5
+    )
+    assert account.ending == (
+        "The search ended: 2 have finished, and the best of those alive could at most come to "
+        "-1.715, at the longest output of 9 pieces; the worst that is kept has -1.204."
+    )
+    assert account.why == (
+        '"b" won with -1.022 = -1.022 / 1.000 (log p over the penalty of 2 pieces). '
+        'The next, "a", has -1.204 = -1.204 / 1.000 (log p over the penalty of 2 pieces): '
+        "it is 1.2 times less likely. "
+        'After step 1 its beginning was number 2 of those alive; the first was "a".'
+    )
+
+
+def test_what_dies(model: Model) -> None:
+    account = searched(
+        model,
+        {
+            "": {"a": 0.6, "b": 0.3, "c": 0.1},
+            "a": {END: 0.1, "a": 0.44, "c": 0.46},
+            "b": {END: 0.04, "a": 0.16, "b": 0.8},
+            "c": {END: 0.01, "a": 0.49, "c": 0.5},
+        },
+        longest=3,
+    )
+    assert told(account) == [
+        {"*a": "lives", "b": "dies", "c": "dropped"},
+        {"ac": "lives", "aa": "dies", "bb": "dropped", "*a</s>": "finished"},
+        {"acc": "left", "aca": "left", "aac": "dropped", "aaa": "dropped"},
+    ]
+    assert account.ending == "The search ended at the longest output, 3 pieces."
+    assert str(account).splitlines()[0] == "step 1"
+
+
+def test_what_finishes_too_low(model: Model) -> None:
+    account = searched(
+        model,
+        {"": {"a": 0.5, "b": 0.5}, "a": {END: 0.6, "a": 0.4}, "b": {END: 0.45, "b": 0.55}},
+        longest=9,
+    )
+    assert told(account)[1:] == [
+        {"*a</s>": "finished", "bb": "lives", "b</s>": "finished", "aa": "lives"},
+        {"bbb": "left", "bb</s>": "too low", "aa</s>": "too low", "aaa": "left"},
+    ]
+
+
+def test_nothing_finishes(model: Model) -> None:
+    account = searched(model, {"": {"a": 1.0}, "a": {"a": 1.0}}, longest=2)
+    assert told(account) == [{"*a": "lives"}, {"*aa": "left"}]
+    assert account.why.endswith(
+        "won with 0.000 = 0.000 / 1.000 (log p over the penalty of 2 pieces)."
+    )
