@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from regard.data.batches import Batch
+from regard.errors import TrainingError
 from regard.plan import Memory, plan
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
+from regard.run.devices import refuse_too_large
 from regard.run.directory import Run
 from regard.run.files import read_tensors
-from regard.run.processes import together
+from regard.run.processes import Processes, together
+from regard.run.sharding import model_and_optimizer
 from regard.train import batch_loss, losses_on, update
 from regard.transformer import Transformer
 from regard.validate import validator
@@ -252,6 +256,24 @@ def test_one_process_has_it_all_and_says_so(alone: Path, data: Path, tmp_path: P
     trained(tmp_path / "run", data, SHORT, shard=True, warn=said.append)
     assert said == ["--shard divides a model among torchrun's processes; the only one has it all"]
     assert torch.equal(weights(tmp_path / "run", 12), weights(alone, 12))
+
+
+def test_the_memory_asked_for_is_that_of_a_share() -> None:
+    cpu = torch.device("cpu")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    refuse_too_large(memory // 9, cpu, shares=2)
+    with pytest.raises(TrainingError, match=r"GB in each process to train, .* and --shard"):
+        refuse_too_large(memory // 7, cpu, shares=2)
+
+
+def test_an_older_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(FSDPModule, "reset_iter_state")
+    two = Processes(0, 2)
+    _, optimizer = model_and_optimizer(
+        CALM, 300, torch.float32, torch.device("cpu"), two, shard=True
+    )
+    with pytest.raises(TrainingError, match=r"--shard: PyTorch .* install 2\.13 or later"):
+        optimizer.give(lambda tensor: None)
 
 
 def test_weights_that_are_no_numbers_end_all(data: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from regard.data.batches import Batch
@@ -85,15 +86,17 @@ class ShardedAdam:
 
     def _given(self, moment: str, name: str, to_processes: Callable[[Tensor], None]) -> Tensor:
         """This process's share of a parameter's moment, of which the first has all."""
-        from torch.distributed.tensor import distribute_tensor
-
         share = self._shares[name]
         whole = torch.zeros(share.shape)
         if self._restored:
             whole.copy_(self._restored[moment][self._places[name]].view(share.shape))
         to_processes(whole)
-        mesh, placements = share.device_mesh, share.placements
-        return distribute_tensor(whole, mesh, placements, src_data_rank=None).to_local().clone()
+        rows = self._rows(share)
+        return whole[rows * self._processes.rank :][:rows].to(self._device, copy=True)
+
+    def _rows(self, share: Tensor) -> int:
+        """As many as a process has of this tensor; the last ones have fewer, or none."""
+        return -(-len(share) // self._processes.count)
 
     def losses(self, compute: BatchLoss) -> BatchLoss:
         """What `compute` computes, gathering the weights of each layer while it needs them."""
@@ -164,7 +167,7 @@ class ShardedAdam:
     def _gathered(self, mine: Tensor, name: str) -> Tensor:
         """All rows of a tensor that is divided as the named parameter is."""
         share = self._shares[name]
-        rows = -(-len(share) // self._processes.count)
+        rows = self._rows(share)
         padded = mine.new_zeros(rows, *share.shape[1:])
         padded[: len(mine)] = mine
         whole = mine.new_empty(rows * self._processes.count, *share.shape[1:])
@@ -213,7 +216,7 @@ def _sharded(
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-    if not hasattr(FSDPModule, "reset_iter_state"):
+    if not (hasattr(FSDPModule, "reset_iter_state") and hasattr(dist, "all_gather_single")):
         raise TrainingError(
             f"--shard: PyTorch {torch.__version__} cannot take back a step that ran out of memory: "
             "install 2.13 or later"
