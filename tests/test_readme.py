@@ -74,7 +74,9 @@ def test_readme(page: str, in_a_folder_of_text: Path) -> None:
     assert len(Path("out.txt").read_text(encoding="utf-8").split("\n")) == 5 + 1
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/reading.md", "docs/deviations.md"])
+@pytest.mark.parametrize(
+    "page", [*PAGES, "docs/reading.md", "docs/deviations.md", "docs/figures.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):

@@ -28,7 +28,7 @@ from regard.run.model_directory import Model, open_model
 from regard.transformer import Transformer
 from regard.trees.penn import read_trees
 from regard.trees.tree import Tree
-from regard.view.figures import figure, sharpest
+from regard.view.figures import figure
 from regard.view.look import Look, look
 from regard.view.recording import Kind
 
@@ -104,6 +104,12 @@ def subjects(e: Example) -> Iterator[Link]:
             yield Link(places[id(verb)], places[id(noun)], tagged(e, "NN"))
 
 
+def before(e: Example) -> Iterator[Link]:
+    """From each word to the one before it."""
+    for place in range(1, len(e.source_tokens)):
+        yield Link(place, place - 1, ())
+
+
 def tagged(e: Example, *tags: str) -> tuple[int, ...]:
     """The English words with a tag that begins so."""
     (tree,) = read_trees([e.tree], "the grammar")
@@ -117,6 +123,7 @@ MEASURES: dict[str, tuple[Kind, Callable[[Example], Iterator[Link]]]] = {
     "having read a separated particle, to the German verb": ("decoder", joined),
     "a determiner to its noun, an adjective between": ("encoder", determiners),
     "a verb to the noun of its subject, other words between": ("encoder", subjects),
+    "a word to the one before it": ("encoder", before),
 }
 
 
@@ -141,7 +148,8 @@ class Count:
         self.weight += weights[..., link.key]
         self.total += 1
         self.places += Fraction(1, reachable)
-        self.options += Fraction(1, len(link.options) or reachable)
+        if link.options:
+            self.options += Fraction(1, len(link.options))
         self.offsets[link.key - link.query] += 1
 
 
@@ -198,7 +206,7 @@ def measure(model: Model, sentences: int) -> dict[str, Any]:
             "right": int(test.right[layer, head]),
             "mean_weight": round(float(test.weight[layer, head]) / test.total, 3),
             "chance_any_place": round(float(test.places), 1),
-            "chance_any_such_word": round(float(test.options), 1),
+            "chance_any_such_word": round(float(test.options), 1) or None,
             "always_the_commonest_distance": test.offsets[offset],
             "best_head_untrained": int(blank_counted[name].right[blank_layer, blank_head]),
             "right_by_layer_and_head": test.right.tolist(),
@@ -237,9 +245,9 @@ def draw(model: Model, result: dict[str, Any]) -> None:
     save(4, figure(seeing, 4, "svg", kind, layer, [head, int(others.argmax())], link.query))
 
     kind, layer, head = of("a determiner to its noun, an adjective between")
+    _, _, other = of("a word to the one before it")
     _, seeing = seen(lambda e: bool(list(determiners(e)) and list(pronouns(e))))
-    sharp = (h for h in sharpest(seeing, kind, layer, None, 2) if h != head)
-    save(5, figure(seeing, 5, "svg", kind, layer, [head, next(sharp)], None))
+    save(5, figure(seeing, 5, "svg", kind, layer, [head, other], None))
 
 
 def save(number: int, content: bytes) -> None:
