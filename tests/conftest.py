@@ -19,6 +19,7 @@ jaxtyping.install_import_hook(
             "optimizer",
             "train",
             "transformer",
+            "view",
         )
     ],
     "beartype.beartype",

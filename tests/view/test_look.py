@@ -1,13 +1,15 @@
 """A sentence, its translation and every head: against the forward of training."""
 
+import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from regard.data.batches import one_per_row
-from regard.errors import DataError
+from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.text.tokenizer import BOS, EOS
 from regard.translate import Translator
@@ -133,6 +135,14 @@ def test_an_account_in_words(model: Model) -> None:
 def test_refused(model: Model, sentence: str, target: str | None, said: str) -> None:
     with pytest.raises(DataError, match=said):
         look(model, sentence, target)
+
+
+def test_a_damaged_model_is_refused(model: Model) -> None:
+    damaged = replace(model, transformer=copy.deepcopy(model.transformer))
+    damaged.transformer.encoder[0].self_attention.W_q.weight.data[0, 0] = math.nan
+    for target in (None, TARGET):
+        with pytest.raises(ModelError, match="weights are damaged"):
+            look(damaged, SENTENCE, target)
 
 
 def test_json_is_all_of_it(model: Model) -> None:

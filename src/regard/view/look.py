@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from regard.data.batches import one_per_row
-from regard.errors import DataError
+from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -100,7 +100,8 @@ def look(
 
     The model is in fp32. `by_words` joins the pieces of a word: see `pieces.merged`. With `listen`
     there is an account of the search, if there was one.
-    Raises DataError for an empty sentence, or one that is longer than those learned from.
+    Raises DataError for an empty sentence, or one that is longer than those learned from;
+    ModelError for a model whose logits are not numbers.
     """
     source = [*_encoded(model, sentence, "the sentence", model.recipe.data.max_length), EOS]
     positions = model.transformer.embedding.longest
@@ -124,6 +125,8 @@ def look(
     with record_attention(model.transformer) as recording:
         logits = model.transformer(one_per_row([source]), one_per_row([read]))[0]
     log_p = logits.log_softmax(-1)[torch.arange(len(written)), torch.tensor(written)]
+    if not log_p.isfinite().all():
+        raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
     weights = {
         kind: torch.stack([layer[0] for layer in recording.layers(kind)]).numpy() for kind in KINDS
     }
