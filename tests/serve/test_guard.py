@@ -3,15 +3,18 @@
 import asyncio
 import json
 import logging
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from regard.serve.app import create_app
+from regard.serve.engine import Engine
 from regard.serve.guard import Guard
 from regard.serve.languages import Pair
 from regard.serve.metrics import Metrics
-from regard.serve.service import Limits
+from regard.serve.service import Limits, Service
 from serve.conftest import Serve, Shouting
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
@@ -121,6 +124,13 @@ def test_the_reference_page_names_every_route_and_loads_nothing(serve: Serve) ->
     assert "http" not in page
 
 
+@pytest.fixture
+def engine(shouting: Shouting) -> Iterator[Engine]:
+    engine = Engine(Pair("en", "de"), shouting, Metrics(), turn=threading.Lock(), most_waiting=9)
+    yield engine
+    engine.close()
+
+
 async def _answered(
     app: Any, messages: list[dict[str, Any]], path: str = "/translate"
 ) -> list[Any]:
@@ -145,21 +155,21 @@ async def _answered(
     return sent
 
 
-def test_a_body_that_never_comes_is_given_up() -> None:
+def test_a_body_that_never_comes_is_given_up(engine: Engine) -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    guard = Guard(never, Limits(seconds=0.1), Metrics())
+    guard = Guard(never, Service([engine], Metrics(), Limits(seconds=0.1)))
     part = {"type": "http.request", "body": b"{", "more_body": True}
     start, _ = asyncio.run(_answered(guard, [part]))
     assert start["status"] == 408
 
 
-def test_a_body_in_pieces_is_bounded_too() -> None:
+def test_a_body_in_pieces_is_bounded_too(engine: Engine) -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    guard = Guard(never, Limits(), Metrics())
+    guard = Guard(never, Service([engine], Metrics(), Limits()))
     piece = {"type": "http.request", "body": b"x" * 2**20, "more_body": True}
     start, _ = asyncio.run(_answered(guard, [dict(piece) for _ in range(40)]))
     assert start["status"] == 413

@@ -46,7 +46,9 @@ def serve(
     ] = 0,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept alive.")] = None,
     precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
-    threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Cores that translate; 0 is all, but one if over two.")
+    ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
 ) -> None:
     """Serve models over HTTP: LibreTranslate's interface, and /v1/translate with scores.
@@ -80,7 +82,10 @@ def serve(
         raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
-    set_threads(threads)
+    # The loop that answers lets go of the interpreter at each send; by default it may wait 5 ms to
+    # have it back from a translation.
+    sys.setswitchinterval(0.0002)
+    set_threads(threads or _cores())
     keep_freed_memory()
     with _listen(host, port) as listening:
         translators = []
@@ -104,6 +109,14 @@ def serve(
         typer.echo(f"http://{shown}:{address[1]}")
         signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once drained
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _cores() -> int:
+    """Cores that translate: of more than two, one is left to the loop that answers."""
+    import torch
+
+    cores = torch.get_num_threads()
+    return cores - 1 if cores > 2 else cores
 
 
 def _named(argument: str, default: str | None) -> "tuple[Path, Pair]":

@@ -78,7 +78,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Guard(app, limits, metrics)
+    return Guard(app, service)
 
 
 def _add_pages(app: FastAPI, metrics: Metrics) -> None:

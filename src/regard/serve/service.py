@@ -1,6 +1,7 @@
 """What the routes share: who may ask for how much, and the way of a text through the models."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -16,8 +17,9 @@ from regard.serve.languages import Detector, name
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage
 
-RETRY_AFTER = 1
-"""Seconds after which a client that was refused may ask again."""
+BUSY = "The server is busy: try again later"
+RETRY_AFTER = (1, 4)
+"""Seconds after which a client that was refused may ask again; not all at the same time."""
 READ_INLINE = 2000
 """Characters of plain text that are cut into sentences without asking another thread to."""
 
@@ -69,6 +71,11 @@ class Service:
         self.sources = sorted({source for source, _ in self.engines})
         self.detector = Detector(self.languages)
         self._allowance = Allowance(limits.a_minute) if limits.a_minute else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether every queue is full."""
+        return all(engine.full for engine in self.engines.values())
 
     def targets(self, source: str) -> list[str]:
         """Into which languages texts in this one can be translated."""
@@ -133,8 +140,7 @@ class Service:
             async with asyncio.timeout(self.limits.seconds):
                 yield jobs
         except QueueFull:
-            problem = "The server is busy: try again later"
-            raise HTTPException(503, problem, {"Retry-After": str(RETRY_AFTER)}) from None
+            raise HTTPException(503, BUSY, retry_after()) from None
         except TimeoutError:
             problem = f"Not translated within {self.limits.seconds:g} seconds: send less at a time"
             raise HTTPException(504, problem) from None
@@ -142,6 +148,11 @@ class Service:
             for job in jobs:
                 for future in job.futures:
                     future.cancel()
+
+
+def retry_after() -> dict[str, str]:
+    """The header that says when to come back."""
+    return {"Retry-After": str(random.randint(*RETRY_AFTER))}
 
 
 async def _read(engine: Engine, text: str, is_html: bool) -> Passage:
