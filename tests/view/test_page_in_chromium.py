@@ -10,7 +10,7 @@ import pytest
 from regard.run.model_directory import Model
 from regard.view.look import Look, look
 from regard.view.page import page
-from view.conftest import SENTENCE, TARGET, a_look
+from view.conftest import TARGET, a_look
 
 CHROMIUM = shutil.which("chromium") or ""
 pytestmark = [
@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="no chromium: apt-get install chromium"),
 ]
 playwright = pytest.importorskip("playwright.sync_api")
-Page = playwright.Page
 LOOK = a_look(6, 2, 4)
 
 
@@ -127,6 +126,15 @@ def test_the_heat_map_is_a_table_of_what_is_chosen(opened: Opened) -> None:
     assert page.inner_text("#map tbody tr:nth-child(2) th") == "Wort1"
 
 
+def test_the_window_changes(opened: Opened) -> None:
+    page = opened.page
+    page.click('[id="left 2"]')
+    page.set_viewport_size({"width": 340, "height": 700})
+    page.wait_for_function("document.querySelector('#lines svg').clientWidth < 330")
+    assert page.get_attribute('[id="left 2"]', "aria-pressed") == "true"
+    assert opened.said() == f"“word2” attends most to: {strongest(1, 2)}"
+
+
 def test_saved_as_svg(opened: Opened, tmp_path: Path) -> None:
     with opened.page.expect_download() as download:
         opened.page.click("#save")
@@ -144,7 +152,7 @@ def test_narrow_and_wide_light_and_dark_for_everyone(
     chromium: playwright.Browser, model: Model, tmp_path: Path, width: int, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    path = written(tmp_path, look(model, SENTENCE, listen=True, by_words=True))
+    path = written(tmp_path, look(model, "A dog sleeps.", listen=True, by_words=True))
     size = {"width": width, "height": 800}
     opened = Opened(chromium, path, viewport=size, color_scheme=scheme, bypass_csp=True)
     opened.page.click('[id="left 1"]')

@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.errors import MissingExtra
 from regard.view.colours import head_colours
-from regard.view.look import NAMES, Look
+from regard.view.look import NAMES, Look, entropy
 from regard.view.recording import Kind
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ FAINT = 0.01
 
 def sharpest(look: Look, kind: Kind, layer: int, word: int | None, count: int) -> list[int]:
     """The heads of least entropy, at one word or in the mean over all; sharpest first."""
-    weights = look.weights[kind][layer]
-    rows = weights if word is None else weights[:, word : word + 1]
-    logs = np.log2(rows, out=np.zeros_like(rows), where=rows > 0)
-    found: list[int] = np.argsort((rows * logs).sum(-1).mean(-1), kind="stable").tolist()[::-1]
+    weights = look.weights[kind][layer : layer + 1]
+    rows = weights if word is None else weights[:, :, word : word + 1]
+    found: list[int] = np.argsort(entropy(rows)[0], kind="stable").tolist()
     return found[:count]
 
 

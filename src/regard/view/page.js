@@ -63,7 +63,7 @@ function choose(heads) {
 }
 
 function draw() {
-  if (state.pointed) state.pointed = null;
+  state.pointed = null;
   for (const box of document.getElementsByName("head")) box.checked = state.heads.has(+box.value);
   drawLines();
   drawThumbnails();
@@ -311,7 +311,12 @@ async function start() {
   choices();
   drawSearch();
   draw();
-  new ResizeObserver(drawLines).observe(document.querySelector("main"));
+  let width = by("lines").clientWidth;
+  new ResizeObserver(() => {
+    if (width === by("lines").clientWidth) return; // it was the height, of what is said
+    width = by("lines").clientWidth;
+    drawLines();
+  }).observe(by("lines"));
 }
 
 start();
