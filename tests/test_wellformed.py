@@ -18,7 +18,7 @@ from regard.recipe import SearchRecipe
 from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.trees.linearise import IllFormed, delinearise
-from regard.wellformed import Alphabet, Sentences, WellFormed
+from regard.wellformed import Alphabet, Sentences, WellFormed, kind_of
 
 NAMES = ["(A", "(B", ")B", ")A", "x", "yy"]
 SYMBOLS = dict(zip(NAMES, [11, 5, 7, 6, 13, 12], strict=True))
@@ -77,7 +77,8 @@ def found(
     toy: Toy, words: list[int], longest: list[int], beam: int, n_best: int = 1, alpha: float = 0.3
 ) -> list[list[Hypothesis]]:
     limits = torch.tensor(longest)
-    asked = Sentences(list(range(len(words))), torch.tensor(words), limits)
+    kinds = torch.zeros(len(words), max(words), dtype=torch.long)
+    asked = Sentences(list(range(len(words))), torch.tensor(words), kinds, limits)
     recipe = SearchRecipe(beam=beam, alpha=alpha)
     model = WellFormed(toy, ALPHABET)
     return search(model, asked, limits, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD)
@@ -138,13 +139,30 @@ def test_sentences_of_a_batch_are_all_parsed_however_little_room_there_is(beam: 
 def test_what_may_not_follow_is_not_handed_to_what_may() -> None:
     toy = Toy(5)
     model = WellFormed(toy, ALPHABET)
-    state = model.start(Sentences([0], torch.tensor([2]), torch.tensor([9])))
+    state = model.start(
+        Sentences([0], torch.tensor([2]), torch.zeros(1, 2).long(), torch.tensor([9]))
+    )
     logits, _ = model.step(torch.tensor([BOS]), state)
     kept = logits[0].softmax(0)
     expected = toy.row(0, (BOS,)).softmax(0)
     for column, name in enumerate(ALPHABET.names[3:], 3):
         may = name in ("(A", "(B")
         assert float(kept[column]) == pytest.approx(float(expected[SYMBOLS[name]]) * may, abs=1e-6)
+
+
+def test_punctuation_marks_have_tags_of_punctuation_and_no_other_words_do() -> None:
+    names = ["(S", ")S", "NN", "VB", ",", "''"]
+    alphabet = Alphabet({name: 5 + i for i, name in enumerate(names)})
+    words = ["dog", ",", "'", "!", "(", "''"]
+    kinds = torch.tensor([[kind_of(word) for word in reversed(words)]])
+    limits = torch.tensor([len(words) + 3])
+    asked = Sentences([0], torch.tensor([len(words)]), kinds, limits)
+    recipe = SearchRecipe(beam=500, alpha=0.0)
+    model = WellFormed(Toy(6), alphabet)
+    [best] = search(model, asked, limits, recipe, n_best=500, bos=BOS, eos=EOS, pad=PAD)
+    tags = {tuple(alphabet.names[token] for token in h.tokens[1:-1]) for h in best}
+    plain, marks = {"NN", "VB"}, {",", "''"}
+    assert tags == set(itertools.product(plain, marks, plain | marks, marks, plain, marks))
 
 
 @pytest.mark.parametrize("symbols", [{}, {"(A": 5, "x": 6}, {"(A": 5, ")A": 6}, {"x": 5}])

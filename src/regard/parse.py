@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.batches import Rows
 from regard.data.treebank import as_text
@@ -24,10 +25,11 @@ from regard.recipe import Recipe
 from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
-from regard.trees.linearise import delinearise
+from regard.trees.linearise import NORMALISED, delinearise
 from regard.trees.penn import bracketed
+from regard.trees.punctuation import MARKS
 from regard.trees.tree import Tree
-from regard.wellformed import Alphabet, Sentences, WellFormed
+from regard.wellformed import Alphabet, Sentences, WellFormed, kind_of
 
 WINDOW = 2048
 """Sentences read, sorted by length and parsed together."""
@@ -114,9 +116,10 @@ class Parser(Decoding):
         counts = torch.tensor([len(numbered[i][1]) for i in spoken])
 
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> Found:
+            kinds = [_kinds(numbered[spoken[i]][1]) for i in batch]
             words = counts[batch].to(limits.device)
             limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
-            asked = Sentences(rows, words, limits)
+            asked = Sentences(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
             return search(
                 self._trees, asked, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
             )
@@ -140,21 +143,13 @@ class Parser(Decoding):
 
     def _parse(self, found: Hypothesis, words: Sequence[str]) -> Parse:
         names = [self.alphabet.names[token] for token in found.tokens]
-        tags = None if self.form == "tags" else [punctuation_tag(word) for word in words]
+        tags = None if self.form == "tags" else [MARKS.get(word, NORMALISED) for word in words]
         tree = delinearise(names, words, tags)
         return Parse(tree, found.score, found.log_probability / len(words))
 
 
-def punctuation_tag(word: str) -> str:
-    """The Penn tag of a punctuation mark, by which EVALB passes it over; XX for all other words."""
-    return _PUNCTUATION.get(word, "XX")
-
-
-_PUNCTUATION = {
-    **{mark: mark for mark in (",", "``", "''", "#", "$")},
-    **dict.fromkeys([".", "!", "?"], "."),
-    **dict.fromkeys([":", ";", "--", "-", "..."], ":"),
-}
+def _kinds(words: Sequence[str]) -> Tensor:
+    return torch.tensor([kind_of(word) for word in reversed(words)])
 
 
 def by_blanks(line: str) -> list[str]:

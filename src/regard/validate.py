@@ -5,7 +5,7 @@ Handed to `train` as a callable, so that the loop knows neither search nor score
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from regard.run.processes import ALONE, Processes
 from regard.score.bleu import bleu
 from regard.score.brackets import score
 from regard.score.evalb.parameters import COLLINS
+from regard.score.evalb.report import Block
 from regard.text.files import read_lines
 from regard.text.tokenizer import Tokenizer
 from regard.train import Validate, batch_loss
@@ -49,7 +50,9 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     wanted = recipe.training.validate_sentences
     sources = list(read_lines(data / "valid.source.txt"))[:wanted]
     references = list(read_lines(data / "valid.target.txt"))[:wanted]
-    name, decoded = ("f1", _parsed) if recipe.task.output == "trees" else ("bleu", _translated)
+    name, decoded, measured = (
+        ("f1", _parsed, _f1) if recipe.task.output == "trees" else ("bleu", _translated, _bleu)
+    )
 
     def validate(model: Transformer) -> dict[str, Any]:
         model.eval()
@@ -60,7 +63,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
             mine = decoded(model, tokenizer, recipe, sources[share], references[share])
             parts = processes.all(mine)
             outputs = [parts[i % len(parts)][i // len(parts)] for i in range(len(sources))]
-            result[name] = (bleu if name == "bleu" else _f1)(outputs, [references])
+            result[name] = measured(outputs, references)
             shown = zip(sources, outputs, references, strict=True)
             result["samples"] = [
                 dict(zip(("source", "output", "reference"), s, strict=True)) for s in shown
@@ -78,6 +81,10 @@ def _translated(
     return translator.translate(sources, split=True)
 
 
+def _bleu(outputs: list[str], references: list[str]) -> float:
+    return bleu(outputs, [references])
+
+
 def _parsed(
     model: Transformer, tokenizer: Tokenizer, recipe: Recipe, _: list[str], gold: list[str]
 ) -> list[str]:
@@ -87,17 +94,26 @@ def _parsed(
     return [bracketed(Tree(TOP, (tree,))) for tree in found]
 
 
-def _f1(outputs: list[str], references: list[list[str]]) -> float:
-    [gold] = references
+def _f1(outputs: list[str], references: list[str]) -> float:
+    found, gold = (
+        (tree.children[0] for tree in read_trees(lines, "trees")) for lines in (outputs, references)
+    )
+    f1 = compare_trees(found, gold).f1
+    return 0.0 if math.isnan(f1) else f1
+
+
+def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> Block:
+    """EVALB's figures of all lengths, by COLLINS.prm; the root of each tree is not the bracket
+    around it.
+    """
+    found, gold = list(found), list(gold)
     parameters = replace(COLLINS, max_errors=len(gold))
-    found = score(_for_evalb(gold), _for_evalb(outputs), parameters).all.f1
-    return 0.0 if math.isnan(found) else found
+    return score(map(_for_evalb, gold), map(_for_evalb, found), parameters).all
 
 
-def _for_evalb(trees: Iterable[str]) -> Iterator[bytes]:
-    """Without blanks in words, which it cannot read."""
-    for tree in read_trees(trees, "trees"):
-        yield bracketed(tree.fold(_without_blanks)).encode()
+def _for_evalb(tree: Tree) -> bytes:
+    """In a bracket that it passes over, and without blanks in words, which it cannot read."""
+    return bracketed(Tree(TOP, (tree.fold(_without_blanks),))).encode()
 
 
 def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:

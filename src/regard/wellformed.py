@@ -5,7 +5,7 @@ and how many words have no leaf yet, and leaves only the symbols that may follow
 
     (L      while words are left for it, and there is room to close it
     )L      where L was opened last and is not empty; for the root, when no word is left
-    a tag   while words are left
+    a tag   while words are left; one of punctuation for a punctuation mark, and for it alone
     </s>    when the tree is complete
 
 So whatever is found is one tree with exactly one leaf a word. The probabilities stay those of the
@@ -26,6 +26,7 @@ from regard.errors import ModelError
 from regard.search import Selectable, Steppable
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.trees.linearise import CLOSE, OPEN
+from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
 """Phrases that begin at the same word, at most; so no chain of unary phrases is longer. Treebanks
@@ -33,7 +34,10 @@ have up to 8, and chains of up to 4."""
 DEEPEST = 100
 """Phrases inside one another, at most; treebanks have up to 28."""
 
-_OPENS, _LEAF, _ENDS = 1, 2, 4  # what may follow, as a sum
+ANY, MARK, WORD = 0, 1, 2
+"""Kinds of words: which tag one may have is not decided, one of punctuation, or another."""
+
+_OPENS, _ENDS, _LEAF = 1, 2, 4  # what may follow, as a sum, with 4, 8 or 12 for ANY, MARK or WORD
 Source = TypeVar("Source")
 State = TypeVar("State", bound=Selectable)
 
@@ -61,13 +65,23 @@ class Alphabet:
         self.opens = (columns > EOS) & (columns <= EOS + self.labels)
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
-        sums = torch.arange(2 * _ENDS, device=device).unsqueeze(1)
-        self.follow: Bool[Tensor, "sums columns"] = (
-            ((sums & _OPENS > 0) & self.opens)
-            | ((sums & _LEAF > 0) & self.leaves)
-            | ((sums & _ENDS > 0) & (columns == EOS))
-        )
-        """Which columns may follow, closing ones aside, by what kinds may."""
+        self.follow = self._may_follow(columns == EOS)
+        """Which columns may follow, closing ones aside, by the sum of what may."""
+
+    def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
+        mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)
+        some = self.leaves & mark, self.leaves & ~mark
+        leaves = [self.leaves, *(tags if tags.any() else self.leaves for tags in some)]
+        sums = torch.arange(_LEAF * (1 + len(leaves)), device=ends.device).unsqueeze(1)
+        follow = ((sums & _OPENS > 0) & self.opens) | ((sums & _ENDS > 0) & ends)
+        for kind, tags in enumerate(leaves):
+            follow |= (sums // _LEAF == 1 + kind) & tags
+        return follow
+
+
+def kind_of(word: str) -> int:
+    """ANY, MARK or WORD."""
+    return MARK if word in MARKS else ANY if word in EITHER else WORD
 
 
 class Sentences(NamedTuple, Generic[Source]):
@@ -77,6 +91,8 @@ class Sentences(NamedTuple, Generic[Source]):
     """For the model."""
     words: Int[Tensor, " sentences"]
     """Leaves of each tree."""
+    kinds: Int[Tensor, "sentences longest"]
+    """ANY, MARK or WORD: of the words of each sentence, from the last to the first."""
     max_lengths: Int[Tensor, " sentences"]
     """Longest output, </s> included, as the search has it; at least `words` + 3."""
 
@@ -86,6 +102,8 @@ class Growing(Generic[State]):
     """Trees half written, and the model's state; a row is a hypothesis."""
 
     inner: State
+    kinds: Int[Tensor, "rows longest"]
+    """Of the words, from the last to the first."""
     left: Int[Tensor, " rows"]
     """Words without a leaf."""
     room: Int[Tensor, " rows"]
@@ -102,6 +120,7 @@ class Growing(Generic[State]):
         flat = rows.flatten()
         return Growing(
             self.inner.select(rows),
+            self.kinds[flat],
             self.left[flat],
             self.room[flat],
             self.depth[flat],
@@ -131,7 +150,9 @@ class Growing(Generic[State]):
         opens = words & to_close & (self.begun < TOGETHER) & (self.depth < DEEPEST)
         leaf = words & (inside | (self.left == 1))  # outside, the tree of a single word
         ends = ~(inside | words)
-        follow = alphabet.follow[opens * _OPENS + leaf * _LEAF + ends * _ENDS]
+        next_word = (self.left - 1).clamp(min=0).unsqueeze(1)
+        leaf = leaf * (1 + self.kinds.gather(1, next_word)[:, 0])
+        follow = alphabet.follow[opens * _OPENS + ends * _ENDS + leaf * _LEAF]
         closes = inside & (self.begun == 0) & ((self.depth > 1) | ~words)
         last = self.labels.gather(1, (self.depth - 1).clamp(min=0).unsqueeze(1))
         return follow.scatter(1, last + (EOS + 1 + alphabet.labels), closes.unsqueeze(1))
@@ -148,6 +169,7 @@ class WellFormed(Generic[Source, State]):
         none = torch.zeros_like(sentences.words)
         return Growing(
             self.model.start(sentences.source),
+            sentences.kinds,
             sentences.words,
             sentences.max_lengths,
             none,

@@ -1,10 +1,12 @@
-"""`regard demo`: from nothing to a translator, on the built-in grammar corpus."""
+"""`regard demo`: from nothing to a translator, or a parser, on the built-in grammar corpus."""
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.data.grammar import Example
@@ -40,10 +42,14 @@ def demo_recipe() -> "Recipe":
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="The run directory; an unfinished demo goes on.")
-    ] = Path("runs/demo"),
+        Path | None,
+        typer.Option(
+            help="The run directory, runs/demo or runs/demo-parse; an unfinished demo goes on."
+        ),
+    ] = None,
+    task: Annotated[str, typer.Option(help="translate, or parse.")] = "translate",
     pairs: Annotated[
-        int, typer.Option(min=1000, max=10**7, help="Sentence pairs to learn from.")
+        int, typer.Option(min=1000, max=10**7, help="Sentence pairs, or trees, to learn from.")
     ] = 20_000,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Optimizer steps, to see less or more of it.")
@@ -54,10 +60,12 @@ def demo(
     """Make a corpus, train a small Transformer on it, and show what it learned.
 
     The corpus is an English-German grammar with case, gender, separable verbs and pronouns whose
-    gender depends on a noun up to a clause away; nothing is downloaded.
+    gender depends on a noun up to a clause away; nothing is downloaded. With --task parse what is
+    learned is the tree of each English sentence.
 
     Example: `regard demo --out runs/demo`
     """
+    from regard.cli.demo_parse import demo_parse
     from regard.cli.prepare import prepare_for_training
     from regard.cli.train import run_training
     from regard.data.grammar import example, write_corpus
@@ -65,6 +73,12 @@ def demo(
     from regard.run.devices import set_threads
 
     set_threads(threads)
+    if task == "parse":
+        demo_parse(out or Path("runs/demo-parse"), pairs, steps, quiet)
+        return
+    if task != "translate":
+        raise RecipeError(f"--task {task}: it is translate or parse")
+    out = out or Path("runs/demo")
     recipe = demo_recipe()
     if steps is not None:
         recipe = recipe.but(steps=steps)
