@@ -120,6 +120,24 @@ def load(
     }
 
 
+def measured(
+    server: subprocess.Popen[str], sentences: list[str], clients: int, seconds: float
+) -> dict[str, Any]:
+    """The three loads, after one that warms up."""
+    assert server.stdout is not None
+    port = int(server.stdout.readline().rpartition(":")[2])
+    load(server, port, sentences, clients, seconds / 6)
+    runs = {}
+    for name, count, share in (
+        ("one after another", 1, 0.5),
+        ("at once", clients, 1.0),
+        ("overload", 10 * clients, 0.5),
+    ):
+        runs[name] = load(server, port, sentences, count, share * seconds)
+        print(name, runs[name], file=sys.stderr)
+    return runs
+
+
 def memory(pid: int) -> float:
     """Resident MiB of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -137,22 +155,12 @@ def main() -> None:
     sentences = given.text.read_text("utf-8").splitlines()[:1000]
     command = [sys.executable, "-m", "regard", "serve", given.model, "--port", "0", "--quiet"]
     command += ["--queue", str(QUEUE), "--threads", str(given.threads)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    port = int(server.stdout.readline().rpartition(":")[2])
-    runs: dict[str, Any] = {}
-    try:
-        load(server, port, sentences, given.clients, given.seconds / 6)  # warms up
-        for name, clients, seconds in (
-            ("one after another", 1, given.seconds / 2),
-            ("at once", given.clients, given.seconds),
-            ("overload", 10 * given.clients, given.seconds / 2),
-        ):
-            runs[name] = load(server, port, sentences, clients, seconds)
-            print(name, runs[name], file=sys.stderr)
-    finally:
-        server.terminate()
-        status = server.wait(60)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            runs = measured(server, sentences, given.clients, given.seconds)
+        finally:
+            server.terminate()
+    status = server.returncode
     one, many = runs["one after another"], runs["at once"]
     result = {
         "machine": platform.processor() or platform.machine(),

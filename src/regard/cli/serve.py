@@ -1,5 +1,6 @@
 """`regard serve`: models behind an HTTP server."""
 
+import gc
 import signal
 import socket
 import sys
@@ -97,6 +98,8 @@ def serve(
         limits = Limits(characters, items, timeout, queue, rate)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
         _log(quiet)
+        gc.collect()
+        gc.freeze()  # what is here stays, so that no later collection stops to look at it
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -44,6 +44,7 @@ class Guard:
     def __init__(self, app: ASGIApp, service: Service):
         self._app, self._service = app, service
         self._limits, self._metrics = service.limits, service.metrics
+        self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass the server's own messages on."""
@@ -77,11 +78,13 @@ class Guard:
         except TimeoutError:
             await _refusal(408, "The request came too slowly")(scope, receive, answer)
             return
-        if self._service.busy and scope["path"] in TRANSLATING:
-            # Refused here, it costs a tenth: there may be hundreds of them.
-            scope["route"] = SimpleNamespace(path=scope["path"])
-            await JSONResponse({"error": BUSY}, 503, retry_after())(scope, receive, answer)
-            return
+        if scope["path"] in TRANSLATING:
+            async with self._turn:  # of hundreds that come at once, one; then others get a word in
+                await asyncio.sleep(0)
+            if self._service.busy:  # to refuse it here costs a tenth
+                scope["route"] = SimpleNamespace(path=scope["path"])
+                await JSONResponse({"error": BUSY}, 503, retry_after())(scope, receive, answer)
+                return
         given = False
 
         async def replay() -> Message:
