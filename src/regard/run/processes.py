@@ -9,6 +9,7 @@ within seconds, and one of them says which it was.
 import os
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 WAIT = timedelta(days=7)
 """For what the first process does alone: to prepare a corpus may take hours."""
+SECONDS_TO_DIE = 2.0
+"""A killed process whose memory the system is still taking back may need so long."""
 
 
 class OutOfMemory(TrainingError):
@@ -122,7 +125,7 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
-            ended = [rank for rank in range(self.count) if not self._lives(rank)]
+            ended = self._ended()
             names = " and ".join(f"rank {rank}" for rank in ended)
             if not names:
                 names = f"a process on another host ({str(error).splitlines()[0]})"
@@ -134,6 +137,15 @@ class Processes:
     def introduce(self) -> None:
         """Let the others know where to look whether this process lives."""
         self.store.set(f"process/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
+
+    def _ended(self) -> list[int]:
+        """The ranks that have; a killed process lets its connections go before it is gone."""
+        until = time.monotonic() + SECONDS_TO_DIE
+        while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.01)
+        return ended
 
     def _lives(self, rank: int) -> bool:
         """Whether a process runs, as far as can be seen from this host."""
