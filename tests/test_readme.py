@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.refusing import regard
-from regard.data.grammar import write_corpus
+from regard.data.grammar import example, write_corpus
 
 ROOT = Path(__file__).parents[1]
 SMALLER = (
@@ -38,6 +38,10 @@ def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     write_corpus(tmp_path / "test", seed=2, sentences=5)
     (tmp_path / "test.en").rename(tmp_path / "in.txt")
     (tmp_path / "test.de").rename(tmp_path / "ref.txt")
+    for name, seed, trees in (("train", 1, 60), ("dev", 2, 5), ("gold", 2, 5)):
+        lines = (f"( {example(seed, i).tree})\n" for i in range(trees))
+        (tmp_path / f"{name}.mrg").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "words.txt").write_text("The dog barks .\n", encoding="utf-8")
     return tmp_path
 
 

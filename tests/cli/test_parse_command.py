@@ -1,0 +1,176 @@
+"""A parser as users make one: trained on trees by one command, then run on files and refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.refusing import GOOD, Result, World, refused, regard
+from regard.data.grammar import example
+from regard.run.journal import read_journal
+from regard.trees.penn import read_trees
+from regard.trees.tree import Tree
+from regard.validate import compare_trees
+
+TINY = [
+    argument
+    for assignment in (
+        *("model.layers=1", "model.d_model=128", "model.d_ff=256", "model.dropout=0.0"),
+        *("model.attention_dropout=0.0", "model.heads=4", "tokenizer.vocabulary=900"),
+        *("data.max_length=64", "data.row_length=64", "data.source_tokens=1024"),
+        *("data.target_tokens=1024", "training.steps=300", "training.warmup_steps=250"),
+        *("training.validate_every=150", "training.validate_sentences=9"),
+        *("training.save_every=20", "training.keep=3", "training.average=3"),
+        *("training.label_smoothing=0.0", "search.beam=1"),
+    )
+    for argument in ("--set", assignment)
+]
+UNSEEN = [example(3, i) for i in range(60)]
+LINES = "".join(" ".join(e.source_tokens) + "\n" for e in UNSEEN)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trees, gold, silver and for validation, and a parser that learned from them for seconds."""
+    folder = tmp_path_factory.mktemp("parser")
+    for name, seed, count in (("train.mrg", 1, 1500), ("silver.trees", 4, 500), ("dev.mrg", 2, 20)):
+        score = "-0.25\t" if name == "silver.trees" else ""
+        lines = (f"{score}( {example(seed, i).tree})\n" for i in range(count))
+        (folder / name).write_text("".join(lines), encoding="utf-8")
+    assert train(folder, *TINY).status == 0
+    return folder
+
+
+def train(folder: Path, *more: str) -> Result:
+    files = ["--trees", folder / "train.mrg", "--valid-trees", folder / "dev.mrg"]
+    silver = ["--silver", folder / "silver.trees", "--silver-share", "0.25"]
+    return regard("train", "-q", "--task", "parse", *files, *silver, "--out", folder / "run", *more)
+
+
+def parse(folder: Path, *options: str, text: str = LINES) -> list[str]:
+    result = regard("parse", folder / "run", "--tokenised", *options, stdin=text.encode())
+    assert result.status == 0, result.stderr
+    return result.stdout.split("\n")[:-1]
+
+
+def flat(words: tuple[str, ...]) -> Tree:
+    return Tree("S", tuple(Tree("." if word == "." else "NN", word=word) for word in words))
+
+
+def test_seconds_of_training_make_a_parser(folder: Path) -> None:
+    found = [tree.children[0] for tree in read_trees(parse(folder), "out")]
+    gold = list(read_trees((e.tree for e in UNSEEN), "gold"))
+    assert [tuple(tree.words()) for tree in found] == [e.source_tokens for e in UNSEEN]
+    nothing_known = compare_trees(map(flat, (e.source_tokens for e in UNSEEN)), gold)
+    figures = compare_trees(found, gold)
+    assert nothing_known.f1 < 20
+    assert figures.f1 > 35
+    assert figures.error == 0
+    validations = [r for r in read_journal(folder / "run/journal.jsonl") if "f1" in r]
+    assert len(validations) == 2
+    assert {"perplexity", "samples"} <= validations[-1].keys()
+    assert "bleu" not in validations[-1]
+
+
+def test_the_same_command_goes_on_and_says_what_it_made(folder: Path) -> None:
+    model = (folder / "run/model.safetensors").read_bytes()
+    told = train(folder, *TINY).stdout.splitlines()[-1]
+    assert told == f"{folder / 'run'}: done; parse with: regard parse {folder / 'run'} < in.txt"
+    assert (folder / "run/model.safetensors").read_bytes() == model
+
+
+def test_lines_keep_their_places(folder: Path) -> None:
+    text = "The dog barks .\n\n  \nIt sleeps .\n"
+    first, *blank, last = parse(folder, text=text)
+    assert blank == ["", ""]
+    words = [next(read_trees([line], "out")).words() for line in (first, last)]
+    assert words == [["The", "dog", "barks", "."], ["It", "sleeps", "."]]
+    found = [json.loads(line) for line in parse(folder, "--json", text=text)]
+    assert [one["tree"] for one in found] == [first, None, None, last]
+    assert found[0]["confidence"] < 0
+    assert found[0]["score"] < 0
+
+
+def test_trees_are_drawn(folder: Path) -> None:
+    drawing = parse(folder, "--draw", text="The dog barks .\n")
+    assert "".join(drawing).count("The") == 1
+    assert any("┌" in line for line in drawing)
+
+
+def test_silver_trees_are_those_of_confidence_and_can_be_learned_from(folder: Path) -> None:
+    every = [json.loads(line) for line in parse(folder, "--json")]
+    middle = sorted(one["confidence"] for one in every)[30]
+    silver = parse(folder, f"--write-silver={middle}", text=LINES.replace("\n", "\n\n"))
+    wanted = [one for one in every if one["confidence"] >= middle]
+    assert [line.split("\t")[1] for line in silver] == [one["tree"] for one in wanted]
+    assert [float(line.split("\t")[0]) for line in silver] == pytest.approx(
+        [one["confidence"] for one in wanted], abs=1e-4
+    )
+    (folder / "own.trees").write_text("".join(f"{line}\n" for line in silver), encoding="utf-8")
+    again = regard(
+        *("train", "-q", "--trees", folder / "train.mrg", "--silver", folder / "own.trees"),
+        *("--out", folder / "again", *TINY, "--set", "training.steps=1"),
+    )
+    assert again.status == 0, again.stderr
+
+
+def test_raw_text_is_cut_into_words(folder: Path) -> None:
+    pytest.importorskip("nltk")
+    result = regard("parse", folder / "run", stdin=b"The dog (it barks) can't sleep.\n")
+    [tree] = read_trees(result.stdout.splitlines(), "out")
+    words = ["The", "dog", "-LRB-", "it", "barks", "-RRB-", "ca", "n't", "sleep", "."]
+    assert tree.words() == words
+
+
+def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> None:
+    said = refused("translate", folder / "run", stdin=GOOD.encode())
+    assert said == f"{folder / 'run'}: is a parser: use regard parse, or name a model of text"
+    said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
+    assert said == f"{world.made / 'model'}: is no parser: use regard translate, or name one"
+
+
+def test_data_for_one_task_is_not_learned_from_for_the_other(folder: Path, world: World) -> None:
+    for data, recipe, made in (
+        (folder / "run/data", "small", "parsing, and the recipe is for translation"),
+        (world.made / "data", "small-parse", "translation, and the recipe is for parsing"),
+    ):
+        said = refused("train", "--data", data, "--recipe", recipe, "--out", world.folder / "x")
+        assert said.startswith(f"{data}: was prepared for {made}: ")
+    form = ["--set", "task.form=normalised"]
+    said = refused("train", "--data", folder / "run/data", *form, "--out", world.folder / "x")
+    assert "was prepared for parsing, form tags, and the recipe is for parsing, form norm" in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ("train --task pars", "--task pars: it is translate or parse"),
+        ("train --task parse", "x: nothing to train on yet: give --source and --target, --trees"),
+        ("train --valid-trees t", "--valid-trees and --silver go with gold trees: give --trees"),
+        ("train --trees t --silver-share 0.5", "--silver-share is the share of silver trees"),
+        ("train --trees t --silver t --silver-share 1", "--silver-share 1.0: it lies between"),
+        ("train --trees t --source s", "--trees is for parsing, --source and --target are for"),
+        ("train --trees t --task translate", "--trees is for parsing"),
+        ("train --trees missing.mrg", "missing.mrg: no such file"),
+        ("demo --task pars", "--task pars: it is translate or parse"),
+    ],
+)
+def test_options_that_do_not_go_together(world: World, argv: str, said: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(world.folder)
+        assert said in refused(*argv.split(), "--out", "x")
+        assert not (world.folder / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--draw", "--json"], "--draw, --json and --write-silver exclude one another: give one"),
+        (["--precision", "half"], "--precision half: it is fp32, bf16, int8 or auto"),
+        (["--beam", "1001"], "search.beam: input should be less than or equal to 1000"),
+        ([], "standard input:2: 2402 pieces; at most 2048 are parsed at once: split the sentence"),
+    ],
+)
+def test_what_cannot_be_parsed(folder: Path, options: list[str], said: str) -> None:
+    text = GOOD + "🎈" * 600 + "\n"
+    assert said in refused("parse", folder / "run", "--tokenised", *options, stdin=text.encode())
