@@ -55,9 +55,8 @@ def save(
     """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
 
     `weights` and `moments` are an optimizer's named weights and state, `randoms` those of all
-    processes, by rank. Others that were `extra`, as about["extra"] said,
-    go first. Of later steps there are only damaged ones, from behind which the run came back: they
-    go too.
+    processes, by rank. Others that were `extra`, as about["extra"] said, go first. Of later steps
+    there are only damaged ones, from behind which the run came back: they go too.
     """
     path = directory / f"step-{about['step']}"
 
