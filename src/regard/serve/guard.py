@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.serve.service import BUSY, Service, retry_after
+from regard.serve.service import Service, busy
 
 log = logging.getLogger("regard.serve")
 
@@ -83,7 +83,9 @@ class Guard:
                 await asyncio.sleep(0)
             if self._service.busy:  # to refuse it here costs a tenth
                 scope["route"] = SimpleNamespace(path=scope["path"])
-                await JSONResponse({"error": BUSY}, 503, retry_after())(scope, receive, answer)
+                full = busy()
+                response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
+                await response(scope, receive, answer)
                 return
         given = False
 

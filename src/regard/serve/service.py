@@ -140,7 +140,7 @@ class Service:
             async with asyncio.timeout(self.limits.seconds):
                 yield jobs
         except QueueFull:
-            raise HTTPException(503, BUSY, retry_after()) from None
+            raise busy() from None
         except TimeoutError:
             problem = f"Not translated within {self.limits.seconds:g} seconds: send less at a time"
             raise HTTPException(504, problem) from None
@@ -150,9 +150,9 @@ class Service:
                     future.cancel()
 
 
-def retry_after() -> dict[str, str]:
-    """The header that says when to come back."""
-    return {"Retry-After": str(random.randint(*RETRY_AFTER))}
+def busy() -> HTTPException:
+    """The refusal where a queue is full, which says when to come back."""
+    return HTTPException(503, BUSY, {"Retry-After": str(random.randint(*RETRY_AFTER))})
 
 
 async def _read(engine: Engine, text: str, is_html: bool) -> Passage:

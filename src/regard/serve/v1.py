@@ -12,7 +12,7 @@ from regard.serve.bodies import unless_left
 from regard.serve.engine import Engine, Rendering
 from regard.serve.flaws import Flaw
 from regard.serve.libretranslate import REFUSALS
-from regard.serve.service import Job, Service
+from regard.serve.service import Job, Service, busy
 
 
 class Query(BaseModel):
@@ -78,9 +78,8 @@ def routes(service: Service) -> APIRouter:
         engine = service.engine(query.source, query.target)
         request.state.pair = str(engine.pair)
         if query.stream:
-            if engine.full:  # said by its status while there is still one to give
-                async with _job(service, request, engine, query):
-                    pass
+            if engine.full:
+                raise busy()  # while there is still a status to say it with
             events = _events(service, request, engine, query)
             headers = {"X-Accel-Buffering": "no"}  # proxies should pass each event on at once
             return StreamingResponse(events, media_type="text/event-stream", headers=headers)
