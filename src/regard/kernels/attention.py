@@ -6,6 +6,7 @@ out, the softmax runs in fp32, and keys are padded to a full vector of it. Witho
 scores of many or long rows are made a part at a time, so that they are never all there.
 """
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -27,6 +28,8 @@ AT_ONCE = 2**22
 QUERIES, KEYS = 256, 128
 """Of a row, on a CPU where there is no gradient: queries that are multiplied together, and values
 that are added up together. See kernels.exact."""
+GROUP = 4
+"""Queries are multiplied by so many there: one alone, or a last one, is another kernel's work."""
 MASKED = -1e30  # finite, so that a row with no key at all stays finite too
 
 
@@ -117,23 +120,36 @@ def _slices(total: int, step: int) -> list[slice]:
 
 def _output(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float) -> Tensor:
     """The output, summed from the left: what adds nothing at the end changes nothing before it."""
-    _, _, value, _, weights, _ = _weighed(query, key, value, mask, dropout)
+    _, _, value, _, weights, _ = _weighed(query, key, value, mask, dropout, _product)
     # one layout of the parts, whatever the width of the whole: another is another kernel's work
-    output = torch.bmm(weights[..., :KEYS].contiguous(), value[:, :KEYS])
+    output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
-        output = output.float() + torch.bmm(weights[..., some].contiguous(), value[:, some])
+        output = output.float() + _product(weights[..., some].contiguous(), value[:, some])
     return output.to(query.dtype).view(*query.shape[:3], -1)
 
 
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """What torch.bmm computes, of full groups of rows."""
+    rows = left.shape[1]
+    if rows % GROUP:
+        left = F.pad(left, (0, 0, 0, -rows % GROUP))
+    return torch.bmm(left, right)[:, :rows]
+
+
 def _weighed(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask,
+    dropout: float,
+    product: Callable[[Tensor, Tensor], Tensor] = torch.bmm,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Queries, keys and values by head, weights, those after dropout, and what dropout kept."""
     rows, heads, queries, d_k = query.shape
     key, value = (with_room(kv, kv.shape[2]) for kv in (key, value))
     # [rows, heads, length, d] -> [rows * heads, length, d]; for one row this alone would be a view
     query, key, value = (x.contiguous().flatten(0, 1) for x in (query, key, value))
-    scores = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
+    scores = product(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
     weights = torch.add(mask.bias, scores, alpha=d_k**-0.5).softmax(-1)
     if mask.reachable is not None:
         weights *= mask.reachable
