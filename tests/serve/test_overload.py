@@ -4,9 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
-from serve.conftest import Serve, Shouting
+from regard.serve.app import create_app
+from regard.serve.languages import Pair
+from serve.conftest import Serve, Shouting, listening
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
 
@@ -71,13 +74,14 @@ def test_who_asks_too_often_is_told_when_to_come_back(serve: Serve) -> None:
     assert statuses[2].json()["error"].startswith("Slowdown:")
 
 
-def test_the_end_of_a_server_translates_what_it_has_taken(serve: Serve, shouting: Shouting) -> None:
-    client, answers = serve(), list[int]()
+def test_the_end_of_a_server_translates_what_it_has_taken(shouting: Shouting) -> None:
     shouting.gate.clear()
-    thread = in_background(client, "last words", answers)
-    until(lambda: bool(shouting.asked))
-    shouting.gate.set()
-    client.__exit__(None, None, None)
-    thread.join(30)
-    client.__enter__()
-    assert answers == [200]
+    answers: list[str] = []
+    with listening(create_app([(Pair("en", "de"), shouting)])) as address:
+        api = LibreTranslateAPI(address)
+        asking = threading.Thread(target=lambda: answers.append(api.translate("last", "en", "de")))
+        asking.start()
+        until(lambda: bool(shouting.asked))
+        threading.Timer(0.3, shouting.gate.set).start()  # by then the server has been told to end
+    asking.join(30)
+    assert answers == ["LAST"]
