@@ -93,9 +93,10 @@ def test_an_over_long_sentence_is_refused_by_its_place() -> None:
 
 def test_learned_positions_bound_a_sentence() -> None:
     some = parser(RECIPE.but(positions="learned", max_positions=40, max_length=40))
-    words = ["The"] * 11
-    assert some.parse([words])[0].words() == words
-    with pytest.raises(DataError, match="at most 40 are parsed"):
+    for count in (11, 37):
+        words = ["The"] * count
+        assert some.parse([words])[0].words() == words
+    with pytest.raises(DataError, match="at most 38 are parsed"):
         some.parse([["The"] * 50])
 
 

@@ -81,7 +81,7 @@ class Parser(Decoding):
         """Raises ModelError for a tokenizer without symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
-        self.longest = min(LONGEST, model.embedding.longest)
+        self.longest = min(LONGEST, model.embedding.longest - 2)  # a tree has two symbols more
         self.alphabet = Alphabet(tokenizer.symbols, model.embedding.tokens.weight.device)
         self._trees = WellFormed(model, self.alphabet)
 

@@ -12,6 +12,8 @@ from cli.refusing import regard
 def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.cli.demo.TEST_SENTENCES", 17)
     monkeypatch.setattr("regard.cli.demo.VALID_SENTENCES", 23)
+    monkeypatch.setattr("regard.cli.demo_parse.TEST_SENTENCES", 11)
+    monkeypatch.setattr("regard.cli.demo_parse.VALID_SENTENCES", 5)
 
 
 def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> None:
@@ -35,3 +37,16 @@ def test_a_finished_demo_reports_again_without_training(tmp_path: Path) -> None:
     model = (out / "model.safetensors").read_bytes()
     assert regard(*argv).status == 0
     assert (out / "model.safetensors").read_bytes() == model
+
+
+def test_the_demo_of_parsing_ends_with_its_figures_and_drawn_trees(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    result = regard("demo", "--task", "parse", "--out", out, "--pairs", "1000", "--steps", "2")
+    assert result.status == 0, result.stderr
+    figures = json.loads((out / "result.json").read_text())
+    wanted = {"f1", "complete_match", "tagging_accuracy", "train_seconds", "sentences"}
+    assert set(figures) == wanted
+    assert figures["sentences"] == 11
+    assert 0 <= figures["f1"] < 50  # two steps teach nothing
+    assert "F1 of brackets (EVALB)" in result.stdout
+    assert result.stdout.count("as the grammar has it") == 2
