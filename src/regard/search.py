@@ -116,8 +116,9 @@ class Hypotheses(NamedTuple):
         ]
 
 
-Listener = Callable[[Hypotheses, Hypotheses, Hypotheses], None]
-"""Hears of a step: its candidates, then those alive and those finished after it."""
+Listener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
+"""Hears of a step: which sentences are in it, its candidates, then those alive and those finished
+after it. A sentence that has ended may be in a few steps more, with no hypothesis alive."""
 
 
 def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
@@ -169,7 +170,7 @@ def search(
         candidates = rules.continuations(live, logits)
         live, finished = rules.choose(candidates, finished)
         if listen is not None:
-            listen(candidates, live, finished)
+            listen(sentences, candidates, live, finished)
         goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the search waits here alone
         if not torch.equal(goes_on, going):
             ends = (going & ~goes_on).nonzero()[:, 0].to(live.rows.device)

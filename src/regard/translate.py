@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from regard.data.batches import Rows
 from regard.decoding import Decoding, open_to_decode
 from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe
-from regard.search import Hypothesis, search
+from regard.search import Hypotheses, Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
 WINDOW = 2048
 """Sentences read, sorted by length and translated together."""
+TOLD = 0.05
+"""Seconds between two tellings of what is written so far."""
+
+Hear = Callable[[int, str], object]
+"""Is told the number of a sentence, from 0, and what is written of its translation so far."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +98,17 @@ class Translator(Decoding):
         split: bool = False,
         window: int = WINDOW,
         where: str = "sentence",
+        hear: Hear | None = None,
     ) -> Iterator[list[Translation]]:
         """Up to `n_best` translations of each sentence, best first, in order, a window at a time.
 
-        Errors name a sentence as `where:number`.
+        `hear` is told, in any thread, of the best hypothesis of each sentence that has not been
+        split, twenty times a second while it grows; another may overtake it. Errors name a sentence
+        as `where:number`.
         """
         numbered = enumerate(sentences, start=1)
         while some := list(itertools.islice(numbered, window)):
-            yield from self._window(self._encode(some, split, where), n_best)
+            yield from self._window(self._encode(some, split, where), n_best, hear, some[0][0] - 1)
 
     def measure(self, sentences: Sequence[str], *, split: bool, where: str, first: int) -> int:
         """Source tokens of these sentences, numbered from `first`; raises what `stream` would."""
@@ -142,10 +152,21 @@ class Translator(Decoding):
         return [line]
 
     def _window(
-        self, sources: Sequence[Sequence[Sequence[int]]], n_best: int
+        self,
+        sources: Sequence[Sequence[Sequence[int]]],
+        n_best: int,
+        hear: Hear | None,
+        first: int,
     ) -> Iterator[list[Translation]]:
         parts = [part for source in sources for part in source]
-        decoded = iter(self._decode(parts, n_best))
+        numbers = [number for number, source in enumerate(sources, first) for _ in source]
+        whole = [len(source) == 1 for source in sources for _ in source]
+
+        def heard(part: int, text: str) -> None:
+            if hear is not None and whole[part]:
+                hear(numbers[part], text)
+
+        decoded = iter(self._decode(parts, n_best, hear and heard))
         for source in sources:
             of_parts = [next(decoded) for _ in source]
             if not of_parts:
@@ -158,14 +179,37 @@ class Translator(Decoding):
                     for texts in zip(*of_parts, strict=False)
                 ]
 
-    def _decode(self, sources: Sequence[Sequence[int]], n_best: int) -> list[list[Translation]]:
-        def found(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
+    def _decode(
+        self, sources: Sequence[Sequence[int]], n_best: int, hear: Hear | None
+    ) -> list[list[Translation]]:
+        def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
             return search(
-                self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
-            )
+                self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
+                listen=_Telling(hear, batch, self.tokenizer) if hear else None,
+            )  # fmt: skip
 
         return [self._texts(best) for best in self.hypotheses(sources, found)]
 
     def _texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizer.decode([h.tokens for h in best])
         return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]
+
+
+class _Telling:
+    """A search's listener that tells the best hypothesis of each of its sentences as text."""
+
+    def __init__(self, hear: Hear, sentences: Sequence[int], tokenizer: Tokenizer):
+        self._hear, self._numbers, self._tokenizer = hear, sentences, tokenizer
+        self._next = time.monotonic()
+
+    def __call__(
+        self, sentences: Tensor, _: Hypotheses, live: Hypotheses, finished: Hypotheses
+    ) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + TOLD
+        both = Hypotheses(*(torch.cat(of, dim=1) for of in zip(finished, live, strict=True)))
+        best = [found[0].tokens if found else () for found in both.best(1).read(EOS)]
+        texts = self._tokenizer.decode(best)
+        for sentence, text in zip(sentences.tolist(), texts, strict=True):
+            self._hear(self._numbers[sentence], text)

@@ -25,7 +25,7 @@ def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> 
     assert figures["sentences"] == 17
     assert 0 <= figures["bleu"] < 50  # three steps teach nothing
     assert "pronouns with the right gender" in result.stdout
-    assert result.stdout.count("regard translate") == 2
+    assert f" serve {out}=en-de " in result.stdout
     journal = (out / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in journal].count("validation") == 1
 

@@ -18,13 +18,14 @@ from regard.serve.app import create_app
 from regard.serve.keys import Keys
 from regard.serve.languages import Pair
 from regard.serve.service import Limits
-from regard.translate import Translation, Translator, load
+from regard.translate import Hear, Translation, Translator, load
 
 
 class Shouting(Translator):
     """Says each sentence in capitals; the k-th best with so many marks after it.
 
-    It goes on only while `gate` is open, and notes what it was asked.
+    It goes on only while `gate` is open, and notes what it was asked. What is in `said` it tells
+    first, of the first sentence.
     """
 
     def __init__(self) -> None:
@@ -32,11 +33,15 @@ class Shouting(Translator):
         words = SimpleNamespace(encode=lambda lines: [line.split() for line in lines])
         self.tokenizer: Any = words
         self.model: Any = SimpleNamespace(embedding=SimpleNamespace(longest=1000))
-        self.gate, self.asked = threading.Event(), list[list[str]]()
+        self.gate, self.asked, self.said = threading.Event(), list[list[str]](), list[str]()
         self.gate.set()
 
-    def stream(self, sentences: Any, *, n_best: int = 1, **_: Any) -> Iterator[list[Translation]]:
+    def stream(
+        self, sentences: Any, *, n_best: int = 1, hear: Hear | None = None, **_: Any
+    ) -> Iterator[list[Translation]]:
         self.asked.append(list(sentences))
+        for text in self.said if hear else ():
+            hear(0, text)
         assert self.gate.wait(30)
         for sentence in self.asked[-1]:
             if sentence == "explode":

@@ -13,11 +13,11 @@ class Slow:
     """A translator that waits to be let go, and notes its batches."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[list[str], int]] = []
+        self.batches: list[list[str]] = []
         self.begun, self.gate = threading.Semaphore(0), threading.Semaphore(0)
 
-    def __call__(self, sentences: list[str], n_best: int) -> list[str]:
-        self.batches.append((sentences, n_best))
+    def __call__(self, sentences: list[str]) -> list[str]:
+        self.batches.append(sentences)
         self.begun.release()
         assert self.gate.acquire(timeout=30)
         if "bad" in sentences:
@@ -35,7 +35,7 @@ def slow() -> Slow:
 
 
 @pytest.fixture
-def batcher(slow: Slow) -> Iterator[Batcher[str]]:
+def batcher(slow: Slow) -> Iterator[Batcher[str, str]]:
     batcher = Batcher(slow, words, most=7, budget=6, wait=0.0)
     yield batcher
     for _ in range(20):
@@ -43,7 +43,7 @@ def batcher(slow: Slow) -> Iterator[Batcher[str]]:
     batcher.close()
 
 
-def occupy(batcher: Batcher[str], slow: Slow) -> Future[str]:
+def occupy(batcher: Batcher[str, str], slow: Slow) -> Future[str]:
     """Keep its thread busy until the gate opens once."""
     (first,) = batcher.submit(["first"])
     assert slow.begun.acquire(timeout=30)
@@ -56,46 +56,48 @@ def finish(slow: Slow, futures: Sequence[Future[str]]) -> None:
     wait(futures, timeout=30)
 
 
-def test_what_has_come_meanwhile_is_translated_together(batcher: Batcher[str], slow: Slow) -> None:
+def test_what_has_come_meanwhile_is_translated_together(
+    batcher: Batcher[str, str], slow: Slow
+) -> None:
     first = occupy(batcher, slow)
-    some = batcher.submit(["one", "two"], n_best=2) + batcher.submit(["three"], n_best=5)
+    some = batcher.submit(["one", "two"]) + batcher.submit(["three"])
     finish(slow, [first, *some])
     assert [f.result() for f in some] == ["ONE", "TWO", "THREE"]
-    assert slow.batches[1:] == [(["one", "two", "three"], 5)]
+    assert slow.batches[1:] == [["one", "two", "three"]]
 
 
 def test_the_oldest_goes_first_and_with_it_those_of_like_length(
-    batcher: Batcher[str], slow: Slow
+    batcher: Batcher[str, str], slow: Slow
 ) -> None:
     first = occupy(batcher, slow)
     some = batcher.submit(["a b", "a b c d e", "x y", "z"])
     finish(slow, [first, *some])
     # Within six tokens: three of two words, the shorter one padded; the long one by itself.
-    assert [sorted(batch) for batch, _ in slow.batches[1:]] == [["a b", "x y", "z"], ["a b c d e"]]
+    assert [sorted(batch) for batch in slow.batches[1:]] == [["a b", "x y", "z"], ["a b c d e"]]
 
 
 def test_a_sentence_longer_than_the_budget_is_translated_alone(
-    batcher: Batcher[str], slow: Slow
+    batcher: Batcher[str, str], slow: Slow
 ) -> None:
     first = occupy(batcher, slow)
     some = batcher.submit(["a b c d e f g h", "x"])
     finish(slow, [first, *some])
-    assert [batch for batch, _ in slow.batches[1:]] == [["a b c d e f g h"], ["x"]]
+    assert slow.batches[1:] == [["a b c d e f g h"], ["x"]]
 
 
 def test_what_is_cancelled_before_its_turn_is_never_translated(
-    batcher: Batcher[str], slow: Slow
+    batcher: Batcher[str, str], slow: Slow
 ) -> None:
     first = occupy(batcher, slow)
     gone, stays = batcher.submit(["gone", "stays"])
     assert gone.cancel()
     assert batcher.waiting == 1
     finish(slow, [first, stays])
-    assert slow.batches[1:] == [(["stays"], 1)]
+    assert slow.batches[1:] == [["stays"]]
 
 
 def test_a_full_queue_refuses_whole_requests_until_there_is_room(
-    batcher: Batcher[str], slow: Slow
+    batcher: Batcher[str, str], slow: Slow
 ) -> None:
     first = occupy(batcher, slow)
     some = batcher.submit(["w"] * 6) + batcher.submit(
@@ -110,7 +112,7 @@ def test_a_full_queue_refuses_whole_requests_until_there_is_room(
 
 
 def test_a_failure_belongs_to_its_batch_and_the_thread_goes_on(
-    batcher: Batcher[str], slow: Slow
+    batcher: Batcher[str, str], slow: Slow
 ) -> None:
     first = occupy(batcher, slow)
     bad = batcher.submit(["bad", "beside"])
@@ -133,7 +135,7 @@ def test_closing_translates_what_waits_and_refuses_what_comes(slow: Slow) -> Non
 
 
 def test_every_sentence_of_many_threads_gets_its_own_answer() -> None:
-    batcher = Batcher(lambda some, _: [s.upper() for s in some], words, most=10_000, wait=0.001)
+    batcher = Batcher(lambda some: [s.upper() for s in some], words, most=10_000, wait=0.001)
     wrong: list[str] = []
 
     def ask(number: int) -> None:

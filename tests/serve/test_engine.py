@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from regard.serve import engine as engines
-from regard.serve.engine import Engine, Rendering
+from regard.serve.engine import Asked, Engine, Rendering
 from regard.serve.languages import Pair
 from regard.serve.metrics import Metrics
 from regard.translate import Translation, Translator
@@ -35,7 +35,8 @@ def start(metrics: Metrics) -> Iterator[Any]:
 
 
 def rendered(engine: Engine, *sentences: str, n_best: int = 1) -> list[Rendering]:
-    return [future.result(30) for future in engine.submit(sentences, n_best)]
+    asked = [Asked(sentence, n_best) for sentence in sentences]
+    return [future.result(30) for future in engine.submit(asked)]
 
 
 def test_what_looks_wrong_is_searched_again_and_the_first_sound_one_is_given(

@@ -1,14 +1,20 @@
 """Our own interface: scores, flags, and sentences as they are ready."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from regard.serve import v1
 from regard.serve.app import create_app
 from regard.serve.languages import Pair
+from regard.text.tokenizer import EOS
 from regard.translate import Translator
+from regard.view.look import Look, seen
+from regard.view.recording import KINDS
 from serve.conftest import Serve, Shouting
 
 ASKED = {"text": "one.\n- two. ", "source": "en", "target": "de"}
@@ -58,6 +64,24 @@ def test_a_stream_gives_each_sentence_and_then_the_same_answer(serve: Serve) -> 
     ]
 
 
+def test_a_stream_tells_what_is_written_so_far(serve: Serve, shouting: Shouting) -> None:
+    shouting.said = ["O", "ON"]
+    asked = ASKED | {"stream": True, "partial": True}
+    told = events(serve().post("/v1/translate", json=asked).text)
+    assert [kind for kind, _ in told if kind != "partial"] == ["sentence", "sentence", "done"]
+    partly = [content for kind, content in told if kind == "partial"]
+    assert partly == [{"sentence": 0, "text": text} for text in shouting.said][: len(partly)]
+
+
+def test_a_failure_ends_a_stream_with_an_event(serve: Serve) -> None:
+    asked = ASKED | {"text": "explode", "stream": True}
+    client = serve()
+    with pytest.raises(RuntimeError), client.stream("POST", "/v1/translate", json=asked) as answer:
+        said = "".join(answer.iter_text())
+        assert events(said) == [("error", {"error": "Internal error"})]
+        answer.read()
+
+
 def test_a_stream_that_takes_too_long_says_so_as_an_event(serve: Serve, shouting: Shouting) -> None:
     shouting.gate.clear()
     streamed = serve(seconds=0.2).post("/v1/translate", json=ASKED | {"stream": True})
@@ -97,3 +121,69 @@ def test_a_real_model_answers_with_its_n_best_list(translator: Translator) -> No
         assert 1 <= len(scores) <= translator.recipe.beam
         assert scores == sorted(scores, reverse=True)
     assert "\n\n" in answer["text"]
+
+
+@pytest.fixture(scope="module")
+def real(translator: Translator) -> Iterator[TestClient]:
+    with TestClient(create_app([(Pair("en", "de"), translator)])) as client:
+        yield client
+
+
+def test_a_translation_grows_into_what_it_becomes(real: TestClient) -> None:
+    text = "the dog sees the cat and the bird likes the tree"
+    asked = ASKED | {"text": text, "stream": True, "partial": True}
+    told = events(real.post("/v1/translate", json=asked).text)
+    partly = [content["text"] for kind, content in told if kind == "partial"]
+    assert partly
+    assert len(partly[0]) < len(told[-1][1]["text"])
+    assert told[-1] == ("done", real.post("/v1/translate", json=ASKED | {"text": text}).json())
+
+
+def test_every_word_says_where_it_came_from(real: TestClient, translator: Translator) -> None:
+    asked = ASKED | {"text": "the dog sees the cat. the bird sleeps.", "alignment": True}
+    answer = real.post("/v1/translate", json=asked).json()
+    for sentence in answer["sentences"]:
+        found = sentence["alignment"]
+        text = sentence["translations"][0]["text"]
+        look = look_at(translator, sentence["source"], text)
+        assert tuple(found["source"]) == look.source
+        assert tuple(found["target"]) == look.written
+        assert np.allclose(found["weights"], look.weights["cross"].mean((0, 1)), atol=1e-4)
+        assert "attention" not in sentence
+
+
+def look_at(translator: Translator, sentence: str, text: str) -> Look:
+    """What `regard look` would show."""
+    source, written = ([*p, EOS] for p in translator.tokenizer.encode([sentence, text]))
+    return seen(translator.model, translator.tokenizer, sentence, source, written, by_words=True)
+
+
+def test_every_head_is_told_of_one_sentence(real: TestClient, translator: Translator) -> None:
+    asked = ASKED | {"text": "the dog sees the cat", "attention": True}
+    (sentence,) = real.post("/v1/translate", json=asked).json()["sentences"]
+    look = look_at(translator, sentence["source"], sentence["translations"][0]["text"])
+    for kind in KINDS:
+        assert np.allclose(sentence["attention"][kind], look.weights[kind], atol=1e-6)
+    two = asked | {"text": "One dog sleeps. Two dogs bark."}
+    for said in (two, two | {"stream": True}):
+        assert "one sentence at a time" in real.post("/v1/translate", json=said).text
+
+
+def test_attention_that_is_too_much_is_refused(
+    real: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(v1, "MOST_WEIGHTS", 10)
+    answer = real.post("/v1/translate", json=ASKED | {"text": "a dog", "attention": True})
+    assert (answer.status_code, "too long" in answer.json()["error"]) == (400, True)
+
+
+def test_the_page_of_a_sentence(real: TestClient) -> None:
+    asked = {"text": "</script> dog", "source": "en", "target": "de"}
+    answer = real.post("/v1/look", json=asked)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.text.startswith("<!doctype html>")
+    assert "</script> dog" not in answer.text
+    for text in ("One dog. Two dogs.", "...", "dog " * 900):
+        refused = real.post("/v1/look", json=asked | {"text": text})
+        assert refused.status_code == 400, text
+        assert "one sentence" in refused.json()["error"]

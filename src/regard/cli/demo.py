@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.console import called
 from regard.errors import RecipeError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
     from regard.data.grammar import Example
     from regard.recipe import Recipe
 
@@ -122,18 +127,33 @@ def report(out: Path, unseen: "list[Example]") -> None:
         same = output == e.target
         translations.add_row("reference", "the same" if same else e.target, end_section=True)
     stdout.print(translations)
-    figures = Table(title=f"On {len(unseen):,} sentences the model has never seen")
-    figures.add_column("measure")
-    figures.add_column("result", justify="right")
-    figures.add_row("BLEU (sacreBLEU 13a, cased)", f"{result['bleu']:.1f}")
-    figures.add_row("pronouns with the right gender", f"{result['pronoun_accuracy']:.1f} %")
-    figures.add_row("training time", f"{result['train_seconds']:.0f} s")
-    stdout.print(figures)
-    stdout.print(
-        "Try next:\n"
-        f"  echo 'The dog is big because it sleeps.' | regard translate {out}\n"
-        f"  regard translate {out} --n-best 4 --json < {out}/corpus/valid.en | head\n"
-        "  regard train --source your.en --target your.de --out runs/mine",
-        markup=False,
-        soft_wrap=True,
+    conclude(
+        stdout,
+        len(unseen),
+        {
+            "BLEU (sacreBLEU 13a, cased)": f"{result['bleu']:.1f}",
+            "pronouns with the right gender": f"{result['pronoun_accuracy']:.1f} %",
+            "training time": f"{result['train_seconds']:.0f} s",
+        },
+        [
+            f"{called()} serve {out}=en-de   (then open the address that it prints)",
+            f"{called()} look {out} 'The dog is big because it sleeps.' --html look.html",
+            f"{called()} translate {out} --n-best 4 --json < {out}/corpus/valid.en | head",
+            f"{called()} train --source your.en --target your.de --out runs/mine",
+        ],
     )
+
+
+def conclude(
+    stdout: "Console", sentences: int, figures: "Mapping[str, str]", commands: "Sequence[str]"
+) -> None:
+    """Print what was measured on so many sentences, and what to type next."""
+    from rich.table import Table
+
+    table = Table(title=f"On {sentences:,} sentences the model has never seen")
+    table.add_column("measure")
+    table.add_column("result", justify="right")
+    for row in figures.items():
+        table.add_row(*row)
+    stdout.print(table)
+    stdout.print("\n  ".join(["Try next:", *commands]), markup=False, soft_wrap=True)

@@ -4,7 +4,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.demo import TEST_SEED, TEST_SENTENCES, TRAIN_SEED, VALID_SEED, VALID_SENTENCES
+from regard.cli.console import called
+from regard.cli.demo import (
+    TEST_SEED,
+    TEST_SENTENCES,
+    TRAIN_SEED,
+    VALID_SEED,
+    VALID_SENTENCES,
+    conclude,
+)
 
 if TYPE_CHECKING:
     from regard.data.grammar import Example
@@ -65,7 +73,6 @@ def _write_trees(path: Path, seed: int, count: int) -> None:
 def report(out: Path, unseen: "list[Example]") -> None:
     """Parse unseen sentences; print and keep how well that went, and what to try next."""
     from rich.console import Console
-    from rich.table import Table
 
     from regard.parse import load
     from regard.run.files import write_file
@@ -91,19 +98,18 @@ def report(out: Path, unseen: "list[Example]") -> None:
     for tree, right in list(zip(found, gold, strict=True))[:DRAWN]:
         same = "as the grammar has it" if tree == right else "not as the grammar has it"
         stdout.print(f"{drawn(tree, stdout.width)}\n({same})\n", markup=False, soft_wrap=True)
-    table = Table(title=f"On {len(unseen):,} sentences the model has never seen")
-    table.add_column("measure")
-    table.add_column("result", justify="right")
-    table.add_row("F1 of brackets (EVALB)", f"{result['f1']:.1f}")
-    table.add_row("trees without a fault", f"{result['complete_match']:.1f} %")
-    table.add_row("tags", f"{result['tagging_accuracy']:.1f} %")
-    table.add_row("training time", f"{seconds:.0f} s")
-    stdout.print(table)
-    stdout.print(
-        "Try next:\n"
-        f"  echo 'The dog is big because it sleeps .' | regard parse {out} --tokenised --draw\n"
-        f"  regard parse {out} --json < your.txt\n"
-        "  regard train --task parse --trees your.mrg --out runs/parser",
-        markup=False,
-        soft_wrap=True,
+    conclude(
+        stdout,
+        len(unseen),
+        {
+            "F1 of brackets (EVALB)": f"{result['f1']:.1f}",
+            "trees without a fault": f"{result['complete_match']:.1f} %",
+            "tags": f"{result['tagging_accuracy']:.1f} %",
+            "training time": f"{seconds:.0f} s",
+        },
+        [
+            f"echo 'The dog is big .' | {called()} parse {out} --tokenised --draw",
+            f"{called()} parse {out} --json < your.txt",
+            f"{called()} train --task parse --trees your.mrg --out runs/parser",
+        ],
     )

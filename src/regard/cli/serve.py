@@ -52,7 +52,8 @@ def serve(
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
 ) -> None:
-    """Serve models over HTTP: LibreTranslate's interface, and /v1/translate with scores.
+    """Serve models over HTTP: a page to translate on, LibreTranslate's interface, and /v1/translate
+    with scores, attention and translations as they are written.
 
     Each request is logged as a line of JSON on standard error, without its text. SIGTERM and
     Ctrl-C finish what has been taken, then end.

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from regard import __version__
 from regard.errors import RecipeError
-from regard.serve import libretranslate, v1
+from regard.serve import libretranslate, pages, v1
 from regard.serve.engine import Engine
 from regard.serve.guard import Guard
 from regard.serve.keys import Keys
@@ -64,6 +64,7 @@ def create_app(
     )
     app.include_router(libretranslate.routes(service))
     app.include_router(v1.routes(service))
+    app.include_router(pages.routes())
     _add_pages(app, metrics)
     for operations in app.openapi()["paths"].values():
         for operation in operations.values():

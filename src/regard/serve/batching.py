@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
+Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 
 BUDGET = 2048
@@ -21,25 +22,23 @@ class QueueFull(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class _Waiting(Generic[Found]):
-    sentence: str
+class _Waiting(Generic[Asked, Found]):
+    asked: Asked
     tokens: int
-    n_best: int
     found: Future[Found]
 
 
-class Batcher(Generic[Found]):
+class Batcher(Generic[Asked, Found]):
     """One thread that translates what waits, sentences of like length together.
 
-    `translate` gets sentences and how many translations are wanted of each, at most; this thread
-    alone calls it. `measure` tells the tokens of sentences. A sentence whose future is cancelled
-    before its turn is never translated.
+    This thread alone calls `translate`. `measure` tells the tokens of sentences. A sentence whose
+    future is cancelled before its turn is never translated.
     """
 
     def __init__(
         self,
-        translate: Callable[[list[str], int], Sequence[Found]],
-        measure: Callable[[Sequence[str]], Sequence[int]],
+        translate: Callable[[list[Asked]], Sequence[Found]],
+        measure: Callable[[Sequence[Asked]], Sequence[int]],
         *,
         most: int,
         budget: int = BUDGET,
@@ -47,7 +46,7 @@ class Batcher(Generic[Found]):
     ):
         self._translate, self._measure = translate, measure
         self._most, self._budget, self._wait = most, budget, wait
-        self._queue: dict[int, _Waiting[Found]] = {}  # by number, and so by age
+        self._queue: dict[int, _Waiting[Asked, Found]] = {}  # by number, and so by age
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._closed = False
@@ -64,7 +63,7 @@ class Batcher(Generic[Found]):
         """Whether `submit` would refuse."""
         return self._closed or len(self._queue) >= self._most
 
-    def submit(self, sentences: Sequence[str], n_best: int = 1) -> list[Future[Found]]:
+    def submit(self, sentences: Sequence[Asked]) -> list[Future[Found]]:
         """What will be found of each sentence; raises QueueFull.
 
         All the sentences of a request are taken or none, so that a long one has its chance too.
@@ -78,7 +77,7 @@ class Batcher(Generic[Found]):
                 raise QueueFull
             for sentence, length, found in zip(sentences, lengths, futures, strict=True):
                 number = next(self._numbers)
-                self._queue[number] = _Waiting(sentence, length, n_best, found)
+                self._queue[number] = _Waiting(sentence, length, found)
                 found.add_done_callback(partial(self._forget, number))
             self._changed.notify()
         return futures
@@ -99,8 +98,7 @@ class Batcher(Generic[Found]):
             if not going:
                 continue
             try:
-                sentences, n_best = [w.sentence for w in going], max(w.n_best for w in going)
-                results = self._translate(sentences, n_best)
+                results = self._translate([w.asked for w in going])
                 for waiting, found in zip(going, results, strict=True):
                     waiting.found.set_result(found)
             except Exception as error:  # it belongs to those who wait, and the thread goes on
@@ -108,7 +106,7 @@ class Batcher(Generic[Found]):
                     if not waiting.found.done():
                         waiting.found.set_exception(error)
 
-    def _next(self) -> list[_Waiting[Found]]:
+    def _next(self) -> list[_Waiting[Asked, Found]]:
         """The next batch; an empty one once closed and everything is done."""
         with self._changed:
             while True:
@@ -122,14 +120,14 @@ class Batcher(Generic[Found]):
     def _enough(self) -> bool:
         return sum(w.tokens for w in list(self._queue.values())) >= self._budget
 
-    def _choose(self) -> list[_Waiting[Found]]:
+    def _choose(self) -> list[_Waiting[Asked, Found]]:
         """The oldest, so that none waits for ever, and those nearest to its length."""
         waiting = list(self._queue.items())
         if not waiting:
             return []
         oldest = waiting[0][1]
         waiting.sort(key=lambda item: abs(item[1].tokens - oldest.tokens))
-        chosen: list[_Waiting[Found]] = []
+        chosen: list[_Waiting[Asked, Found]] = []
         widest = 0
         for number, sentence in waiting:
             widest = max(widest, sentence.tokens)

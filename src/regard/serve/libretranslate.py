@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field
 
 from regard.serve.bodies import read_fields, unless_left
+from regard.serve.engine import Asked
 from regard.serve.languages import Detected, name
 from regard.serve.service import Job, Service
 
@@ -153,7 +154,9 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
         jobs = [(service.engine(code, target), t) for code, t in zip(sources, texts, strict=True)]
         request.state.pair = str(jobs[0][0].pair)
         n_best = 1 + min(wanted, *(engine.beam - 1 for engine, _ in jobs))
-        async with service.jobs(request, jobs, is_html=form == "html", n_best=n_best) as going:
+        async with service.jobs(
+            request, jobs, is_html=form == "html", ask=lambda _, s: Asked(s, n_best)
+        ) as going:
             found = [await _versions(job, n_best) for job in going]
     one = found[0]
     answer: dict[str, Any] = {"translatedText": [f[0] for f in found] if as_list else one[0]}

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fastapi import HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
 from regard.serve.batching import QueueFull
-from regard.serve.engine import Engine, Rendering
+from regard.serve.engine import Asked, Engine, Rendering
 from regard.serve.keys import Allowance, Keys
 from regard.serve.languages import Detector, name
 from regard.serve.metrics import Metrics
@@ -123,11 +123,17 @@ class Service:
 
     @asynccontextmanager
     async def jobs(
-        self, request: Request, texts: Sequence[tuple[Engine, str]], *, is_html: bool, n_best: int
+        self,
+        request: Request,
+        texts: Sequence[tuple[Engine, str]],
+        *,
+        is_html: bool,
+        ask: Callable[[int, str], Asked],
     ) -> AsyncIterator[list[Job]]:
         """Within the block, the texts are on their way; what is left at its end is given up.
 
-        Raises HTTPException: 503 where the queue is full, 504 where the block takes too long.
+        `ask` says what is wanted of a sentence, given its number in its text, from 0. Raises
+        HTTPException: 503 where the queue is full, 504 where the block takes too long.
         """
         jobs: list[Job] = []
         try:
@@ -135,7 +141,7 @@ class Service:
                 if engine.full:
                     raise QueueFull
                 passage = await _read(engine, text, is_html)
-                jobs.append(Job(engine, passage, engine.submit(passage.sentences, n_best)))
+                jobs.append(Job(engine, passage, _submit(engine, passage, ask)))
             request.state.sentences = sum(len(job.futures) for job in jobs)
             async with asyncio.timeout(self.limits.seconds):
                 yield jobs
@@ -148,6 +154,12 @@ class Service:
             for job in jobs:
                 for future in job.futures:
                     future.cancel()
+
+
+def _submit(
+    engine: Engine, passage: Passage, ask: Callable[[int, str], Asked]
+) -> list[Future[Rendering]]:
+    return engine.submit([ask(*numbered) for numbered in enumerate(passage.sentences)])
 
 
 def busy() -> HTTPException:

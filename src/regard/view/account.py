@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
+from torch import Tensor
+
 from regard.errors import printable
 from regard.recipe import SearchRecipe
 from regard.search import Hypotheses
@@ -73,7 +75,9 @@ class Listener:
     def __init__(self) -> None:
         self._steps: list[tuple[list[_Path], list[_Path], list[_Path]]] = []
 
-    def __call__(self, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses) -> None:
+    def __call__(
+        self, _: Tensor, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses
+    ) -> None:
         """A step; see `regard.search.Listener`."""
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 

@@ -16,6 +16,7 @@ from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.transformer import Transformer
 from regard.view.account import Account, Listener
 from regard.view.pieces import Words, labels, merged, spelled, word_labels, words
 from regard.view.recording import KINDS, Kind, record_attention
@@ -121,22 +122,46 @@ def look(
     else:
         bound = min(max(longest, model.recipe.data.max_length), positions)
         written = [*_encoded(model, target, "the translation", bound), EOS]
+    return seen(
+        model.transformer, model.tokenizer, sentence, source, written,
+        by_words=by_words, account=account,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def seen(
+    transformer: Transformer,
+    tokenizer: Tokenizer,
+    sentence: str,
+    source: Sequence[int],
+    written: Sequence[int],
+    *,
+    by_words: bool,
+    account: Account | None = None,
+) -> Look:
+    """How a model attends that reads the pieces of `sentence` and writes these.
+
+    Both end in </s>, unless the positions of the model do. Raises ModelError as `look` does.
+    """
     read = [BOS, *written[:-1]]
-    with record_attention(model.transformer) as recording:
-        logits = model.transformer(one_per_row([source]), one_per_row([read]))[0]
+    with record_attention(transformer) as recording:
+        device = transformer.embedding.tokens.weight.device
+        rows = (one_per_row([ids]).to(device) for ids in (source, read))
+        logits = transformer(*rows)[0].float().cpu()
     log_p = logits.log_softmax(-1)[torch.arange(len(written)), torch.tensor(written)]
     if not log_p.isfinite().all():
         raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
     weights = {
-        kind: torch.stack([layer[0] for layer in recording.layers(kind)]).numpy() for kind in KINDS
+        kind: torch.stack([layer[0].float().cpu() for layer in recording.layers(kind)]).numpy()
+        for kind in KINDS
     }
     shown = _by_words if by_words else _by_pieces
     (source_texts, sources), (read_texts, reads), (written_texts, writtens) = (
-        shown(model.tokenizer, ids) for ids in (source, read, written)
+        shown(tokenizer, ids) for ids in (source, read, written)
     )
     return Look(
         sentence,
-        model.tokenizer.decode([written])[0],
+        tokenizer.decode([written])[0],
         source_texts,
         read_texts,
         written_texts,

@@ -23,12 +23,11 @@ STEPS = 255
 
 def page(look: Look) -> str:
     """All there is to see of a sentence, as HTML; what was typed is text in it, never markup."""
-    script, style = _part("page.js"), _part("page.css")
     return Template(_part("page.html")).substitute(
-        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}",
+        policy=f"default-src 'none'; script-src {SCRIPT}; style-src {STYLE}",
         title=html.escape(f"Attention: {look.sentence}"),
-        style=style,
-        script=script,
+        style=_part("page.css"),
+        script=_part("page.js"),
         data=_embedded(_data(look)),
     )
 
@@ -73,3 +72,7 @@ def _part(name: str) -> str:
 def _hash(text: str) -> str:
     """What the page's own rules allow: this text, and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+SCRIPT, STYLE = (_hash(_part(name)) for name in ("page.js", "page.css"))
+"""How a content security policy names the script and the style of the page."""

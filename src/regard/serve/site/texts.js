@@ -1,0 +1,36 @@
+"use strict";
+const TEXTS = {
+  en: {
+    interface: "Interface", from: "From", to: "To", swap: "swap the languages", key: "API key",
+    text: "Text", translation: "Translation", copy: "copy", copied: "copied",
+    hint: "Translates as you type; Ctrl+Enter at once.",
+    more: "more about it", alternatives: "Alternatives", attention: "Attention",
+    none: "Other translations of each sentence, and their scores: log p over the length penalty.",
+    look: "How every head attends, word by word.", sentence: "Sentence", reference: "HTTP interface",
+    count: (now, most) => `${now} / ${most} characters`,
+    attends: (word, others) => `“${word}” attends most to ${others}`,
+    busy: (seconds) => `The server is busy; asking again in ${seconds} s.`,
+    lost: "The server does not answer. What you wrote is still here; write on to ask again.",
+    noCopy: "The browser does not let this page copy: select the text.",
+    flaws: {
+      echo: "may not be translated", repetition: "repeats itself", truncation: "may be cut short",
+    },
+  },
+  ko: {
+    interface: "화면 언어", from: "원문", to: "번역", swap: "언어 맞바꾸기", key: "API 키",
+    text: "원문", translation: "번역문", copy: "복사", copied: "복사했습니다",
+    hint: "입력하는 대로 번역합니다. Ctrl+Enter를 누르면 바로 번역합니다.",
+    more: "더 보기", alternatives: "다른 번역", attention: "어텐션",
+    none: "문장마다 다른 번역과 점수(길이 페널티로 나눈 log p)를 보여 줍니다.",
+    look: "헤드마다 각 단어가 어디를 보는지 보여 줍니다.", sentence: "문장", reference: "HTTP 인터페이스",
+    count: (now, most) => `${now} / ${most}자`,
+    attends: (word, others) => `“${word}”이(가) 가장 많이 보는 단어: ${others}`,
+    busy: (seconds) => `서버가 바쁩니다. ${seconds}초 뒤에 다시 요청합니다.`,
+    lost: "서버가 응답하지 않습니다. 쓰신 글은 그대로 있습니다. 이어서 쓰면 다시 요청합니다.",
+    noCopy: "브라우저가 복사를 허용하지 않습니다. 글을 직접 선택해 주세요.",
+    flaws: {
+      echo: "번역되지 않았을 수 있습니다", repetition: "같은 말이 되풀이됩니다",
+      truncation: "중간에 잘렸을 수 있습니다",
+    },
+  },
+};

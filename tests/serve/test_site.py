@@ -1,0 +1,247 @@
+"""The page of the server, as a reader has it in Chromium, on a translator that shouts."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from regard.serve import engine
+from regard.serve.app import create_app
+from regard.serve.keys import Keys
+from regard.serve.languages import Pair
+from regard.serve.service import Limits
+from regard.translate import Translator
+from serve.conftest import Shouting, listening
+
+CHROMIUM = shutil.which("chromium") or ""
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM, reason="no chromium: apt-get install chromium"),
+]
+playwright = pytest.importorskip("playwright.sync_api")
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site(chromium: playwright.Browser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Open the page of a server of these models; whatever goes wrong in it fails the test."""
+    wrong: list[str] = []
+    ending: list[Callable[[], object]] = []
+
+    def begin(
+        *models: Translator, keys: list[str] | None = None, limits: Limits | None = None, **of: Any
+    ) -> Any:
+        if isinstance(models[0], Shouting):  # it has no heads
+            monkeypatch.setattr(engine, "seen", lambda *_, **__: None)
+            monkeypatch.setattr(engine, "search_again", lambda _, some: [[] for _ in some])
+        pairs = [Pair("en", "de"), Pair("de", "en")]
+        app = create_app(
+            list(zip(pairs, models, strict=False)), limits=limits, keys=Keys(keys) if keys else None
+        )
+        server = listening(app)
+        address = server.__enter__()
+        context = chromium.new_context(**({"locale": "en-GB"} | of))
+        ending.extend((lambda: server.__exit__(None, None, None), context.close))
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on(
+            "request",
+            lambda asked: asked.url.startswith((address, "about:")) or wrong.append(asked.url),
+        )
+        page.goto(address)
+        page.wait_for_selector("#target option", state="attached")
+        return page
+
+    yield begin
+    for end in reversed(ending):
+        end()
+    assert wrong == []
+
+
+def result(page: Any, text: str) -> None:
+    """Wait until the translation is that."""
+    playwright.expect(page.locator("#result")).to_have_text(text, use_inner_text=True)
+    playwright.expect(page.locator("#result")).to_have_attribute("aria-busy", "false")
+
+
+def test_what_is_typed_is_translated_with_its_lines(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    page.locator("#text").press_sequentially("one.\n- two. three.")
+    result(page, "ONE.\n- TWO. THREE.")
+    assert page.inner_text("#count") == "18 / 10000 characters"
+    assert page.locator("#others > li").count() == 3
+    assert page.inner_text("#others > li:nth-child(2) li:nth-child(2)") == "TWO.! -1.000"
+    page.fill("#text", "")
+    result(page, "")
+
+
+def test_a_translation_is_shown_while_it_is_written(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    shouting.gate.clear()
+    shouting.said = ["ON"]
+    page.fill("#text", "one. two.")
+    playwright.expect(page.locator("#result .partial").first).to_have_text("ON")
+    assert page.get_attribute("#result", "aria-busy") == "true"
+    shouting.gate.set()
+    result(page, "ONE. TWO.")
+    assert page.locator("#result .partial").count() == 0
+
+
+def test_what_is_typed_meanwhile_takes_the_place_of_what_was_asked(
+    site: Open, shouting: Shouting
+) -> None:
+    page = site(shouting)
+    shouting.gate.clear()
+    page.fill("#text", "first")
+    playwright.expect(page.locator("#result")).to_have_attribute("aria-busy", "true")
+    page.fill("#text", "second")
+    page.keyboard.press("Control+Enter")
+    shouting.gate.set()
+    result(page, "SECOND")
+
+
+def test_a_word_shows_where_it_attends(site: Open, translator: Translator) -> None:
+    page = site(translator)
+    page.fill("#text", "the dog sees the cat\nthe bird sleeps")
+    page.wait_for_selector("#others > li:nth-child(2)")
+    words = page.locator("#result .word")
+    words.first.hover()
+    said = page.inner_text("#said")
+    assert said.startswith(f"“{words.first.inner_text()}” attends most to “")
+    assert page.inner_text("#echo").split() == ["the", "dog", "sees", "the", "cat", "</s>"]
+    words.first.focus()
+    for _ in range(words.count() - 1):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#said").startswith(f"“{words.last.inner_text()}” attends")
+    assert page.inner_text("#echo").split() == ["the", "bird", "sleeps", "</s>"]
+
+
+def test_the_heads_are_a_tab(site: Open, translator: Translator) -> None:
+    page = site(translator)
+    page.fill("#text", "the dog sees the cat\nthe bird sleeps")
+    page.wait_for_selector("#others > li:nth-child(2)")
+    page.click("#tab-alternatives")
+    page.keyboard.press("ArrowRight")
+    frame = page.frame_locator("#frame")
+    playwright.expect(frame.locator("#sentence")).to_have_text("the dog sees the cat")
+    frame.locator("#map td").first.wait_for()
+    page.select_option("#which", "1")
+    playwright.expect(frame.locator("#sentence")).to_have_text("the bird sleeps")
+
+
+def test_languages_are_swapped_and_the_translation_with_them(
+    site: Open, shouting: Shouting
+) -> None:
+    page = site(shouting, shouting)
+    page.fill("#text", "one")
+    result(page, "ONE")
+    page.click("#swap")
+    assert page.input_value("#text") == "ONE"
+    assert (page.input_value("#source"), page.input_value("#target")) == ("de", "en")
+    assert page.get_attribute("#result", "lang") == "en"
+
+
+def test_a_refusal_is_said_and_the_text_stays(site: Open, shouting: Shouting) -> None:
+    page = site(shouting, keys=["secret"])
+    page.fill("#text", "one")
+    playwright.expect(page.locator("#problem")).to_contain_text("API key")
+    assert page.input_value("#text") == "one"
+    page.fill("#key", "secret")
+    page.keyboard.press("Tab")
+    result(page, "ONE")
+    assert page.inner_text("#problem") == ""
+
+
+def test_a_failure_within_a_stream_is_said(site: Open, shouting: Shouting) -> None:
+    page = site(shouting, limits=Limits(seconds=0.3))
+    shouting.gate.clear()
+    page.fill("#text", "one")
+    playwright.expect(page.locator("#problem")).to_contain_text("within 0.3 seconds")
+
+
+def test_a_failure_of_the_server_is_said(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    page.fill("#text", "explode")
+    playwright.expect(page.locator("#problem")).to_have_text("Internal error")
+    page.fill("#text", "one")
+    result(page, "ONE")
+
+
+def test_a_busy_server_is_asked_again(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    busy = {"status": 503, "headers": {"Retry-After": "1"}, "body": '{"error": "busy"}'}
+    page.route("**/v1/translate", lambda route: route.fulfill(**busy), times=1)
+    page.fill("#text", "one")
+    playwright.expect(page.locator("#problem")).to_have_text(
+        "The server is busy; asking again in 1 s."
+    )
+    result(page, "ONE")
+
+
+def test_a_lost_server_is_said(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    page.route("**/v1/translate", lambda route: route.abort())
+    page.fill("#text", "one")
+    playwright.expect(page.locator("#problem")).to_contain_text("The server does not answer.")
+
+
+def test_flaws_are_named(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    page.fill("#text", "THE SAME TEXT")
+    playwright.expect(page.locator("#flaws")).to_have_text("may not be translated")
+
+
+def test_hostile_text_is_only_text(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    text = "<img src=x onerror=alert(1)> </script><script>alert(2)</script>"
+    page.fill("#text", text)
+    result(page, text.upper())
+    assert page.locator("#result img, #result script").count() == 0
+
+
+def test_it_speaks_korean(site: Open, shouting: Shouting) -> None:
+    page = site(shouting, locale="ko-KR")
+    assert page.get_attribute("html", "lang") == "ko"
+    assert page.inner_text("#tab-alternatives") == "다른 번역"
+    assert page.locator("#source option").inner_text() == "영어"
+    page.fill("#text", "one")
+    result(page, "ONE")
+    page.select_option("#interface", "en")
+    assert page.inner_text("#tab-alternatives") == "Alternatives"
+    result(page, "ONE")
+
+
+def test_both_interfaces_have_every_text(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    keys = "o => Object.entries(o).flatMap(([k, v]) => [k, ...Object.keys(v.echo ? v : {})]).sort()"
+    english, korean = (page.evaluate(f"({keys})(TEXTS.{name})") for name in ("en", "ko"))
+    assert english == korean
+    used = "[...document.querySelectorAll('[data-text]')].map(x => x.dataset.text)"
+    assert set(page.evaluate(used)) <= set(english)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1200])
+def test_narrow_and_wide_light_and_dark_for_everyone(
+    site: Open, translator: Translator, scheme: str, width: int
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    size = {"width": width, "height": 800}
+    page = site(translator, viewport=size, color_scheme=scheme, bypass_csp=True)
+    page.fill("#text", "the dog sees the cat")
+    page.locator("#result .word").first.hover()
+    page.click("#tab-attention")
+    page.frame_locator("#frame").locator("#map td").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
