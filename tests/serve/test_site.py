@@ -1,6 +1,5 @@
 """The page of the server, as a reader has it in Chromium, on a translator that shouts."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,21 +13,9 @@ from regard.serve.service import Limits
 from regard.translate import Translator
 from serve.conftest import Shouting, listening
 
-CHROMIUM = shutil.which("chromium") or ""
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api")
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -137,6 +124,15 @@ def test_the_heads_are_a_tab(site: Open, translator: Translator) -> None:
     frame.locator("#map td").first.wait_for()
     page.select_option("#which", "1")
     playwright.expect(frame.locator("#sentence")).to_have_text("the bird sleeps")
+
+
+def test_the_translation_is_copied(site: Open, shouting: Shouting) -> None:
+    page = site(shouting, permissions=["clipboard-read", "clipboard-write"])
+    page.fill("#text", "one.\n- two.")
+    result(page, "ONE.\n- TWO.")
+    page.click("#copy")
+    playwright.expect(page.locator("#said")).to_have_text("copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "ONE.\n- TWO."
 
 
 def test_languages_are_swapped_and_the_translation_with_them(

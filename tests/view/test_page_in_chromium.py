@@ -1,7 +1,5 @@
 """The page as a reader has it: opened from the file system in Chromium, the network cut."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,21 +10,9 @@ from regard.view.look import Look, look
 from regard.view.page import page
 from view.conftest import TARGET, a_look
 
-CHROMIUM = shutil.which("chromium") or ""
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api")
 LOOK = a_look(6, 2, 4)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Opened:
