@@ -9,7 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cli.refusing import regard
 from regard.cli.prepare import prepare
+from regard.data.grammar import example
 from regard.data.pairs import Pairs
 from regard.errors import DataError
 
@@ -73,3 +75,36 @@ def test_a_signal_to_all_of_its_processes_leaves_nothing(
     assert process.returncode == status
     assert said == ("", "regard: interrupted\n" if signum == signal.SIGINT else "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["de", "en"]
+
+
+def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
+    for name, seed, count in (("gold", 1, 60), ("silver", 2, 30)):
+        lines = (f"( {example(seed, i).tree})\n" for i in range(count))
+        (tmp_path / name).write_text("".join(lines), "utf-8")
+    given = ["--trees", tmp_path / "gold", "--silver", tmp_path / "silver", "--silver-share", "0.5"]
+    small = ["--set", "tokenizer.vocabulary=400", "--set", "training.steps=1"]
+    made = regard("prepare", *given, *small, "--out", tmp_path / "data")
+    assert made.status == 0, made.stderr
+    assert "114 pairs of 120" in made.stdout  # of 60 six are held out; silver trees come twice
+    trained = regard("train", "-q", "--task", "parse", *given, *small, "--out", tmp_path / "run")
+    assert trained.status == 0, trained.stderr
+    for array in sorted((tmp_path / "data").glob("*.npy")):
+        assert array.read_bytes() == (tmp_path / "run/data" / array.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ([], "nothing to prepare: give --source and --target, or --trees"),
+        (["--source", "a"], "nothing to prepare"),
+        (["--trees", "a", "--source", "b", "--target", "c"], "--trees is for parsing"),
+        (["--source", "b", "--target", "c", "--silver", "a"], "go with gold trees"),
+        (["--trees", "a", "--silver-share", "0.5"], "give --silver too"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    given: list[str], problem: str, tmp_path: Path
+) -> None:
+    result = regard("prepare", *given, "--out", tmp_path / "out")
+    assert (result.status, problem in result.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()

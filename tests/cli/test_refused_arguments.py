@@ -15,7 +15,7 @@ from cli.refusing import GOOD, World, refused, unchanged
         ("--out runs/x train", "unknown option --out: did you mean --help?"),
         ("train --otu runs/x", "unknown option --otu: did you mean --out?"),
         ("train", "missing option --out: see regard train --help"),
-        ("prepare --out x --target y", "missing option --source: see regard prepare --help"),
+        ("prepare --out x --target y", "x: nothing to prepare: give --source and --target, or"),
         ("score x", "missing option --reference / -r: see regard score --help"),
         ("translate", "missing argument model: see regard translate --help"),
         ("average run --out", "option --out requires an argument: see regard --help"),

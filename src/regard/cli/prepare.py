@@ -1,4 +1,4 @@
-"""`regard prepare`: from text files to data that `regard train` reads, of any size."""
+"""`regard prepare`: from files of text or trees to data that `regard train` reads, of any size."""
 
 import signal
 import sys
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.treebank import TreeFiles
+from regard.errors import RegardError
+
 if TYPE_CHECKING:
     from regard.data.aligned import Progress
     from regard.data.encoding import Counts
@@ -20,13 +23,25 @@ Files = list[Path]
 
 
 def prepare(
-    source: Annotated[Files, typer.Option(help="Source text; may be given again.")],
-    target: Annotated[Files, typer.Option(help="Its translation, line by line; as many files.")],
     out: Annotated[
         Path, typer.Option(help="Directory to make; earlier prepared data is replaced.")
     ],
+    source: Annotated[Files | None, typer.Option(help="Source text; may be given again.")] = None,
+    target: Annotated[
+        Files | None, typer.Option(help="Its translation, line by line; as many files.")
+    ] = None,
     valid_source: Annotated[Files | None, typer.Option(help="Validation source.")] = None,
     valid_target: Annotated[Files | None, typer.Option(help="Validation target.")] = None,
+    trees: Annotated[
+        Files | None, typer.Option(help="Trees to learn to parse, instead; may be given again.")
+    ] = None,
+    valid_trees: Annotated[Files | None, typer.Option(help="Validation trees.")] = None,
+    silver: Annotated[
+        Files | None, typer.Option(help="Trees made by a parser, to learn from besides.")
+    ] = None,
+    silver_share: Annotated[
+        float | None, typer.Option(help="Their share of all; the fewer trees are repeated.")
+    ] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json, not a new one.")] = None,
     recipe: Annotated[str | None, typer.Option(help="A recipe file, or the name of one.")] = None,
     assign: Annotated[
@@ -37,11 +52,11 @@ def prepare(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Clean text, learn its sub-words and write it as ids, in bounded memory.
+    """Clean text, learn its sub-words and write it as ids, in bounded memory; or trees.
 
-    Files are UTF-8 with one sentence a line: plain, .gz, .xz or .zst. Without validation files
-    some pairs are held out. Without --recipe one is chosen by the size of the corpus, as in
-    regard train.
+    Files of text are UTF-8 with one sentence a line, files of trees are in Penn bracketing: plain,
+    .gz, .xz or .zst. Without validation files some pairs are held out. Without --recipe one is
+    chosen by the size of the corpus, as in regard train.
 
     Examples:
 
@@ -49,15 +64,26 @@ def prepare(
 
     `regard prepare --source a.en --source b.en --target a.fr --target b.fr --out prepared
     --set tokenizer.kind=wordpiece --set tokenizer.vocabulary=32000 --set data.deduplicate=true`
-    """
-    from regard.presets import recipe_named
 
-    chosen = (recipe_for(source) if recipe is None else recipe_named(recipe)).set(*(assign or []))
+    `regard prepare --trees train.mrg --silver parsed.trees.xz --recipe wsj-semi --out prepared`
+    """
+    from regard.presets import SMALL_PARSE, recipe_named
+
+    files = TreeFiles(trees or [], valid_trees or [], silver or [], silver_share)
+    files.refuse_unfit(None, with_text=bool(source or target or valid_source or valid_target))
+    named = None if recipe is None else recipe_named(recipe)
+    if files.trees:
+        chosen = (named or SMALL_PARSE).but(output="trees").set(*(assign or []))
+        report = files.prepare(out, chosen, tokenizer, quiet)
+        typer.echo(_told(report, out))
+        return
+    if not (source and target):
+        raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
     report = prepare_for_training(
         source,
         target,
         out,
-        chosen,
+        (named or recipe_for(source)).set(*(assign or [])),
         valid_source or [],
         valid_target or [],
         tokenizer,

@@ -1,4 +1,4 @@
-"""`regard train --task parse`: what a parser learns from, made of files of trees."""
+"""What a parser learns from, made of files of trees: of `regard train` and `regard prepare`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from regard.errors import RecipeError, RegardError
 
 if TYPE_CHECKING:
+    from regard.data.prepare import Report
     from regard.recipe import Recipe
 
 
@@ -38,7 +39,7 @@ class TreeFiles:
         if self.trees and (task == "translate" or with_text):
             raise RegardError("--trees is for parsing, --source and --target are for translation")
 
-    def prepare(self, out: Path, recipe: "Recipe", tokenizer: Path | None, quiet: bool) -> None:
+    def prepare(self, out: Path, recipe: "Recipe", tokenizer: Path | None, quiet: bool) -> "Report":
         """Prepare data in `out`, with progress on stderr unless `quiet`."""
         from contextlib import nullcontext
 
@@ -49,7 +50,7 @@ class TreeFiles:
             leaving_on_sigterm(),
             nullcontext(lambda _: None) if quiet else PreparationDisplay("trees") as display,
         ):
-            prepare_trees(
+            return prepare_trees(
                 self.trees,
                 out,
                 recipe,
