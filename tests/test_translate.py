@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import regard.decoding
 from regard.data.batches import Rows
-from regard.errors import DataError, ModelError
+from regard.errors import DataError, ModelError, RecipeError
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import EOS, Tokenizer
@@ -240,3 +240,8 @@ def test_a_model_in_training_is_not_made_to_learn(monkeypatch: pytest.MonkeyPatc
     some = translator()
     some.translate(LINES[:2])
     assert all(parameter.grad is None for parameter in some.model.parameters())
+
+
+def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="precision fp99: it is fp32, bf16, int8 or auto"):
+        load(tmp_path, precision="fp99")

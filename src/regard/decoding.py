@@ -17,6 +17,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.data.batches import Rows, one_per_row
+from regard.errors import RecipeError
 from regard.kernels.device import on_cpu
 from regard.kernels.exact import WIDTH, BlockedLinear
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
@@ -29,6 +30,8 @@ from regard.transformer import Transformer
 BATCH_TOKENS = 2048
 """Source tokens decoded together, padding to the longest included; fewer with a beam of more than
 4."""
+WINDOW = 2048
+"""Sentences read, sorted by length and divided into batches."""
 SMALL = 512
 """Source tokens that are too few to be divided among workers."""
 WORKERS = 4
@@ -40,6 +43,18 @@ Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
 """What searches a batch: its source, the longest output of each sentence, and which these are."""
 
 
+def settled(precision: str) -> str:
+    """fp32, bf16 or int8; `auto` is bf16 where this processor has it, else fp32.
+
+    Raises RecipeError for any other word.
+    """
+    if precision not in ("fp32", "bf16", "int8", "auto"):
+        raise RecipeError(f"precision {precision}: it is fp32, bf16, int8 or auto")
+    if precision == "auto":
+        return "bf16" if has_bf16(choose_device()) else "fp32"
+    return precision
+
+
 def open_to_decode(
     directory: str | Path, precision: str, exact: bool | None
 ) -> tuple[Model, bool | None]:
@@ -47,7 +62,7 @@ def open_to_decode(
 
     See `translate.load` for both. Raises ModelError and RecipeError.
     """
-    device = choose_device()
+    precision, device = settled(precision), choose_device()
     int8 = precision == "int8"
     if int8:
         refuse_int8(device)

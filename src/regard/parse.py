@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.batches import Rows
 from regard.data.treebank import as_text
-from regard.decoding import Decoding, Found, open_to_decode
+from regard.decoding import WINDOW, Decoding, Found, open_to_decode
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
@@ -31,8 +31,6 @@ from regard.trees.punctuation import MARKS
 from regard.trees.tree import Tree
 from regard.wellformed import Alphabet, Sentences, WellFormed, kind_of
 
-WINDOW = 2048
-"""Sentences read, sorted by length and parsed together."""
 LONGEST = 2048
 """Pieces of the longest sentence that is parsed, where positions have no limit of their own. One
 that is longer than any the model was trained on is parsed too, if less well."""

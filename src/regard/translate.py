@@ -17,15 +17,13 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Rows
-from regard.decoding import Decoding, open_to_decode
+from regard.decoding import WINDOW, Decoding, open_to_decode
 from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe
 from regard.search import Hypotheses, Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
-WINDOW = 2048
-"""Sentences read, sorted by length and translated together."""
 TOLD = 0.05
 """Seconds between two tellings of what is written so far."""
 

@@ -166,7 +166,7 @@ def test_options_that_do_not_go_together(world: World, argv: str, said: str) -> 
     ("options", "said"),
     [
         (["--draw", "--json"], "--draw, --json and --write-silver exclude one another: give one"),
-        (["--precision", "half"], "--precision half: it is fp32, bf16, int8 or auto"),
+        (["--precision", "half"], "precision half: it is fp32, bf16, int8 or auto"),
         (["--beam", "1001"], "search.beam: input should be less than or equal to 1000"),
         ([], "standard input:2: 2402 pieces; at most 2048 are parsed at once: split the sentence"),
     ],

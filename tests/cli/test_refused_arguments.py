@@ -28,7 +28,7 @@ from cli.refusing import GOOD, World, refused, unchanged
         ("translate run --alpha nan", "invalid value for --alpha: "),
         ("translate run --threads -3", "invalid value for --threads: "),
         ("translate run --threads 9999", "--threads 9999: give up to 1024 cores, or 0 for all"),
-        ("translate run --precision fp64", "--precision fp64: it is fp32, bf16, int8 or auto"),
+        ("translate run --precision fp64", "precision fp64: it is fp32, bf16, int8 or auto"),
         ("average run --out x --last 0", "invalid value for --last: "),
         ("demo --pairs 7", "invalid value for --pairs: "),
         ("demo --pairs 99999999999", "invalid value for --pairs: "),

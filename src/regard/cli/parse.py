@@ -55,18 +55,14 @@ def parse(
     from regard.errors import RecipeError
     from regard.parse import by_blanks, load, treebank_words
     from regard.recipe import Recipe
-    from regard.run.devices import choose_device, has_bf16, keep_freed_memory, set_threads
+    from regard.run.devices import keep_freed_memory, set_threads
     from regard.text.files import read_lines
 
-    if precision not in ("fp32", "bf16", "int8", "auto"):
-        raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
     if draw + as_json + (write_silver is not None) > 1:
         raise RecipeError("--draw, --json and --write-silver exclude one another: give one")
     split = by_blanks if tokenised else treebank_words()
     set_threads(threads)
     keep_freed_memory()
-    if precision == "auto":
-        precision = "bf16" if has_bf16(choose_device()) else "fp32"
     parser = load(model, precision=precision)
     if beam is not None:
         parser.recipe = Recipe(search=parser.recipe).but(beam=beam).search

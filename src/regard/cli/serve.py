@@ -64,7 +64,8 @@ def serve(
 
     `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
-    from regard.errors import MissingExtra, RecipeError
+    from regard.decoding import settled
+    from regard.errors import MissingExtra
     from regard.run.devices import keep_freed_memory, set_threads
 
     try:
@@ -80,8 +81,7 @@ def serve(
     from regard.recipe import Recipe
     from regard.translate import load
 
-    if precision not in ("fp32", "bf16", "int8", "auto"):
-        raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
+    precision = settled(precision)
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
     # The loop that answers lets go of the interpreter at each send; by default it may wait 5 ms to

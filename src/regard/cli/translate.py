@@ -70,19 +70,17 @@ def translate(
 
     `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
     """
+    from regard.decoding import settled
     from regard.errors import RecipeError
-    from regard.run.devices import choose_device, has_bf16, keep_freed_memory, set_threads
+    from regard.run.devices import keep_freed_memory, set_threads
     from regard.text.files import read_lines
     from regard.translate import load
 
-    if precision not in ("fp32", "bf16", "int8", "auto"):
-        raise RecipeError(f"--precision {precision}: it is fp32, bf16, int8 or auto")
+    precision = settled(precision)
     if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("several processes cannot share standard output: give --out")
     set_threads(threads)
     keep_freed_memory()
-    if precision == "auto":
-        precision = "bf16" if has_bf16(choose_device()) else "fp32"
     translator = load(model, precision=precision, exact=exact)
     _set_search(translator, beam, alpha, n_best)
     where = "standard input" if str(input) == "-" else str(input)
