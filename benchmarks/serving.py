@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 QUEUE = 128
+QUARTERS = 4
+"""Times that the server's memory is looked at under a load, besides before it."""
 
 
 class Client:
@@ -90,11 +92,19 @@ def load(
     server: subprocess.Popen[str], port: int, sentences: list[str], clients: int, seconds: float
 ) -> dict[str, Any]:
     """What so many clients meet in so many seconds."""
-    before = memory(server.pid)
+    held = [memory(server.pid)]
+
+    async def watch() -> None:
+        for _ in range(QUARTERS):
+            await asyncio.sleep(seconds / QUARTERS)
+            held.append(memory(server.pid))
 
     async def ask() -> list[list[tuple[int, float]]]:
         until = time.perf_counter() + seconds
-        return await asyncio.gather(*(client(port, sentences, until) for _ in range(clients)))
+        watching = asyncio.ensure_future(watch())
+        asked = await asyncio.gather(*(client(port, sentences, until) for _ in range(clients)))
+        await watching
+        return asked
 
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         probing = pool.submit(health, port, seconds)
@@ -115,7 +125,7 @@ def load(
         "health_median_ms": round(1000 * statistics.median(probes), 1),
         "health_p95_ms": round(1000 * probes[int(0.95 * len(probes))], 1),
         "health_worst_ms": round(1000 * probes[-1], 1),
-        "memory_mib": [round(before), round(memory(server.pid))],
+        "memory_mib": list(map(round, held)),
         "load_average": round(os.getloadavg()[0], 1),
     }
 
