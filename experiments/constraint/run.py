@@ -10,6 +10,7 @@ output may be longer or shorter, so times are told by the row, too.
 import argparse
 import json
 import statistics
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,13 +37,14 @@ class Counting:
     """A model that counts the rows of all its steps."""
 
     def __init__(self, model: Any):
-        self.model, self.rows = model, 0
+        self.model, self.rows, self._lock = model, 0, threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
     def step(self, tokens: Tensor, state: Any) -> Any:
-        self.rows += len(tokens)
+        with self._lock:  # batches are decoded side by side
+            self.rows += len(tokens)
         return self.model.step(tokens, state)
 
 
@@ -77,10 +79,10 @@ class Way:
         """F1 is of the sentences that have a tree."""
         pairs = [(tree, g) for tree, g in zip(self.trees, gold, strict=True) if tree is not None]
         seconds = statistics.median(self.seconds)
-        figures = compare_trees(*zip(*pairs, strict=True)).figures()
+        f1 = compare_trees(*zip(*pairs, strict=True)).figures()["f"] if pairs else 0.0
         return {
             "trees_percent": round(100 * len(pairs) / len(gold), 2),
-            "f1_of_trees": round(figures["f"], 2),
+            "f1_of_trees": round(f1, 2),
             "seconds": round(seconds, 2),
             "rows": self.rows,
             "microseconds_a_row": round(1e6 * seconds / self.rows, 2),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from regard.transformer import Transformer
 TOLD = 0.05
 """Seconds between two tellings of what is written so far."""
 
-Hear = Callable[[int, str], object]
-"""Is told the number of a sentence, from 0, and what is written of its translation so far."""
+Hear = Callable[[str], object]
+"""Is told what is written of a translation so far."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def load(
     else is translated, in whatever order and by however many threads. True tries whether this
     processor's kernels allow that to sentences in a batch, which may take half a second; where they
     do not, and on a GPU, sentences are then decoded one by one. None is as True in fp32 where they
-    do, and tries nothing; in bf16 and int8, where it costs more, it is False: the last bits vary.
+    do, and tries nothing; in bf16 and int8, chosen for their speed, it is False: last bits vary.
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "text":
@@ -96,17 +96,20 @@ class Translator(Decoding):
         split: bool = False,
         window: int = WINDOW,
         where: str = "sentence",
-        hear: Hear | None = None,
+        hear: Mapping[int, Hear] | None = None,
     ) -> Iterator[list[Translation]]:
         """Up to `n_best` translations of each sentence, best first, in order, a window at a time.
 
-        `hear` is told, in any thread, of the best hypothesis of each sentence that has not been
-        split, twenty times a second while it grows; another may overtake it. Errors name a sentence
-        as `where:number`.
+        `hear` has listeners by the number of a sentence, from 0. Each is told, in any thread, of
+        the best hypothesis, twenty times a second while it grows; another may overtake it. Of a
+        sentence that is split nothing is told. Errors name a sentence as `where:number`.
         """
         numbered = enumerate(sentences, start=1)
         while some := list(itertools.islice(numbered, window)):
-            yield from self._window(self._encode(some, split, where), n_best, hear, some[0][0] - 1)
+            sources, first = self._encode(some, split, where), some[0][0] - 1
+            whole = (i for i, source in enumerate(sources) if len(source) == 1)
+            heard = {i: hear[first + i] for i in whole if first + i in hear} if hear else {}
+            yield from self._window(sources, n_best, heard)
 
     def measure(self, sentences: Sequence[str], *, split: bool, where: str, first: int) -> int:
         """Source tokens of these sentences, numbered from `first`; raises what `stream` would."""
@@ -153,18 +156,12 @@ class Translator(Decoding):
         self,
         sources: Sequence[Sequence[Sequence[int]]],
         n_best: int,
-        hear: Hear | None,
-        first: int,
+        hear: Mapping[int, Hear],
     ) -> Iterator[list[Translation]]:
         parts = [part for source in sources for part in source]
-        numbers = [number for number, source in enumerate(sources, first) for _ in source]
-        whole = [len(source) == 1 for source in sources for _ in source]
-
-        def heard(part: int, text: str) -> None:
-            if hear is not None and whole[part]:
-                hear(numbers[part], text)
-
-        decoded = iter(self._decode(parts, n_best, hear and heard))
+        numbers = [number for number, source in enumerate(sources) for _ in source]
+        heard = {part: hear[number] for part, number in enumerate(numbers) if number in hear}
+        decoded = iter(self._decode(parts, n_best, heard))
         for source in sources:
             of_parts = [next(decoded) for _ in source]
             if not of_parts:
@@ -178,12 +175,13 @@ class Translator(Decoding):
                 ]
 
     def _decode(
-        self, sources: Sequence[Sequence[int]], n_best: int, hear: Hear | None
+        self, sources: Sequence[Sequence[int]], n_best: int, hear: Mapping[int, Hear]
     ) -> list[list[Translation]]:
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
+            heard = {place: hear[i] for place, i in enumerate(batch) if i in hear}
             return search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                listen=_Telling(hear, batch, self.tokenizer) if hear else None,
+                listen=_Telling(heard, self.tokenizer) if heard else None,
             )  # fmt: skip
 
         return [self._texts(best) for best in self.hypotheses(sources, found)]
@@ -194,10 +192,10 @@ class Translator(Decoding):
 
 
 class _Telling:
-    """A search's listener that tells the best hypothesis of each of its sentences as text."""
+    """A search's listener that tells of some of its sentences the best hypothesis, as text."""
 
-    def __init__(self, hear: Hear, sentences: Sequence[int], tokenizer: Tokenizer):
-        self._hear, self._numbers, self._tokenizer = hear, sentences, tokenizer
+    def __init__(self, hear: Mapping[int, Hear], tokenizer: Tokenizer):
+        self._hear, self._tokenizer = hear, tokenizer
         self._next = time.monotonic()
 
     def __call__(
@@ -207,7 +205,7 @@ class _Telling:
             return
         self._next = time.monotonic() + TOLD
         both = Hypotheses(*(torch.cat(of, dim=1) for of in zip(finished, live, strict=True)))
-        best = [found[0].tokens if found else () for found in both.best(1).read(EOS)]
-        texts = self._tokenizer.decode(best)
-        for sentence, text in zip(sentences.tolist(), texts, strict=True):
-            self._hear(self._numbers[sentence], text)
+        best = zip(sentences.tolist(), both.best(1).read(EOS), strict=True)
+        heard = {s: found[0].tokens for s, found in best if found and s in self._hear}
+        for s, text in zip(heard, self._tokenizer.decode(list(heard.values())), strict=True):
+            self._hear[s](text)

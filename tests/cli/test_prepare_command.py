@@ -100,6 +100,7 @@ def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
         (["--trees", "a", "--source", "b", "--target", "c"], "--trees is for parsing"),
         (["--source", "b", "--target", "c", "--silver", "a"], "go with gold trees"),
         (["--trees", "a", "--silver-share", "0.5"], "give --silver too"),
+        (["--trees", "a", "--workers", "2"], "--workers is for text"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

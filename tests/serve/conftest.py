@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,11 +37,16 @@ class Shouting(Translator):
         self.gate.set()
 
     def stream(
-        self, sentences: Any, *, n_best: int = 1, hear: Hear | None = None, **_: Any
+        self,
+        sentences: Any,
+        *,
+        n_best: int = 1,
+        hear: Mapping[int, Hear] | None = None,
+        **_: Any,
     ) -> Iterator[list[Translation]]:
         self.asked.append(list(sentences))
         for text in self.said if hear else ():
-            hear(0, text)
+            hear[0](text)
         assert self.gate.wait(30)
         for sentence in self.asked[-1]:
             if sentence == "explode":

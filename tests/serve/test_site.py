@@ -25,15 +25,17 @@ def site(chromium: playwright.Browser, monkeypatch: pytest.MonkeyPatch) -> Itera
     ending: list[Callable[[], object]] = []
 
     def begin(
-        *models: Translator, keys: list[str] | None = None, limits: Limits | None = None, **of: Any
+        *models: Translator | tuple[Pair, Translator],
+        keys: list[str] | None = None,
+        limits: Limits | None = None,
+        **of: Any,
     ) -> Any:
-        if isinstance(models[0], Shouting):  # it has no heads
-            monkeypatch.setattr(engine, "seen", lambda *_, **__: None)
+        usual = [Pair("en", "de"), Pair("de", "en")]
+        served = [m if isinstance(m, tuple) else (usual[i], m) for i, m in enumerate(models)]
+        if isinstance(served[0][1], Shouting):  # it has no heads
+            monkeypatch.setattr(engine.Engine, "_attended", lambda *given: given[-1])
             monkeypatch.setattr(engine, "search_again", lambda _, some: [[] for _ in some])
-        pairs = [Pair("en", "de"), Pair("de", "en")]
-        app = create_app(
-            list(zip(pairs, models, strict=False)), limits=limits, keys=Keys(keys) if keys else None
-        )
+        app = create_app(served, limits=limits, keys=Keys(keys) if keys else None)
         server = listening(app)
         address = server.__enter__()
         context = chromium.new_context(**({"locale": "en-GB"} | of))
@@ -171,6 +173,39 @@ def test_a_failure_of_the_server_is_said(site: Open, shouting: Shouting) -> None
     playwright.expect(page.locator("#problem")).to_have_text("Internal error")
     page.fill("#text", "one")
     result(page, "ONE")
+
+
+def test_the_last_syllable_of_hangul_is_asked_for(site: Open, shouting: Shouting) -> None:
+    page = site(shouting)
+    page.focus("#text")
+    keyboard = page.context.new_cdp_session(page)
+    for syllable in ("ㅎ", "하", "한"):  # it is composed, and no key ends it
+        composing = {"text": syllable, "selectionStart": 1, "selectionEnd": 1}
+        keyboard.send("Input.imeSetComposition", composing)
+    result(page, "한")
+
+
+def test_languages_without_a_name_keep_their_code(site: Open, shouting: Shouting) -> None:
+    page = site((Pair("pt_BR", "x-unknown-here"), shouting))
+    assert page.get_attribute("#text", "lang") == "pt-BR"
+    assert page.inner_text("#source option") == "Brazilian Portuguese"
+    assert page.inner_text("#target option")
+    page.fill("#text", "one")
+    result(page, "ONE")
+
+
+def test_an_old_word_may_be_pointed_at_while_a_new_text_is_asked_for(
+    site: Open, translator: Translator
+) -> None:
+    page = site(translator)
+    page.fill("#text", "the dog sees the cat")
+    word = page.locator("#result .word").first
+    word.wait_for()
+    page.route("**/v1/translate", lambda route: None)  # it never answers
+    page.fill("#text", "the bird")
+    playwright.expect(page.locator("#result")).to_have_attribute("aria-busy", "true")
+    word.hover()
+    assert page.inner_text("#said").startswith(f"“{word.inner_text()}” attends")
 
 
 def test_a_busy_server_is_asked_again(site: Open, shouting: Shouting) -> None:

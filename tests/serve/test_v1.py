@@ -4,18 +4,19 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from regard.serve import v1
+from regard.serve import engine, schema
 from regard.serve.app import create_app
 from regard.serve.languages import Pair
 from regard.text.tokenizer import EOS
 from regard.translate import Translator
 from regard.view.look import Look, seen
 from regard.view.recording import KINDS
-from serve.conftest import Serve, Shouting
+from serve.conftest import Serve, Shouting, listening
 
 ASKED = {"text": "one.\n- two. ", "source": "en", "target": "de"}
 
@@ -64,22 +65,29 @@ def test_a_stream_gives_each_sentence_and_then_the_same_answer(serve: Serve) -> 
     ]
 
 
-def test_a_stream_tells_what_is_written_so_far(serve: Serve, shouting: Shouting) -> None:
+def test_a_stream_tells_what_is_written_so_far(shouting: Shouting) -> None:
+    app = create_app([(Pair("en", "de"), shouting)])
     shouting.said = ["O", "ON"]
-    asked = ASKED | {"stream": True, "partial": True}
-    told = events(serve().post("/v1/translate", json=asked).text)
+    shouting.gate.clear()
+    told = []
+    with listening(app) as address, httpx2.Client(base_url=address) as client:
+        asked = ASKED | {"stream": True, "partial": True}
+        with client.stream("POST", "/v1/translate", json=asked) as answer:
+            for text in answer.iter_text():
+                told += events(text)
+                shouting.gate.set()  # only now may the translation end
+    assert told[0][0] == "partial"
+    assert told[0][1] in [{"sentence": 0, "text": text} for text in shouting.said]
     assert [kind for kind, _ in told if kind != "partial"] == ["sentence", "sentence", "done"]
-    partly = [content for kind, content in told if kind == "partial"]
-    assert partly == [{"sentence": 0, "text": text} for text in shouting.said][: len(partly)]
 
 
-def test_a_failure_ends_a_stream_with_an_event(serve: Serve) -> None:
-    asked = ASKED | {"text": "explode", "stream": True}
-    client = serve()
-    with pytest.raises(RuntimeError), client.stream("POST", "/v1/translate", json=asked) as answer:
-        said = "".join(answer.iter_text())
-        assert events(said) == [("error", {"error": "Internal error"})]
-        answer.read()
+def test_a_failure_ends_a_stream_with_an_event_and_is_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = serve().post("/v1/translate", json=ASKED | {"text": "explode", "stream": True})
+    assert events(answer.text) == [("error", {"error": "Internal error"})]
+    assert "RuntimeError at conftest.py" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_stream_that_takes_too_long_says_so_as_an_event(serve: Serve, shouting: Shouting) -> None:
@@ -172,9 +180,27 @@ def test_every_head_is_told_of_one_sentence(real: TestClient, translator: Transl
 def test_attention_that_is_too_much_is_refused(
     real: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(v1, "MOST_WEIGHTS", 10)
-    answer = real.post("/v1/translate", json=ASKED | {"text": "a dog", "attention": True})
-    assert (answer.status_code, "too long" in answer.json()["error"]) == (400, True)
+    asked = ASKED | {"text": "a dog", "attention": True, "alignment": True}
+    for module, bound in ((schema, "MOST_WEIGHTS"), (engine, "MOST_CELLS")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, bound, 10)
+            answer = real.post("/v1/translate", json=asked)
+            assert (answer.status_code, "too long" in answer.json()["error"]) == (400, True)
+            streamed = events(real.post("/v1/translate", json=asked | {"stream": True}).text)
+            assert streamed == [("error", answer.json())]
+    monkeypatch.setattr(engine, "MOST_CELLS", 10)
+    (sentence,) = real.post("/v1/translate", json=asked | {"attention": False}).json()["sentences"]
+    assert "alignment" not in sentence
+
+
+def test_a_stream_gives_alignments_once(real: TestClient) -> None:
+    asked = ASKED | {"text": "the dog sees", "alignment": True, "attention": True}
+    whole = real.post("/v1/translate", json=asked).json()
+    streamed = real.post("/v1/translate", json=asked | {"stream": True})
+    (_, sentence), (_, done) = events(streamed.text)
+    assert sentence == whole["sentences"][0]
+    assert done["text"] == whole["text"]
+    assert not {"alignment", "attention"} & set(done["sentences"][0])
 
 
 def test_the_page_of_a_sentence(real: TestClient) -> None:

@@ -73,6 +73,8 @@ def prepare(
     files.refuse_unfit(None, with_text=bool(source or target or valid_source or valid_target))
     named = None if recipe is None else recipe_named(recipe)
     if files.trees:
+        if workers is not None:
+            raise RegardError("--workers is for text: trees are read by one process")
         chosen = (named or SMALL_PARSE).but(output="trees").set(*(assign or []))
         report = files.prepare(out, chosen, tokenizer, quiet)
         typer.echo(_told(report, out))

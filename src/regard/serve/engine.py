@@ -16,6 +16,9 @@ from regard.text.tokenizer import EOS
 from regard.translate import Translation, Translator
 from regard.view.look import Look, seen
 
+MOST_CELLS = 4_000_000
+"""Weights of attention looked at for one sentence, of all heads: 16 MB while that lasts."""
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:
@@ -25,8 +28,21 @@ class Asked:
     n_best: int = 1
     hear: Callable[[str], object] | None = None
     """Is told what is written so far, in any thread."""
+    align: bool = False
+    """Whether to tell which words each word came from."""
     attend: bool = False
-    """Whether to look at the heads, too."""
+    """Whether to tell how every head attends."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Encoder-decoder attention by words, in the mean of all heads of all layers."""
+
+    source: tuple[str, ...]
+    """Words, then </s>."""
+    target: tuple[str, ...]
+    weights: list[list[float]]
+    """A row for each target word."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +55,10 @@ class Rendering:
     """What still looks wrong with the best."""
     retried: bool = False
     """Whether a second search was made."""
+    alignment: Alignment | None = None
+    """Of the best; none where it was not asked for, or would be too large."""
     look: Look | None = None
-    """How each word of the best attends; none where it was not asked for, or the sentence is longer
-    than those learned from."""
+    """How every head attends; none where it was not asked for, or would be too large."""
 
 
 class Engine:
@@ -91,24 +108,19 @@ class Engine:
 
     def _render(self, asked: list[Asked]) -> list[Rendering]:
         sentences = [a.sentence for a in asked]
-
-        def tell(number: int, text: str) -> None:
-            if hear := asked[number].hear:
-                hear(text)
-
         with self._turn:
             started = time.monotonic()
             found = self._translator.stream(
                 sentences,
                 n_best=max(a.n_best for a in asked),
                 split=True,
-                hear=tell if any(a.hear for a in asked) else None,
+                hear={i: a.hear for i, a in enumerate(asked) if a.hear},
             )
             renderings = [Rendering(translations) for translations in found]
             self._mend(sentences, renderings)
             for i, a in enumerate(asked):
-                if a.attend:
-                    renderings[i] = replace(renderings[i], look=self._look(a, renderings[i]))
+                if a.align or a.attend:
+                    renderings[i] = self._attended(a, renderings[i])
         pair = str(self.pair)
         self._metrics.batches.labels(pair).observe(len(sentences))
         self._metrics.batch_seconds.labels(pair).observe(time.monotonic() - started)
@@ -137,15 +149,24 @@ class Engine:
             else:
                 renderings[i] = replace(first, retried=True)
 
-    def _look(self, asked: Asked, rendering: Rendering) -> Look | None:
-        """How the best translation came from the sentence, word by word."""
+    def _attended(self, asked: Asked, rendering: Rendering) -> Rendering:
+        """With what there is to see of how the best translation came from the sentence."""
         texts = [asked.sentence, rendering.translations[0].text]
-        model, longest = self._translator.model, self._translator.longest
-        source, written = ([*p, EOS] for p in self._translator.tokenizer.encode(texts))
-        if len(source) > longest or len(written) > model.embedding.longest:
-            return None
-        tokenizer = self._translator.tokenizer
-        return seen(model, tokenizer, asked.sentence, source, written, by_words=True)
+        model, tokenizer = self._translator.model, self._translator.tokenizer
+        source, written = ([*p, EOS] for p in tokenizer.encode(texts))
+        cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
+        heads = sum(layer.self_attention.heads for layer in model.encoder)
+        longest = max(len(source), len(written))
+        if cells * heads > MOST_CELLS or longest > model.embedding.longest:
+            return rendering
+        look = seen(model, tokenizer, asked.sentence, source, written, by_words=True)
+        # Which layer aligns best differs between models: experiments/figures/alignment.py.
+        mean = look.weights["cross"].mean((0, 1)).tolist()
+        return replace(
+            rendering,
+            alignment=Alignment(look.source, look.written, mean) if asked.align else None,
+            look=look if asked.attend else None,
+        )
 
     def _flaws(self, source: str, output: str) -> tuple[Flaw, ...]:
         source_pieces, output_pieces = self._lengths([source, output])

@@ -18,7 +18,7 @@ log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
 """Bytes of a too large body that are read, so that its client comes to read the refusal."""
-TRANSLATING = frozenset(["/translate", "/v1/translate"])
+TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
 """Paths of requests that go through a queue."""
 HEADERS = {
     "x-content-type-options": "nosniff",

@@ -2,107 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from regard.serve.bodies import unless_left
-from regard.serve.engine import Asked, Engine, Rendering
-from regard.serve.flaws import Flaw
+from regard.serve.engine import Asked, Engine
 from regard.serve.libretranslate import REFUSALS
+from regard.serve.schema import Answer, LookQuery, Query, Sentence, answer, sentence
 from regard.serve.service import Job, Service, busy
-from regard.view.look import Look
 from regard.view.page import page
 
-MOST_WEIGHTS = 200_000
-"""Numbers of attention in one answer, some 2 MB: 37 words and as many, by 6 layers of 8 heads."""
-
-
-class LookQuery(BaseModel):
-    """A sentence whose translation is looked at."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    text: Annotated[str, Field(description="One sentence.")]
-    source: Annotated[str, Field(description="Language code.", examples=["en"])]
-    target: Annotated[str, Field(description="Language code.", examples=["de"])]
-
-
-class Query(LookQuery):
-    """What is asked."""
-
-    text: Annotated[str, Field(description="Sentences, paragraphs or HTML.")]
-    format: Literal["text", "html"] = "text"
-    n_best: Annotated[
-        int, Field(ge=1, le=1000, description="Translations of each sentence, up to the beam.")
-    ] = 1
-    stream: Annotated[
-        bool, Field(description="Server-sent events: each sentence as soon as it is ready.")
-    ] = False
-    partial: Annotated[
-        bool, Field(description="In a stream: what is written of a sentence so far, too.")
-    ] = False
-    alignment: Annotated[
-        bool, Field(description="From which words each word of the best translation came.")
-    ] = False
-    attention: Annotated[
-        bool, Field(description="Every head's weights, for a text of one sentence.")
-    ] = False
-
-
-class Hypothesis(BaseModel):
-    """A translation of a sentence."""
-
-    text: str
-    score: Annotated[float, Field(description="log p over the length penalty of §6.1.")]
-
-
-class Alignment(BaseModel):
-    """Encoder-decoder attention by words, in the mean of all heads of all layers."""
-
-    source: Annotated[list[str], Field(description="Words, then </s>.")]
-    target: Annotated[list[str], Field(description="Words, then </s>.")]
-    weights: Annotated[list[list[float]], Field(description="A row for each target word; sum 1.")]
-
-
-Heads = list[list[list[list[float]]]]
-"""By layer, head, the word that attends, and the word attended to."""
-
-
-class Attention(BaseModel):
-    """What every head does, by words; the sum over the last index is 1."""
-
-    source: list[str]
-    read: Annotated[list[str], Field(description="What the decoder reads: <s>, the translation.")]
-    written: Annotated[list[str], Field(description="What it writes, a place further: to </s>.")]
-    encoder: Annotated[Heads, Field(description="Self-attention of source.")]
-    decoder: Annotated[Heads, Field(description="Self-attention of read.")]
-    cross: Annotated[Heads, Field(description="From written to source.")]
-
-
-class Sentence(BaseModel):
-    """A sentence and its translations."""
-
-    source: str
-    translations: Annotated[list[Hypothesis], Field(description="Best first.")]
-    before: Annotated[str, Field(description="What stands before it in the text.")]
-    flaws: Annotated[list[Flaw], Field(description="What looks wrong with the best.")]
-    retried: Annotated[bool, Field(description="Whether a second, wider search was made.")]
-    alignment: Alignment | None = None
-    attention: Attention | None = None
-
-
-class Answer(BaseModel):
-    """The text translated, and how."""
-
-    text: str
-    sentences: list[Sentence]
-    after: Annotated[str, Field(description="What stands after the last sentence.")]
+Made = TypeVar("Made")
 
 
 def routes(service: Service) -> APIRouter:
@@ -120,8 +36,9 @@ def routes(service: Service) -> APIRouter:
         """Translate a text.
 
         With `stream`, the answer is server-sent events: `sentence` (a Sentence) for each in turn,
-        then `done` (an Answer), or `error` with {"error": ...}. With `partial`, too, `partial`
-        with {"sentence": its number from 0, "text": ...}, which a later one may contradict.
+        then `done` (an Answer, without attention), or `error` with {"error": ...}. With `partial`,
+        too, `partial` with {"sentence": its number from 0, "text": ...}, which a later one may
+        contradict.
         """
         service.admit(request, None)
         service.measure(request, [query.text])
@@ -133,11 +50,7 @@ def routes(service: Service) -> APIRouter:
             events = _events(service, request, engine, query)
             headers = {"X-Accel-Buffering": "no"}  # proxies should pass each event on at once
             return StreamingResponse(events, media_type="text/event-stream", headers=headers)
-        answer = await unless_left(request, _answer(service, request, engine, query))
-        if not query.attention:
-            return answer
-        # So much would keep the loop from all others while it is written out.
-        content = await run_in_threadpool(answer.model_dump_json, exclude_none=True)
+        content = await unless_left(request, _answer(service, request, engine, query))
         return Response(content, media_type="application/json")
 
     @router.post(
@@ -169,18 +82,29 @@ def _job(
             sentence,
             min(query.n_best, engine.beam),
             hear and partial(hear, number),
-            query.alignment or query.attention,
+            query.alignment,
+            query.attention,
         )
 
     return service.jobs(request, [(engine, query.text)], is_html=query.format == "html", ask=ask)
 
 
-async def _answer(service: Service, request: Request, engine: Engine, query: Query) -> Answer:
+async def _made(query: Query, make: Callable[[], Made]) -> Made:
+    """What `make` returns; by another thread where the event loop would wait long for it."""
+    return await run_in_threadpool(make) if query.is_large else make()
+
+
+async def _answer(service: Service, request: Request, engine: Engine, query: Query) -> str:
     async with _job(service, request, engine, query) as (job,):
         _refuse_several(job, query)
         found = [rendering async for rendering in job.renderings()]
-        sentences = [_sentence(job, number, r, query) for number, r in enumerate(found)]
-        return _whole(job, sentences)
+
+        def whole() -> str:
+            numbered = enumerate(found)
+            sentences = [sentence(job.passage, i, rendering, query) for i, rendering in numbered]
+            return answer(job.passage, sentences).model_dump_json(exclude_none=True)
+
+        return await _made(query, whole)
 
 
 async def _page(service: Service, request: Request, engine: Engine, query: Query) -> str:
@@ -195,32 +119,66 @@ async def _page(service: Service, request: Request, engine: Engine, query: Query
 async def _events(
     service: Service, request: Request, engine: Engine, query: Query
 ) -> AsyncIterator[str]:
-    said: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def tell(what: tuple[int, str] | None) -> None:
-        loop.call_soon_threadsafe(said.put_nowait, what)
-
-    hear = (lambda number, text: tell((number, text))) if query.partial else None
     try:
-        async with _job(service, request, engine, query, hear) as (job,):
-            _refuse_several(job, query)
-            for future in job.futures:
-                future.add_done_callback(lambda _: tell(None))
-            sentences: list[Sentence] = []
-            while (number := len(sentences)) < len(job.futures):
-                if job.futures[number].done():
-                    sentences.append(_sentence(job, number, job.futures[number].result(), query))
-                    yield _event("sentence", sentences[-1])
-                elif (partly := await said.get()) and partly[0] >= number:
-                    about, text = partly
-                    yield _event("partial", {"sentence": about, "text": job.passage.written(text)})
-            yield _event("done", _whole(job, sentences))
+        async with aclosing(_told(service, request, engine, query)) as told:
+            async for event in told:
+                yield event
+                await asyncio.sleep(0)  # what is sent rarely suspends, and others wait
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})
     except Exception:
         yield _event("error", {"error": "Internal error"})
         raise  # for the log
+
+
+async def _told(
+    service: Service, request: Request, engine: Engine, query: Query
+) -> AsyncGenerator[str, None]:
+    news = _News()
+    hear = news.hear if query.partial else None
+    async with _job(service, request, engine, query, hear) as (job,):
+        _refuse_several(job, query)
+        for future in job.futures:
+            future.add_done_callback(news.wake)
+        done: list[Sentence] = []
+        while (number := len(done)) < len(job.futures):
+            future = job.futures[number]
+            if future.done():
+                make = partial(sentence, job.passage, number, future.result(), query)
+                done.append(await _made(query, make))
+                yield await _made(query, partial(_event, "sentence", done[-1]))
+                continue
+            for about, text in await news.read():
+                if about >= number:
+                    written = job.passage.written(text)
+                    yield _event("partial", {"sentence": about, "text": written})
+        for one in done:
+            one.alignment = one.attention = None  # they have been sent
+        yield _event("done", answer(job.passage, done))
+
+
+class _News:
+    """What is written of sentences so far: of the thread that translates, for the event loop."""
+
+    def __init__(self) -> None:
+        self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
+        self._latest: dict[int, str] = {}
+
+    def hear(self, number: int, text: str) -> None:
+        """In any thread: so much is written of this sentence."""
+        self._latest[number] = text
+        self.wake()
+
+    def wake(self, _: object = None) -> None:
+        """In any thread: let `read` return."""
+        if not self._event.is_set():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def read(self) -> list[tuple[int, str]]:
+        """Wait for news, of which there may be none; sentences by their numbers."""
+        await self._event.wait()
+        self._event.clear()
+        return [(number, self._latest.pop(number)) for number in sorted(self._latest)]
 
 
 def _refuse_several(job: Job, query: Query) -> None:
@@ -229,48 +187,9 @@ def _refuse_several(job: Job, query: Query) -> None:
         raise HTTPException(400, problem)
 
 
-def _event(kind: str, content: BaseModel | dict[str, Any]) -> str:
-    if isinstance(content, BaseModel):
-        content = content.model_dump(exclude_none=True)
-    return f"event: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
-
-
-def _sentence(job: Job, number: int, rendering: Rendering, query: Query) -> Sentence:
-    look = rendering.look
-    return Sentence(
-        source=job.passage.sentences[number],
-        translations=[
-            Hypothesis(text=t.text, score=t.score) for t in rendering.translations[: query.n_best]
-        ],
-        before=job.passage.kept[number],
-        flaws=list(rendering.flaws),
-        retried=rendering.retried,
-        alignment=_alignment(look) if look and query.alignment else None,
-        attention=_attention(look) if look and query.attention else None,
-    )
-
-
-def _alignment(look: Look) -> Alignment:
-    mean = look.weights["cross"].mean((0, 1))  # which layer aligns best differs between models
-    return Alignment(
-        source=list(look.source),
-        target=list(look.written),
-        weights=[[round(x, 4) for x in row] for row in mean.tolist()],
-    )
-
-
-def _attention(look: Look) -> Attention:
-    if sum(weights.size for weights in look.weights.values()) > MOST_WEIGHTS:
-        raise HTTPException(400, "Invalid request: text: too long to show what every head does")
-    found = look.as_json()
-    return Attention(
-        source=found["source"],
-        read=found["read"],
-        written=found["written"],
-        **found["attention"],
-    )
-
-
-def _whole(job: Job, sentences: list[Sentence]) -> Answer:
-    best = [sentence.translations[0].text for sentence in sentences]
-    return Answer(text=job.passage.joined(best), sentences=sentences, after=job.passage.kept[-1])
+def _event(kind: str, content: Answer | Sentence | dict[str, Any]) -> str:
+    if isinstance(content, dict):
+        text = json.dumps(content, ensure_ascii=False)
+    else:
+        text = content.model_dump_json(exclude_none=True)
+    return f"event: {kind}\ndata: {text}\n\n"

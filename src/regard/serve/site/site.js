@@ -5,7 +5,8 @@ const OTHERS = 3; // alternatives asked for
 const by = (id) => document.getElementById(id);
 const state = {
   texts: TEXTS.en, languages: [], most: 0, // of the server
-  asking: null, timer: 0, sentences: [], partial: new Map(), after: "", looked: null,
+  asking: null, timer: 0, sentences: [], partial: new Map(), after: "", // of the translation
+  looking: null, looked: null, // of the heads
 };
 
 function make(name, attributes = {}, ...children) {
@@ -29,10 +30,16 @@ function speak(language) {
   flaws();
 }
 
+const tag = (code) => code.replaceAll("_", "-"); // pt_BR, as browsers write it
+
 function names() {
   const shown = new Intl.DisplayNames([document.documentElement.lang], { type: "language" });
   for (const option of document.querySelectorAll("#source option, #target option")) {
-    option.textContent = shown.of(option.value);
+    try {
+      option.textContent = shown.of(tag(option.value));
+    } catch { // what no browser knows
+      option.textContent = option.value;
+    }
   }
 }
 
@@ -49,16 +56,17 @@ function choose(source, target) {
   by("target").replaceChildren(...targets(source).map((code) => make("option", { value: code })));
   if (targets(source).includes(target)) by("target").value = target;
   by("swap").disabled = !targets(by("target").value).includes(source);
-  by("text").lang = source;
-  by("result").lang = by("target").value;
+  for (const id of ["text", "echo", "which"]) by(id).lang = tag(source);
+  by("result").lang = tag(by("target").value);
   names();
 }
 
 function swap() {
   const [source, target] = [by("source").value, by("target").value];
-  const text = by("result").textContent;
+  const text = by("result").ariaBusy === "true" ? "" : by("result").textContent;
   choose(target, source);
   if (text) by("text").value = text;
+  count();
   ask();
 }
 
@@ -78,6 +86,7 @@ const question = (text) => ({ text, source: by("source").value, target: by("targ
 async function ask() {
   clearTimeout(state.timer);
   state.asking?.abort();
+  state.looking?.abort();
   const asking = state.asking = new AbortController();
   Object.assign(state, { sentences: [], partial: new Map(), after: "", looked: null });
   say("problem", "");
@@ -91,7 +100,7 @@ async function ask() {
     const answer = await fetch("v1/translate", {
       method: "POST", headers: headers(), body: JSON.stringify(body), signal: asking.signal,
     });
-    if (!answer.ok) return await refused(answer);
+    if (!answer.ok) return await refused(answer, asking);
     let last;
     for await (const { kind, content } of events(answer.body)) {
       hear(last = kind, content);
@@ -127,17 +136,15 @@ function hear(kind, content) {
   }
   if (kind === "done") state.after = content.after;
   if (kind === "error") say("problem", content.error);
-  show();
+  state.frame ??= requestAnimationFrame(show); // many events may come between two
 }
 
-async function refused(answer) {
+async function refused(answer, asking) {
   const wait = Number(answer.headers.get("Retry-After"));
-  if (wait) {
-    say("problem", state.texts.busy(wait));
-    later(1000 * wait);
-  } else {
-    say("problem", (await answer.json()).error);
-  }
+  const problem = answer.status === 503 ? state.texts.busy(wait) : (await answer.json()).error;
+  if (asking.signal.aborted) return;
+  say("problem", problem);
+  if (wait) later(1000 * wait);
   done();
 }
 
@@ -160,8 +167,10 @@ function say(id, text) {
 }
 
 function show() {
+  cancelAnimationFrame(state.frame);
+  state.frame = null;
   const parts = [];
-  state.sentences.forEach((sentence, i) => parts.push(sentence.before, ...words(sentence, i)));
+  for (const sentence of state.sentences) parts.push(sentence.before, ...words(sentence));
   for (const [, text] of [...state.partial].sort(([a], [b]) => a - b)) {
     parts.push(parts.length ? " " : "", make("span", { class: "partial" }, text));
   }
@@ -170,22 +179,22 @@ function show() {
 }
 
 // The text of a sentence; each word that the model aligned is an element of its own.
-function words(sentence, number) {
-  const text = sentence.translations[0].text;
+function words({ translations, alignment }) {
+  const text = translations[0].text;
   const parts = [];
   let at = 0;
-  (sentence.alignment?.target ?? []).forEach((word, row) => {
+  (alignment?.target ?? []).forEach((word, row) => {
     const from = text.indexOf(word, at);
     if (from < 0) return; // </s>, or what has no spelling of its own
-    parts.push(text.slice(at, from), spoken(word, number, row));
+    parts.push(text.slice(at, from), spoken(word, alignment.source, alignment.weights[row]));
     at = from + word.length;
   });
   return [...parts, text.slice(at)];
 }
 
-function spoken(word, number, row) {
-  const span = make("span", { class: "word", tabindex: -1, role: "button" }, word);
-  span.onpointerenter = span.onfocus = span.onclick = () => attend(span, word, number, row);
+function spoken(word, source, weights) {
+  const span = make("span", { class: "word", tabindex: -1 }, word);
+  span.onpointerenter = span.onfocus = span.onclick = () => attend(span, source, weights);
   span.onkeydown = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
@@ -196,24 +205,23 @@ function spoken(word, number, row) {
   return span;
 }
 
-function attend(span, word, number, row) {
+function attend(span, source, weights) {
   for (const one of by("result").querySelectorAll(".word")) {
     one.classList.toggle("active", one === span);
     one.tabIndex = one === span ? 0 : -1;
   }
-  const { source, weights } = state.sentences[number].alignment;
   const shown = source.flatMap((text, key) => {
     const part = make("span", {}, text);
-    part.style.background = `rgb(var(--accent-rgb) / ${0.45 * weights[row][key]})`;
+    part.style.background = `rgb(var(--accent-rgb) / ${0.45 * weights[key]})`;
     return [part, " "];
   });
   by("echo").replaceChildren(...shown);
   const strongest = source
-    .map((text, key) => ({ text, weight: weights[row][key] }))
+    .map((text, key) => ({ text, weight: weights[key] }))
     .sort((a, b) => b.weight - a.weight)
     .slice(0, 2)
     .map(({ text, weight }) => `“${text}” ${Math.round(100 * weight)} %`);
-  say("said", state.texts.attends(word, strongest.join(", ")));
+  say("said", state.texts.attends(span.textContent, strongest.join(", ")));
 }
 
 async function copy() {
@@ -228,10 +236,11 @@ async function copy() {
 // What more there is of it -----------------------------------------------------------------------
 
 function alternatives() {
+  const [from, to] = [by("text").lang, by("result").lang];
   by("others").replaceChildren(...state.sentences.map((sentence) => {
     const others = sentence.translations.map(({ text, score }) =>
-      make("li", {}, text, " ", make("span", { class: "score" }, score.toFixed(3))));
-    return make("li", {}, sentence.source, make("ol", {}, ...others));
+      make("li", { lang: to }, text, " ", make("span", { class: "score" }, score.toFixed(3))));
+    return make("li", { lang: from }, sentence.source, make("ol", {}, ...others));
   }));
 }
 
@@ -253,17 +262,22 @@ function open(tab) {
 
 async function look() {
   const sentence = state.sentences[by("which").value]?.source;
-  if (sentence === state.looked) return;
-  state.looked = sentence;
-  if (!sentence) return by("frame").removeAttribute("srcdoc");
+  if (sentence && sentence === state.looked) return;
+  state.looking?.abort();
+  const looking = state.looking = new AbortController();
+  state.looked = null;
+  by("frame").removeAttribute("srcdoc");
+  if (!sentence) return;
   try {
     const answer = await fetch("v1/look", {
       method: "POST", headers: headers(), body: JSON.stringify(question(sentence)),
+      signal: looking.signal,
     });
-    if (!answer.ok) return await refused(answer);
+    if (!answer.ok) return say("problem", (await answer.json()).error);
     by("frame").srcdoc = await answer.text();
+    state.looked = sentence;
   } catch {
-    say("problem", state.texts.lost);
+    if (!looking.signal.aborted) say("problem", state.texts.lost);
   }
 }
 
@@ -289,8 +303,7 @@ async function start() {
   by("key").onchange = ask;
   by("which").onchange = look;
   by("form").onsubmit = (event) => event.preventDefault();
-  by("text").oninput = (event) => { count(); if (!event.isComposing) later(); };
-  by("text").addEventListener("compositionend", () => later());
+  by("text").oninput = () => { count(); later(); }; // within a syllable of Hangul, too
   by("text").onkeydown = (event) => { if (event.key === "Enter" && event.ctrlKey) ask(); };
   for (const tab of document.querySelectorAll("[role=tab]")) {
     tab.onclick = () => open(tab);

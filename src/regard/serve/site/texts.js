@@ -17,11 +17,11 @@ const TEXTS = {
     },
   },
   ko: {
-    interface: "화면 언어", from: "원문", to: "번역", swap: "언어 맞바꾸기", key: "API 키",
+    interface: "화면 언어", from: "원문 언어", to: "번역 언어", swap: "언어 맞바꾸기", key: "API 키",
     text: "원문", translation: "번역문", copy: "복사", copied: "복사했습니다",
     hint: "입력하는 대로 번역합니다. Ctrl+Enter를 누르면 바로 번역합니다.",
     more: "더 보기", alternatives: "다른 번역", attention: "어텐션",
-    none: "문장마다 다른 번역과 점수(길이 페널티로 나눈 log p)를 보여 줍니다.",
+    none: "문장별로 다른 번역 후보와 그 점수(길이 페널티로 나눈 log p)를 보여 줍니다.",
     look: "헤드마다 각 단어가 어디를 보는지 보여 줍니다.", sentence: "문장", reference: "HTTP 인터페이스",
     count: (now, most) => `${now} / ${most}자`,
     attends: (word, others) => `“${word}”이(가) 가장 많이 보는 단어: ${others}`,

@@ -1,0 +1,67 @@
+"""Does encoder-decoder attention point at the source of a word? In which layer?
+
+    .venv/bin/python experiments/figures/alignment.py runs/demo train.en train.de test.en
+
+What a word is a translation of is taken from how often both occur in the same pairs of the training
+text (Dice's coefficient over 0.8, 20 times or more), where the sentence has that word once. Prints
+for what share of such words the strongest weight lies on it, in the mean of the heads of each layer
+and of all.
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from regard.run.model_directory import open_model
+from regard.view.look import look
+
+LIKELY, OFTEN = 0.8, 20
+
+
+def words(line: str) -> set[str]:
+    return set(re.findall(r"\w+|[^\w\s]", line))
+
+
+def lexicon(sources: list[str], targets: list[str]) -> dict[str, str]:
+    """The source word that goes with a target word."""
+    both: Counter[tuple[str, str]] = Counter()
+    alone: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    for source, target in zip(map(words, sources), map(words, targets), strict=True):
+        alone[0].update(source)
+        alone[1].update(target)
+        both.update((s, t) for s in source for t in target)
+    return {
+        t: s
+        for (s, t), count in both.items()
+        if count >= OFTEN and 2 * count > LIKELY * (alone[0][s] + alone[1][t])
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    for name in ("model", "source", "target", "unseen"):
+        arguments.add_argument(name, type=Path)
+    arguments.add_argument("--sentences", type=int, default=150)
+    given = arguments.parse_args()
+    known = lexicon(*(p.read_text("utf-8").splitlines() for p in (given.source, given.target)))
+    model = open_model(given.model)
+    right: Counter[str] = Counter()
+    counted = 0
+    for sentence in given.unseen.read_text("utf-8").splitlines()[: given.sentences]:
+        found = look(model, sentence, by_words=True)
+        weights = found.weights["cross"]
+        ways = {f"layer {i}": layer.mean(0) for i, layer in enumerate(weights, 1)}
+        ways["all layers"] = weights.mean((0, 1))
+        for place, word in enumerate(found.written):
+            if found.source.count(known.get(word, "")) == 1:
+                counted += 1
+                for name, rows in ways.items():
+                    right[name] += found.source[rows[place].argmax()] == known[word]
+    told = {name: round(right[name] / counted, 3) for name in ways}
+    print(json.dumps({"words": counted} | told))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
