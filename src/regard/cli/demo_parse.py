@@ -39,6 +39,7 @@ def parse_recipe() -> "Recipe":
         validate_sentences=50,
         save_every=20,
         average=5,
+        beam=4,
     )
 
 
