@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage, read_html, read_text
 from regard.serve.retry import search_again
 from regard.text.tokenizer import EOS
-from regard.translate import Translation, Translator
+from regard.translate import Hear, Translation, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
@@ -26,8 +26,8 @@ class Asked:
 
     sentence: str
     n_best: int = 1
-    hear: Callable[[str], object] | None = None
-    """Is told what is written so far, in any thread."""
+    hear: Hear | None = None
+    """In any thread."""
     align: bool = False
     """Whether to tell which words each word came from."""
     attend: bool = False
@@ -56,9 +56,9 @@ class Rendering:
     retried: bool = False
     """Whether a second search was made."""
     alignment: Alignment | None = None
-    """Of the best; none where it was not asked for, or would be too large."""
+    """Of the best, if asked for; none of a sentence that is too large for it, or was split."""
     look: Look | None = None
-    """How every head attends; none where it was not asked for, or would be too large."""
+    """How every head attends, if asked for; none where there could be no alignment."""
 
 
 class Engine:
@@ -156,8 +156,8 @@ class Engine:
         source, written = ([*p, EOS] for p in tokenizer.encode(texts))
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
         heads = sum(layer.self_attention.heads for layer in model.encoder)
-        longest = max(len(source), len(written))
-        if cells * heads > MOST_CELLS or longest > model.embedding.longest:
+        split = len(source) > self._translator.longest  # so it was never read as a whole
+        if split or cells * heads > MOST_CELLS or len(written) > model.embedding.longest:
             return rendering
         look = seen(model, tokenizer, asked.sentence, source, written, by_words=True)
         # Which layer aligns best differs between models: experiments/figures/alignment.py.
