@@ -167,10 +167,13 @@ def test_a_failure_within_a_stream_is_said(site: Open, shouting: Shouting) -> No
     playwright.expect(page.locator("#problem")).to_contain_text("within 0.3 seconds")
 
 
-def test_a_failure_of_the_server_is_said(site: Open, shouting: Shouting) -> None:
+def test_a_failure_of_the_server_is_said(
+    site: Open, shouting: Shouting, caplog: pytest.LogCaptureFixture
+) -> None:
     page = site(shouting)
     page.fill("#text", "explode")
     playwright.expect(page.locator("#problem")).to_have_text("Internal error")
+    assert "without completing" not in caplog.text  # which makes a browser forget what it has read
     page.fill("#text", "one")
     result(page, "ONE")
 

@@ -54,17 +54,16 @@ class Guard:
         scope.setdefault("state", {})
         answer = _Answer(send)
         started = time.monotonic()
-        error = None
         try:
             await self._answer(scope, receive, answer)
         except Left:
             answer.status = 499
         except Exception as problem:
-            error = _place(problem)
+            scope["state"]["problem"] = problem
             if answer.status is None:
                 await _refusal(500, "Internal error")(scope, receive, answer)
         finally:
-            self._record(scope, answer, time.monotonic() - started, error)
+            self._record(scope, answer, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         limit = self._limits.body
@@ -98,15 +97,16 @@ class Guard:
 
         await self._app(scope, replay, answer)
 
-    def _record(self, scope: Scope, answer: "_Answer", seconds: float, error: str | None) -> None:
+    def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+        state = scope["state"]
+        problem = state.pop("problem", None)  # which would keep its frames, and what they hold
         path = getattr(scope.get("route"), "path", "other")  # never what a client has written
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)
-        level = logging.ERROR if error else logging.INFO
+        level = logging.ERROR if problem else logging.INFO
         if not log.isEnabledFor(level):
             return
-        state = scope["state"]
         line: dict[str, Any] = {
             "time": round(time.time(), 3),
             "path": path,
@@ -114,8 +114,8 @@ class Guard:
             "milliseconds": round(1000 * seconds, 1),
             **{k: state[k] for k in ("pair", "characters", "sentences") if k in state},
         }
-        if error:
-            line["error"] = error
+        if problem:
+            line["error"] = _place(problem)
         log.log(level, json.dumps(line))
 
 

@@ -126,9 +126,9 @@ async def _events(
                 await asyncio.sleep(0)  # what is sent rarely suspends, and others wait
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})
-    except Exception:
+    except Exception as problem:  # not raised: browsers drop what they have of a broken answer
+        request.state.problem = problem
         yield _event("error", {"error": "Internal error"})
-        raise  # for the log
 
 
 async def _told(
