@@ -78,7 +78,8 @@ def test_a_peer_translates_as_regard_does(trained, peer):
         assert not failures
         ours, theirs = outputs["regard fp32"], outputs[peer]
         assert len(set(ours)) > KNOWN  # else they might agree by chance
-        same[beam] = [a == b for a, b in zip(ours, theirs, strict=True)]
+        # Where a model has learned nothing it may not end, and only regard has the paper's bound.
+        same[beam] = [b.startswith(a.rstrip()) for a, b in zip(ours, theirs, strict=True)]
     assert sum(same[1]) >= len(LINES) - 1
     # Of what it has not learned the model is unsure, and </s> is among its many next tokens.
     assert sum(same[4][:KNOWN]) >= KNOWN - 1
