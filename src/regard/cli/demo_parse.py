@@ -27,15 +27,17 @@ def parse_recipe() -> "Recipe":
     from regard.presets import SMALL_PARSE
 
     return SMALL_PARSE.but(
-        dropout=0.1,
+        d_model=128,  # 256 learns no more from as many trees, in twice the time
+        d_ff=512,
+        dropout=0.0,
         attention_dropout=0.0,
         vocabulary=1500,
         max_length=128,
         row_length=128,
         source_tokens=1024,
         target_tokens=1024,
-        steps=1300,
-        warmup_steps=500,
+        steps=2000,
+        warmup_steps=400,
         log_every=20,
         validate_every=400,
         validate_sentences=50,
