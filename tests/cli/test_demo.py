@@ -1,6 +1,8 @@
 """The demo makes its corpus, trains, and reports; how well is measured by `make demo` itself."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,15 @@ def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.cli.demo_parse.VALID_SENTENCES", 5)
 
 
+def commands(shown: str) -> list[list[str]]:
+    """The words of each command that a demo shows last, as a shell takes the whole line."""
+    lines = shown.partition("Try next:\n")[2].splitlines()
+    subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=True)
+    return [shlex.split(line, comments=True) for line in lines]
+
+
 def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
+    out = tmp_path / "my demo"
     result = regard("demo", "--out", out, "--pairs", "1000", "--steps", "3")
     assert result.status == 0, result.stderr
     figures = json.loads((out / "result.json").read_text())
@@ -25,7 +34,8 @@ def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> 
     assert figures["sentences"] == 17
     assert 0 <= figures["bleu"] < 50  # three steps teach nothing
     assert "pronouns with the right gender" in result.stdout
-    assert f" serve {out}=en-de " in result.stdout
+    typed = commands(result.stdout)
+    assert typed[0][1:] == ["serve", f"{out}=en-de"]
     journal = (out / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in journal].count("validation") == 1
 
@@ -50,3 +60,4 @@ def test_the_demo_of_parsing_ends_with_its_figures_and_drawn_trees(tmp_path: Pat
     assert 0 <= figures["f1"] < 50  # two steps teach nothing
     assert "F1 of brackets (EVALB)" in result.stdout
     assert result.stdout.count("as the grammar has it") == 2
+    assert len(commands(result.stdout)) == 3

@@ -1,6 +1,7 @@
 """`regard demo`: from nothing to a translator, or a parser, on the built-in grammar corpus."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,6 +128,7 @@ def report(out: Path, unseen: "list[Example]") -> None:
         same = output == e.target
         translations.add_row("reference", "the same" if same else e.target, end_section=True)
     stdout.print(translations)
+    place = shlex.quote(str(out))
     conclude(
         stdout,
         len(unseen),
@@ -136,9 +138,9 @@ def report(out: Path, unseen: "list[Example]") -> None:
             "training time": f"{result['train_seconds']:.0f} s",
         },
         [
-            f"{called()} serve {out}=en-de   (then open the address that it prints)",
-            f"{called()} look {out} 'The dog is big because it sleeps.' --html look.html",
-            f"{called()} translate {out} --n-best 4 --json < {out}/corpus/valid.en | head",
+            f"{called()} serve {place}=en-de  # then open the address that it prints",
+            f"{called()} look {place} 'The dog is big because it sleeps.' --html look.html",
+            f"{called()} translate {place} --n-best 4 --json < {place}/corpus/valid.en | head",
             f"{called()} train --source your.en --target your.de --out runs/mine",
         ],
     )

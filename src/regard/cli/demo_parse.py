@@ -1,6 +1,7 @@
 """`regard demo --task parse`: from nothing to a parser, on the trees of the built-in corpus."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,7 @@ def report(out: Path, unseen: "list[Example]") -> None:
     for tree, right in list(zip(found, gold, strict=True))[:DRAWN]:
         same = "as the grammar has it" if tree == right else "not as the grammar has it"
         stdout.print(f"{drawn(tree, stdout.width)}\n({same})\n", markup=False, soft_wrap=True)
+    place = shlex.quote(str(out))
     conclude(
         stdout,
         len(unseen),
@@ -113,8 +115,8 @@ def report(out: Path, unseen: "list[Example]") -> None:
             "training time": f"{seconds:.0f} s",
         },
         [
-            f"echo 'The dog is big .' | {called()} parse {out} --tokenised --draw",
-            f"{called()} parse {out} --json < your.txt",
+            f"echo 'The dog is big .' | {called()} parse {place} --tokenised --draw",
+            f"{called()} parse {place} --json < your.txt",
             f"{called()} train --task parse --trees your.mrg --out runs/parser",
         ],
     )
