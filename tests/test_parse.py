@@ -1,5 +1,6 @@
 """§6.3 Whatever the sentence and whatever the model, there is one tree over exactly its words."""
 
+import math
 import random
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from regard.data.treebank import as_text
-from regard.errors import DataError, MissingExtra, ModelError
+from regard.errors import MissingExtra, ModelError
 from regard.parse import Parser, by_blanks, load, treebank_line, treebank_words
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
@@ -86,18 +87,35 @@ def test_a_normalised_model_gives_punctuation_its_tag() -> None:
     assert tree.tags() == ["XX", "XX", "XX", "."]
 
 
-def test_an_over_long_sentence_is_refused_by_its_place() -> None:
-    with pytest.raises(DataError, match=r"^in\.txt:2: 30\d\d pieces; at most 2048 are parsed"):
-        list(parser().stream([["dog"], ["🎈"] * 600], where="in.txt"))
-
-
-def test_learned_positions_bound_a_sentence() -> None:
+@pytest.mark.parametrize("count", [11, 37, 38, 50, 200])
+def test_a_sentence_too_long_for_the_positions_is_parsed_in_parts(count: int) -> None:
     some = parser(RECIPE.but(positions="learned", max_positions=40, max_length=40))
-    for count in (11, 37):
-        words = ["The"] * count
-        assert some.parse([words])[0].words() == words
-    with pytest.raises(DataError, match="at most 38 are parsed"):
-        some.parse([["The"] * 50])
+    words = ["The"] * count
+    found = list(some.stream([["dog"], words, [], ["dog"]], n_best=2))
+    assert [[one.tree.words() for one in best] for best in found] == [
+        [["dog"]] * len(found[0]), [words] * len(found[1]), [], [["dog"]] * len(found[3]),
+    ]  # fmt: skip
+    assert found[0] == found[3]
+    best, second = found[1]
+    assert best.score >= second.score
+    assert math.isfinite(best.confidence)
+
+
+def test_parts_have_the_probability_of_all() -> None:
+    some = parser(RECIPE.but(positions="learned", max_positions=40, max_length=40))
+    words = ["The"] * 60
+    [[whole]] = some.stream([words])
+    [[left], [right]] = some.stream([words[:30], words[30:]])
+    assert whole.tree.children == (left.tree, right.tree)
+    assert whole.score == pytest.approx(left.score + right.score)
+    assert whole.confidence == pytest.approx((left.confidence + right.confidence) / 2)
+
+
+def test_of_a_word_without_end_the_beginning_is_read() -> None:
+    word = "🎈" * 1200
+    assert [tree.words() for tree in parser().parse([["The", word], [word]])] == [
+        ["The", word], [word],
+    ]  # fmt: skip
 
 
 def test_words_are_read_as_they_were_printed() -> None:

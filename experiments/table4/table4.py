@@ -39,12 +39,13 @@ def scored(run: Path, gold_file: Path, beam: int | None, precision: str) -> dict
     seconds = time.perf_counter() - started
     figures = compare_trees(found, gold).figures()
     return {
-        "f1": round(figures["f"], 2),
+        "f1": round(figures["f"], 2) if figures["recall"] else 0.0,
         "recall": round(figures["recall"], 2),
         "precision": round(figures["precision"], 2),
         "complete_match": round(figures["complete_match"], 2),
         "tagging_accuracy": round(figures["tagging_accuracy"], 2),
         "sentences": len(gold),
+        "left_out": figures["error"],  # since other words are punctuation in the gold tree
         "beam": parser.recipe.beam,
         "precision_of_numbers": precision,
         "parse_seconds": round(seconds, 1),
@@ -82,6 +83,8 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     given = parser.parse_args()
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    if given.run and not given.gold:
+        parser.error("give the gold trees, too")
     if given.run:
         test = "/".join([given.gold.parent.name, given.gold.stem])
         found = scored(given.run, given.gold, given.beam, given.precision)

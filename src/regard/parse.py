@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data.batches import Rows
 from regard.data.treebank import as_text
 from regard.decoding import WINDOW, Decoding, Found, open_to_decode
-from regard.errors import DataError, MissingExtra, ModelError
+from regard.errors import MissingExtra, ModelError
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -32,8 +32,8 @@ from regard.trees.tree import Tree
 from regard.wellformed import Alphabet, Sentences, WellFormed, kind_of
 
 LONGEST = 2048
-"""Pieces of the longest sentence that is parsed, where positions have no limit of their own. One
-that is longer than any the model was trained on is parsed too, if less well."""
+"""Pieces of the longest sentence that is parsed as a whole, where positions have no limit of their
+own. One that is longer than any the model was trained on is parsed too, if less well."""
 
 Split = Callable[[str], Sequence[str]]
 """A line as its words."""
@@ -84,10 +84,7 @@ class Parser(Decoding):
         self._trees = WellFormed(model, self.alphabet)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
-        """The best tree of each sentence, a list of at least one word.
-
-        Raises DataError for a sentence of more than `longest` pieces.
-        """
+        """The best tree of each sentence, a list of at least one word."""
         return [best[0].tree for best in self.stream(sentences) if best]
 
     def stream(
@@ -96,25 +93,38 @@ class Parser(Decoding):
         *,
         n_best: int = 1,
         window: int = WINDOW,
-        where: str = "sentence",
     ) -> Iterator[list[Parse]]:
         """Up to `n_best` trees of each sentence, best first, in order, a window at a time.
 
-        A sentence without words has none. Errors name a sentence as `where:number`.
+        A sentence without words has none. One of more than `longest` pieces is parsed in parts,
+        which then stand side by side in one phrase.
         """
-        numbered = enumerate(sentences, start=1)
-        while some := list(itertools.islice(numbered, window)):
-            yield from self._window(some, n_best, where)
+        every = iter(sentences)
+        while some := list(itertools.islice(every, window)):
+            parts = [self._parts(words) for words in some]
+            found = self._parsed([part for cut in parts for part in cut], n_best)
+            for cut in parts:
+                best = itertools.islice(found, len(cut))
+                yield [_joined(one) for one in zip(*best, strict=False)]
 
-    def _window(
-        self, numbered: Sequence[tuple[int, Sequence[str]]], n_best: int, where: str
-    ) -> Iterator[list[Parse]]:
-        sources = self._encode(numbered, where)
-        spoken = [i for i, (_, words) in enumerate(numbered) if words]
-        counts = torch.tensor([len(numbered[i][1]) for i in spoken])
+    def _parts(self, words: Sequence[str]) -> list[Sequence[str]]:
+        """The words, in as many parts as are needed to parse each."""
+        if len(words) < 2 or len(self._pieces(words)) < self.longest:
+            return [words] if words else []
+        half = len(words) // 2
+        return self._parts(words[:half]) + self._parts(words[half:])
+
+    def _pieces(self, words: Sequence[str]) -> list[int]:
+        return self.tokenizer.encode([as_text(words)])[0]
+
+    def _parsed(self, sentences: Sequence[Sequence[str]], n_best: int) -> Iterator[list[Parse]]:
+        """The trees of sentences that have words; of a word without end its beginning is read."""
+        most = self.longest - 1
+        sources = [[*self._pieces(words)[:most], EOS] for words in sentences]
+        counts = torch.tensor([len(words) for words in sentences])
 
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> Found:
-            kinds = [_kinds(numbered[spoken[i]][1]) for i in batch]
+            kinds = [_kinds(sentences[i]) for i in batch]
             words = counts[batch].to(limits.device)
             limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
             asked = Sentences(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
@@ -122,28 +132,26 @@ class Parser(Decoding):
                 self._trees, asked, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
             )
 
-        best = self.hypotheses([sources[i] for i in spoken], found)
-        by_sentence = dict(zip(spoken, best, strict=True))
-        for i, (_, words) in enumerate(numbered):
-            yield [self._parse(one, words) for one in by_sentence.get(i, [])]
-
-    def _encode(self, numbered: Sequence[tuple[int, Sequence[str]]], where: str) -> list[list[int]]:
-        pieces = self.tokenizer.encode([as_text(words) for _, words in numbered])
-        for (number, _), found in zip(numbered, pieces, strict=True):
-            if len(found) >= self.longest:
-                raise DataError(
-                    f"{len(found) + 1} pieces; at most {self.longest} are parsed at once: split "
-                    "the sentence",
-                    where,
-                    number,
-                )
-        return [[*found, EOS] for found in pieces]
+        for words, best in zip(sentences, self.hypotheses(sources, found), strict=True):
+            yield [self._parse(one, words) for one in best]
 
     def _parse(self, found: Hypothesis, words: Sequence[str]) -> Parse:
         names = [self.alphabet.names[token] for token in found.tokens]
         tags = None if self.form == "tags" else [MARKS.get(word, NORMALISED) for word in words]
         tree = delinearise(names, words, tags)
         return Parse(tree, found.score, found.log_probability / len(words))
+
+
+def _joined(parts: Sequence[Parse]) -> Parse:
+    """The tree of a sentence from those of its parts."""
+    if len(parts) == 1:
+        return parts[0]
+    trees = tuple(part.tree for part in parts)
+    words = [len(tree.words()) for tree in trees]
+    label = next((tree.label for tree in trees if tree.word is None), trees[0].label)
+    score = sum(part.score for part in parts)
+    log_probability = sum(part.confidence * n for part, n in zip(parts, words, strict=True))
+    return Parse(Tree(label, trees), score, log_probability / sum(words))
 
 
 def _kinds(words: Sequence[str]) -> Tensor:

@@ -81,7 +81,7 @@ class Alphabet:
 
 def kind_of(word: str) -> int:
     """ANY, MARK or WORD."""
-    return MARK if word in MARKS else ANY if word in EITHER else WORD
+    return ANY if word in EITHER else MARK if word in MARKS else WORD
 
 
 class Sentences(NamedTuple, Generic[Source]):

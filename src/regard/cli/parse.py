@@ -1,6 +1,7 @@
 """`regard parse`: sentences in, trees out, in order."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -58,6 +59,8 @@ def parse(
     from regard.run.devices import keep_freed_memory, set_threads
     from regard.text.files import read_lines
 
+    if write_silver is not None and not math.isfinite(write_silver):
+        raise RecipeError(f"--write-silver {write_silver}: it is a log p per word, as -0.1")
     if draw + as_json + (write_silver is not None) > 1:
         raise RecipeError("--draw, --json and --write-silver exclude one another: give one")
     split = by_blanks if tokenised else treebank_words()
@@ -66,11 +69,10 @@ def parse(
     parser = load(model, precision=precision)
     if beam is not None:
         parser.recipe = Recipe(search=parser.recipe).but(beam=beam).search
-    where = "standard input" if str(input) == "-" else str(input)
     if str(input) == "-" and sys.stdin.isatty():
         window = 1  # somebody types, and waits
     sentences = map(split, read_lines(input))
-    for best in parser.stream(sentences, window=window, where=where):
+    for best in parser.stream(sentences, window=window):
         for line in _shown(best, draw, as_json, write_silver, sys.stdout):
             typer.echo(line)
 

@@ -13,6 +13,6 @@ MARKS = {
     **dict.fromkeys(["''", "”", "’"], "''"),
     ",": ",",
 }
-"""The words that are nothing else, with their tags."""
-EITHER = frozenset({"'", "-", "–", "—", '"'})
-"""Words that may be punctuation or not: a possessive, a hyphen, a minus."""
+"""Words that are punctuation, with their tags."""
+EITHER = frozenset({"'", "-", "–", "—", '"', ":"})
+"""Words that may be punctuation or not: a possessive, a hyphen, a minus, a ratio."""
