@@ -122,11 +122,39 @@ def test_raw_text_is_cut_into_words(folder: Path) -> None:
     assert tree.words() == words
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--trees train.mrg --valid-trees dev.mrg", "run: was begun with other files of --silver:"),
+        (
+            "--trees train.mrg --silver silver.trees --silver-share 0.25",
+            "run: was begun with other files of --valid-trees: choose another --out",
+        ),
+        (
+            "--trees train.mrg --valid-trees dev.mrg --silver silver.trees --silver-share 0.5",
+            "run: was begun with --silver-share 0.25: choose another --out",
+        ),
+        (
+            "--trees dev.mrg --valid-trees dev.mrg --silver silver.trees --silver-share 0.25",
+            "dev.mrg: this run was begun with another --trees: choose another --out",
+        ),
+    ],
+)
+def test_a_run_keeps_the_trees_it_was_begun_with(folder: Path, options: str, said: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert refused("train", *options.split(), "--out", "run").startswith(said)
+
+
 def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> None:
     said = refused("translate", folder / "run", stdin=GOOD.encode())
     assert said == f"{folder / 'run'}: is a parser: use regard parse, or name a model of text"
     said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
     assert said == f"{world.made / 'model'}: is no parser: use regard translate, or name one"
+    data = world.made / "data"
+    for command in ("parse", "translate"):
+        said = refused(command, data, stdin=GOOD.encode())
+        assert said.startswith(f"{data}: is prepared data, no model yet: learn from it by regard")
 
 
 def test_data_for_one_task_is_not_learned_from_for_the_other(folder: Path, world: World) -> None:
@@ -152,6 +180,8 @@ def test_data_for_one_task_is_not_learned_from_for_the_other(folder: Path, world
         ("train --trees t --source s", "--trees is for parsing, --source and --target are for"),
         ("train --trees t --task translate", "--trees is for parsing"),
         ("train --trees missing.mrg", "missing.mrg: no such file"),
+        ("train --task parse --source s --target s", "parsing is learned from trees: give --trees"),
+        ("prepare --recipe small-parse --source s --target s", "parsing is learned from trees"),
         ("demo --task pars", "--task pars: it is translate or parse"),
     ],
 )

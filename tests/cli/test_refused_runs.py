@@ -159,7 +159,7 @@ def test_a_run_keeps_the_text_it_was_begun_with(world: World) -> None:
     again = ["--source", other, *world.text[2:], "--out", world.folder / "run"]
     with unchanged(world.folder):
         said = refused("train", "-q", *again)
-    assert said.startswith(f"{other}: is not the text that this run was begun with: choose another")
+    assert said.startswith(f"{other}: this run was begun with another --source: choose another")
 
 
 def test_a_second_process_in_one_run(world: World) -> None:

@@ -9,7 +9,7 @@ from regard.data.grammar import example
 from regard.data.pairs import Pairs, task_of
 from regard.data.prepare import Report
 from regard.data.treebank import as_text, prepare_trees
-from regard.errors import DataError
+from regard.errors import DataError, RecipeError
 from regard.recipe import Recipe
 from regard.text.files import read_lines
 from regard.text.tokenizer import EOS, Tokenizer
@@ -151,6 +151,24 @@ def test_a_tokenizer_is_kept_and_must_have_every_label(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the tokenizer has no symbol '\(FRAG'"):
         prepared(tmp_path, trees=[odd], tokenizer=known, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_vocabulary_without_room_for_the_symbols_says_how_much_there_must_be(
+    tmp_path: Path,
+) -> None:
+    train = written(tmp_path, "train.mrg", made(30, seed=1))
+    with pytest.raises(
+        RecipeError, match=r"300 entries .* symbols of trees: give at least"
+    ) as said:
+        prepared(tmp_path, RECIPE.but(vocabulary=300), trees=[train])
+    least = int(str(said.value).split()[-1])
+    assert prepared(tmp_path, RECIPE.but(vocabulary=least), trees=[train]).vocabulary == least
+
+
+def test_trees_are_not_repeated_without_end(tmp_path: Path) -> None:
+    gold, silver = (written(tmp_path, f"{i}.mrg", made(20, seed=i)) for i in (1, 2))
+    with pytest.raises(RecipeError, match="would repeat a tree 9,999 times: at most 1,000"):
+        prepared(tmp_path, trees=[gold], valid_trees=[gold], silver=[silver], silver_share=0.9999)
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,8 @@ def test_from_a_file_however_packed(tmp_path: Path, pack: type[bytes]) -> None:
 
 
 def test_scores_come_with_their_trees() -> None:
-    lines = ["4.25\t( (NN a) )\n", "", "-1e3\t(NN b)"]
+    failed = ["-Infinity\t(())\n", "1.5\t( ())", "(())\n", "nan\t()"]
+    lines = ["4.25\t( (NN a) )\n", "", *failed, "-1e3\t(NN b)"]
     assert list(read_scored_trees(lines, "f")) == [
         (4.25, Tree("", (leaf("NN", "a"),))),
         (-1000.0, leaf("NN", "b")),
@@ -190,7 +191,8 @@ def test_scores_come_with_their_trees() -> None:
         ("-Infinity\t(NN a)", "f:2: '-Infinity' is no score"),
         ("1.5\t", "f:2: holds 0 trees"),
         ("1.5\t(NN a) (NN b)", "f:2: holds 2 trees"),
-        ("1.5\t(())", "f:2:6: this bracket has nothing in it"),
+        ("1.5\t(()", "f:2:6: this bracket has nothing in it"),
+        ("1.5\t(S ())", "f:2:8: this bracket has nothing in it"),
         ("1.5\t(NN a", "f:2:5: .*missing"),
         ("1.5\t(NN a))", "f:2:11: this bracket closes none"),
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.treebank import TreeFiles
+from regard.cli.treebank import TreeFiles, refuse_text
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -81,11 +81,13 @@ def prepare(
         return
     if not (source and target):
         raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
+    chosen = (named or recipe_for(source)).set(*(assign or []))
+    refuse_text(chosen)
     report = prepare_for_training(
         source,
         target,
         out,
-        (named or recipe_for(source)).set(*(assign or [])),
+        chosen,
         valid_source or [],
         valid_target or [],
         tokenizer,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.treebank import TreeFiles, refuse_other_task
+from regard.cli.treebank import TreeFiles, refuse_other_task, refuse_text
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -59,10 +59,12 @@ class Start:
                 "--data"
             )
         recipe = self._recipe(earlier, prepared if there else None)
+        if self.texts.any:
+            refuse_text(recipe)
         if not there:
             self._prepare(prepared, recipe)
-        elif self.data is None:
-            _refuse_other_text(prepared, [*self.texts.source, *self.texts.target, *self.trees.all])
+        elif self.data is None and self._can_prepare:
+            self._refuse_other_input(prepared)
         refuse_other_task(prepared, recipe)
         return recipe, prepared
 
@@ -88,6 +90,38 @@ class Start:
             self.quiet,
         )
 
+    def _refuse_other_input(self, prepared: Path) -> None:
+        """Raise RegardError where the run was begun with something else."""
+        from regard.data.pairs import read_manifest
+        from regard.text.files import checksum
+
+        manifest = read_manifest(prepared)
+        advice = "choose another --out, or go on with what it was by leaving all of them out"
+        for option, role, paths in self._inputs():
+            begun_with = [record["sha256"] for record in manifest["inputs"].get(role, [])]
+            now = [checksum(path) for path in paths]
+            for path, its in zip(paths, now, strict=True):
+                if its not in begun_with:
+                    raise RegardError(f"{path}: this run was begun with another {option}: {advice}")
+            if now != begun_with:
+                raise RegardError(f"{self.out}: was begun with other files of {option}: {advice}")
+        share = manifest.get("silver_share")
+        if share != self.trees.silver_share:
+            raise RegardError(f"{self.out}: was begun with --silver-share {share}: {advice}")
+
+    def _inputs(self) -> list[tuple[str, str, Sequence[Path]]]:
+        """Options, what the prepared data calls them, and their files."""
+        texts, trees = self.texts, self.trees
+        return [
+            ("--source", "train.source", texts.source),
+            ("--target", "train.target", texts.target),
+            ("--valid-source", "valid.source", texts.valid_source),
+            ("--valid-target", "valid.target", texts.valid_target),
+            ("--trees", "train.trees", trees.trees),
+            ("--valid-trees", "valid.trees", trees.valid),
+            ("--silver", "silver.trees", trees.silver),
+        ]
+
     def _recipe(self, earlier: "Recipe | None", prepared: Path | None) -> "Recipe":
         from regard.presets import recipe_named
 
@@ -112,16 +146,3 @@ class Start:
         if prepared:
             return suited_to(len(Pairs.open(prepared, "train")))
         return recipe_for(list(self.texts.source))
-
-
-def _refuse_other_text(data: Path, paths: Sequence[Path]) -> None:
-    from regard.data.pairs import read_manifest
-    from regard.text.files import checksum
-
-    known = str(read_manifest(data).get("inputs"))
-    for path in paths:
-        if checksum(path) not in known:
-            raise RegardError(
-                f"{path}: is not the text that this run was begun with: choose another --out, or "
-                "go on with that text by leaving --source, --target and --trees out"
-            )

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from regard.data.prepare import Report
     from regard.recipe import Recipe
 
+NOT_TEXT = "parsing is learned from trees: give --trees, not --source and --target"
+
 
 @dataclass(frozen=True)
 class TreeFiles:
@@ -20,11 +22,6 @@ class TreeFiles:
     valid: Sequence[Path] = ()
     silver: Sequence[Path] = ()
     silver_share: float | None = None
-
-    @property
-    def all(self) -> list[Path]:
-        """What the prepared data is made of."""
-        return [*self.trees, *self.valid, *self.silver]
 
     def refuse_unfit(self, task: str | None, with_text: bool) -> None:
         """Raise RegardError where the options do not go together."""
@@ -38,6 +35,8 @@ class TreeFiles:
             raise RegardError("--silver-share is the share of silver trees: give --silver too")
         if self.trees and (task == "translate" or with_text):
             raise RegardError("--trees is for parsing, --source and --target are for translation")
+        if with_text and task == "parse":
+            raise RegardError(NOT_TEXT)
 
     def prepare(self, out: Path, recipe: "Recipe", tokenizer: Path | None, quiet: bool) -> "Report":
         """Prepare data in `out`, with progress on stderr unless `quiet`."""
@@ -60,6 +59,12 @@ class TreeFiles:
                 tokenizer=tokenizer,
                 progress=display,
             )
+
+
+def refuse_text(recipe: "Recipe") -> None:
+    """Raise RegardError where text was given to a recipe that learns from trees."""
+    if recipe.task.output == "trees":
+        raise RegardError(NOT_TEXT)
 
 
 def refuse_other_task(data: Path, recipe: "Recipe") -> None:

@@ -217,7 +217,11 @@ def _refuse_nothing_left(
 
 
 def write_manifest(
-    folder: Path, recipe: Recipe, report: Report, inputs: Mapping[str, Sequence[Path]]
+    folder: Path,
+    recipe: Recipe,
+    report: Report,
+    inputs: Mapping[str, Sequence[Path]],
+    silver_share: float | None = None,
 ) -> None:
     """Complete prepared data; `inputs` are the files it was made of, by what they are."""
     manifest = {
@@ -227,6 +231,7 @@ def write_manifest(
         "recipe": recipe.model_dump(include={"task", "tokenizer", "data"}),
         "seed": recipe.training.seed,
         "inputs": {name: [_record(path) for path in paths] for name, paths in inputs.items()},
+        "silver_share": silver_share,
         "files": {name: _record(folder / name) for name in sorted(FILES - {"manifest.json"})},
     }
     with (folder / "manifest.json").open("w", encoding="utf-8") as file:

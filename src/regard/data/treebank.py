@@ -26,7 +26,7 @@ from regard.data.atomic import whole_or_nothing
 from regard.data.encoding import Counts
 from regard.data.pairs import Sentences, SideWriter
 from regard.data.prepare import LEARNT_PAIRS, Report, write_manifest
-from regard.errors import DataError
+from regard.errors import DataError, RecipeError
 from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_length
 from regard.text.files import read_lines, refuse_unreadable
@@ -38,6 +38,8 @@ from regard.trees.tree import Tree
 
 TOP = "TOP"
 """The bracket around a tree that is scored: EVALB passes it over."""
+MOST_COPIES = 1000
+"""Times that a tree may be learned from in an epoch."""
 _BLOCK = 1000
 """Trees encoded together."""
 
@@ -96,7 +98,8 @@ def prepare_trees(
     is not trained on either; the other rules of the data section are of translation.
 
     Raises DataError for files that cannot be used or leave nothing, and for labels that a given
-    `tokenizer` does not have; RecipeError or ModelError for the tokenizer.
+    `tokenizer` does not have; RecipeError or ModelError for the tokenizer; RecipeError for a share
+    that would repeat trees too often.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)
@@ -113,7 +116,7 @@ def prepare_trees(
         train = job.write_train(folder, encoder, found, silver_share)
         report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
         inputs = {"train.trees": trees, "valid.trees": valid_trees, "silver.trees": silver}
-        write_manifest(folder, recipe, report, inputs)
+        write_manifest(folder, recipe, report, inputs, silver_share)
     return report
 
 
@@ -171,8 +174,7 @@ class _Preparation:
         trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
         lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, every))
         wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)
-        pieces = Tokenizer.learn(lines, wanted.kind, wanted.vocabulary - len(symbols))
-        return pieces.with_symbols(symbols)
+        return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 
     def write_valid(self, folder: Path, encoder: _Encoder, found: _Survey) -> Counts:
         """Encode the validation trees, and write them as text."""
@@ -313,4 +315,10 @@ def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
     if share is None or not silver:
         return 1.0, 1.0
     wanted = gold * share / (1 - share)  # silver trees, with every gold tree once
-    return (silver / wanted, 1.0) if wanted < silver else (1.0, wanted / silver)
+    times = (silver / wanted, 1.0) if wanted < silver else (1.0, wanted / silver)
+    if max(times) > MOST_COPIES:
+        raise RecipeError(
+            f"a share of {share} of {silver:,} silver trees beside {gold:,} gold ones would repeat "
+            f"a tree {max(times):,.0f} times: at most {MOST_COPIES:,} are sensible"
+        )
+    return times

@@ -91,6 +91,11 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             f"{directory}: training has not finished: go on with regard train --out {directory}, "
             f"or average what is there: regard average {directory} --out MODEL"
         )
+    if (directory / "train.source.ids.npy").exists():
+        raise ModelError(
+            f"{directory}: is prepared data, no model yet: learn from it by regard train --data "
+            f"{directory}"
+        )
     manifest = unseal(directory)
     for name in PARTS[:-1]:
         if name not in manifest["files"]:

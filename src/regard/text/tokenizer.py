@@ -63,26 +63,31 @@ class Tokenizer:
         return Tokenizer, (self._library,)
 
     @classmethod
-    def learn(cls, lines: Iterable[str], kind: Kind, vocabulary: int) -> Tokenizer:
+    def learn(
+        cls, lines: Iterable[str], kind: Kind, vocabulary: int, symbols: Sequence[str] = ()
+    ) -> Tokenizer:
         """Learn at most `vocabulary` entries (fewer where the text has no more pairs that recur).
 
+        `symbols`, which no text is encoded as, are the last of them.
+
         Lines of over 10,000 characters are passed over. The same lines in the same order give the
-        same tokenizer. Raises RecipeError for a vocabulary too small to hold the bytes, DataError
-        for lone surrogates.
+        same tokenizer. Raises RecipeError for a vocabulary too small to hold the bytes and
+        symbols, DataError for lone surrogates.
         """
         continued = [CONTINUED + byte for byte in BYTES] if kind == "wordpiece" else []
-        least = len(SPECIAL) + len(BYTES) + len(continued)
+        least = len(SPECIAL) + len(BYTES) + len(continued) + len(symbols)
         if vocabulary < least:
+            and_symbols = f", and {len(symbols)} symbols of trees" * bool(symbols)
             raise RecipeError(
                 f"tokenizer.vocabulary: {vocabulary} entries cannot hold the bytes and the special "
-                f"symbols of {kind}: give at least {least}"
+                f"symbols of {kind}{and_symbols}: give at least {least}"
             )
         library = tokenizers.Tokenizer(_empty(kind))
         library.normalizer = normalizers.Prepend(" ")
         # Cutting before every space changes nothing for a word, so learning does without.
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         wanted: dict[str, Any] = {
-            "vocab_size": vocabulary,
+            "vocab_size": vocabulary - len(symbols),
             "min_frequency": 2,
             "special_tokens": [*SPECIAL, *continued],
             "initial_alphabet": list(BYTES),
@@ -94,7 +99,8 @@ class Tokenizer:
             else trainers.WordPieceTrainer(**wanted, continuing_subword_prefix=CONTINUED)
         )
         library.train_from_iterator(_learnt_from(lines), trainer)
-        return cls(_assembled(library.model, kind))
+        learnt = cls(_assembled(library.model, kind))
+        return learnt.with_symbols(symbols) if symbols else learnt
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:

@@ -31,6 +31,7 @@ _TEXT = rf"[^{_BLANK}()]"
 _TOKEN = re.compile(rf"\(({_TEXT}++) ({_TEXT}++)\)|\(({_TEXT}*+)|\)|{_TEXT}++")
 _LABEL = re.compile(rf"{_TEXT}*")
 _WORD = re.compile(rf"{_TEXT}+( {_TEXT}+)*")
+_FAILED = re.compile(rf"[{_BLANK}]*\(([{_BLANK}]*\([{_BLANK}]*\))?[{_BLANK}]*\)[{_BLANK}]*")
 _HEADER = "*x*"
 
 
@@ -52,11 +53,12 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
     """The trees of a file with a score, a tab and a tree on each line: what a parser prints.
 
-    Empty lines are passed over. Raises DataError as `read_trees` does, and for a line that has no
-    finite score, or not exactly one tree.
+    Empty lines are passed over, and what a parser prints where it fails: (()), whatever its score.
+    Raises DataError as `read_trees` does, and for a line that has no finite score, or not exactly
+    one tree.
     """
     for number, line in _numbered(lines):
-        if not line.strip():
+        if not line.strip() or _FAILED.fullmatch(line.rpartition("\t")[2]):
             continue
         value, end = _score(line, name, number)
         reader = _Reader(name)
