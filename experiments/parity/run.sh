@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Trains Multi30k with three seeds by the fast paths in bf16 and by the obvious ones in fp32; goes on
-# where it was stopped. Usage: REGARD_DATA=... experiments/parity/run.sh [FOLDER]
+# where it was stopped.
+# Usage: REGARD_DATA=... experiments/parity/run.sh [recipe|steep [FOLDER]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-out=${1:-runs/parity} text=$REGARD_DATA/multi30k
+recipe=experiments/parity/${1:-recipe}.toml out=${2:-runs/parity-${1:-recipe}}
+text=$REGARD_DATA/multi30k
 mkdir -p "$out"
-[[ -d $out/data ]] || .venv/bin/regard prepare --recipe experiments/parity/recipe.toml --out "$out/data" \
+[[ -d $out/data ]] || .venv/bin/regard prepare --recipe "$recipe" --out "$out/data" \
     --source "$text/train.en" --target "$text/train.de" \
     --valid-source "$text/val.en" --valid-target "$text/val.de"
 for seed in 1 2 3; do
@@ -14,7 +16,7 @@ for seed in 1 2 3; do
         regard=(.venv/bin/regard)
         precision=bf16
         [[ $path == fast ]] || regard=(.venv/bin/python experiments/parity/obvious.py) precision=fp32
-        "${regard[@]}" train --recipe experiments/parity/recipe.toml --data "$out/data" --out "$run" \
+        "${regard[@]}" train --recipe "$recipe" --data "$out/data" --out "$run" \
             --set training.seed=$seed --set training.precision=$precision
         [[ -f $run/test.de ]] || {
             .venv/bin/regard translate "$run" < "$text/test_2016_flickr.en" > "$run/test.tmp"
