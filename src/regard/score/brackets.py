@@ -82,7 +82,7 @@ class _Errors:
         if self.before > self.most:
             raise TooManyErrors(
                 f"line {line} of the trees: {text}, the last of {self.before + 1} errors where at "
-                f"most {self.most + 1} may be: mend the lines, or allow more"
+                f"most {self.most + 1} may be: mend the lines, a tree on each, or allow more"
             )
         self.before += 1
 

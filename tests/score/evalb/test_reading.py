@@ -124,6 +124,13 @@ def test_what_the_program_could_not_hold_is_read_and_remarked_on(line: bytes, sa
     assert not sentence.stuck
 
 
+def test_a_byte_order_mark_is_remarked_on() -> None:
+    sentence = read(b"\xef\xbb\xbf(S (NN a))", COLLINS)
+    assert sentence.stuck
+    assert sentence.remarks[0].startswith("begins with a byte order mark")
+    assert not read(b"x(S (NN a))", COLLINS).remarks
+
+
 @pytest.mark.parametrize(
     "line",
     [

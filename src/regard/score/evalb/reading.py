@@ -5,6 +5,7 @@ remarked on.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -87,6 +88,11 @@ def read(line: bytes, parameters: Parameters) -> Sentence:
                 surplus += 1
         elif kind is None:
             sentence.stuck = True
+            if line.startswith(BOM_UTF8):
+                sentence.remarks.append(
+                    "begins with a byte order mark, which the official program never gets past: "
+                    "save the file without it"
+                )
             break
         else:
             if kind != _SOUND:
