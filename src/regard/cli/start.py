@@ -63,7 +63,7 @@ class Start:
             refuse_text(recipe)
         if not there:
             self._prepare(prepared, recipe)
-        elif self.data is None and self._can_prepare:
+        elif self.data is None and (self.texts.any or self.trees.trees):
             self._refuse_other_input(prepared)
         refuse_other_task(prepared, recipe)
         return recipe, prepared
@@ -96,9 +96,10 @@ class Start:
         from regard.text.files import checksum
 
         manifest = read_manifest(prepared)
+        inputs = manifest.get("inputs", {})
         advice = "choose another --out, or go on with what it was by leaving all of them out"
         for option, role, paths in self._inputs():
-            begun_with = [record["sha256"] for record in manifest["inputs"].get(role, [])]
+            begun_with = [record["sha256"] for record in inputs.get(role, [])]
             now = [checksum(path) for path in paths]
             for path, its in zip(paths, now, strict=True):
                 if its not in begun_with:
