@@ -101,26 +101,28 @@ class Parser(Decoding):
         """
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
-            parts = [self._parts(words) for words in some]
-            found = self._parsed([part for cut in parts for part in cut], n_best)
-            for cut in parts:
+            cuts = [self._parts(words) for words in some]
+            found = self._parsed([part for cut in cuts for part in cut], n_best)
+            for cut in cuts:
                 best = itertools.islice(found, len(cut))
                 yield [_joined(one) for one in zip(*best, strict=False)]
 
-    def _parts(self, words: Sequence[str]) -> list[Sequence[str]]:
-        """The words, in as many parts as are needed to parse each."""
-        if len(words) < 2 or len(self._pieces(words)) < self.longest:
-            return [words] if words else []
+    def _parts(self, words: Sequence[str]) -> list[tuple[Sequence[str], list[int]]]:
+        """The words and their pieces, in as many parts as are needed to parse each.
+
+        Of a single word that has too many pieces the first are read.
+        """
+        [pieces] = self.tokenizer.encode([as_text(words)])
+        if len(words) < 2 or len(pieces) < self.longest:
+            return [(words, [*pieces[: self.longest - 1], EOS])] if words else []
         half = len(words) // 2
         return self._parts(words[:half]) + self._parts(words[half:])
 
-    def _pieces(self, words: Sequence[str]) -> list[int]:
-        return self.tokenizer.encode([as_text(words)])[0]
-
-    def _parsed(self, sentences: Sequence[Sequence[str]], n_best: int) -> Iterator[list[Parse]]:
-        """The trees of sentences that have words; of a word without end its beginning is read."""
-        most = self.longest - 1
-        sources = [[*self._pieces(words)[:most], EOS] for words in sentences]
+    def _parsed(
+        self, parts: Sequence[tuple[Sequence[str], list[int]]], n_best: int
+    ) -> Iterator[list[Parse]]:
+        """The trees of words with their pieces."""
+        sentences, sources = [words for words, _ in parts], [pieces for _, pieces in parts]
         counts = torch.tensor([len(words) for words in sentences])
 
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> Found:

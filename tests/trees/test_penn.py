@@ -192,6 +192,7 @@ def test_scores_come_with_their_trees() -> None:
         ("1.5\t", "f:2: holds 0 trees"),
         ("1.5\t(NN a) (NN b)", "f:2: holds 2 trees"),
         ("1.5\t(()", "f:2:6: this bracket has nothing in it"),
+        ("1.5\t(S\t()", "f:2:8: this bracket has nothing in it"),
         ("1.5\t(S ())", "f:2:8: this bracket has nothing in it"),
         ("1.5\t(NN a", "f:2:5: .*missing"),
         ("1.5\t(NN a))", "f:2:11: this bracket closes none"),

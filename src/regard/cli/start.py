@@ -108,7 +108,8 @@ class Start:
                 raise RegardError(f"{self.out}: was begun with other files of {option}: {advice}")
         share = manifest.get("silver_share")
         if share != self.trees.silver_share:
-            raise RegardError(f"{self.out}: was begun with --silver-share {share}: {advice}")
+            how = "without --silver-share" if share is None else f"with --silver-share {share}"
+            raise RegardError(f"{self.out}: was begun {how}: {advice}")
 
     def _inputs(self) -> list[tuple[str, str, Sequence[Path]]]:
         """Options, what the prepared data calls them, and their files."""
@@ -142,7 +143,8 @@ class Start:
         from regard.data.pairs import Pairs, task_of
         from regard.presets import SMALL_PARSE, suited_to
 
-        if self.trees.trees or (prepared and task_of(prepared).output == "trees"):
+        of_trees = prepared is not None and task_of(prepared).output == "trees"
+        if self.task == "parse" or self.trees.trees or of_trees:
             return SMALL_PARSE
         if prepared:
             return suited_to(len(Pairs.open(prepared, "train")))

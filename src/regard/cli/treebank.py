@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from regard.data.prepare import Report
     from regard.recipe import Recipe
 
-NOT_TEXT = "parsing is learned from trees: give --trees, not --source and --target"
-
 
 @dataclass(frozen=True)
 class TreeFiles:
@@ -35,8 +33,6 @@ class TreeFiles:
             raise RegardError("--silver-share is the share of silver trees: give --silver too")
         if self.trees and (task == "translate" or with_text):
             raise RegardError("--trees is for parsing, --source and --target are for translation")
-        if with_text and task == "parse":
-            raise RegardError(NOT_TEXT)
 
     def prepare(self, out: Path, recipe: "Recipe", tokenizer: Path | None, quiet: bool) -> "Report":
         """Prepare data in `out`, with progress on stderr unless `quiet`."""
@@ -64,7 +60,7 @@ class TreeFiles:
 def refuse_text(recipe: "Recipe") -> None:
     """Raise RegardError where text was given to a recipe that learns from trees."""
     if recipe.task.output == "trees":
-        raise RegardError(NOT_TEXT)
+        raise RegardError("parsing is learned from trees: give --trees, not --source and --target")
 
 
 def refuse_other_task(data: Path, recipe: "Recipe") -> None:

@@ -223,7 +223,10 @@ def write_manifest(
     inputs: Mapping[str, Sequence[Path]],
     silver_share: float | None = None,
 ) -> None:
-    """Complete prepared data; `inputs` are the files it was made of, by what they are."""
+    """Complete prepared data; `inputs` are the files it was made of, by what they are.
+
+    `silver_share` is that of the trees that a parser made, where one was asked for.
+    """
     manifest = {
         "format": FORMAT,
         "tokenizer": {"fingerprint": report.fingerprint, "size": report.vocabulary},

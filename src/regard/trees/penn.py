@@ -31,6 +31,7 @@ _TEXT = rf"[^{_BLANK}()]"
 _TOKEN = re.compile(rf"\(({_TEXT}++) ({_TEXT}++)\)|\(({_TEXT}*+)|\)|{_TEXT}++")
 _LABEL = re.compile(rf"{_TEXT}*")
 _WORD = re.compile(rf"{_TEXT}+( {_TEXT}+)*")
+# What a parser prints where it fails.
 _FAILED = re.compile(rf"[{_BLANK}]*\(([{_BLANK}]*\([{_BLANK}]*\))?[{_BLANK}]*\)[{_BLANK}]*")
 _HEADER = "*x*"
 
@@ -58,7 +59,7 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
     one tree.
     """
     for number, line in _numbered(lines):
-        if not line.strip() or _FAILED.fullmatch(line.rpartition("\t")[2]):
+        if not line.strip() or _FAILED.fullmatch(line.split("\t", 1)[-1]):
             continue
         value, end = _score(line, name, number)
         reader = _Reader(name)

@@ -15,4 +15,4 @@ MARKS = {
 }
 """Words that are punctuation, with their tags."""
 EITHER = frozenset({"'", "-", "–", "—", '"', ":"})
-"""Words that may be punctuation or not: a possessive, a hyphen, a minus, a ratio."""
+"""Words, of these and others, that may be no punctuation: a possessive, a hyphen, 1:2."""
