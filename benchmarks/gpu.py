@@ -23,7 +23,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.data.batches import Batch, Batches, one_per_row
+from regard.data.batches import Batch, Batches, Rows
 from regard.data.prefetch import Prefetched
+from regard.decoding import Decoding
 from regard.kernels.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.paper import BASE, BIG
 from regard.recipe import Recipe
-from regard.search import search
+from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.train import batch_loss, update
 from regard.transformer import Transformer
@@ -248,17 +248,17 @@ def decoding() -> dict[str, Any]:
 
     Random weights all but never end a sentence, so that the count of output tokens is known.
     """
-    recipe = sized(BASE)
+    recipe = sized(BASE).but(max_extra=10)
     pairs = RandomPairs(20 if SMOKE else 1000, recipe.tokenizer.vocabulary)
-    order = np.argsort(-pairs.source_lengths)
-    sentences = iter([[*pairs.source(i).tolist(), EOS] for i in order])
-    batches = [one_per_row(some) for some in iter(lambda: list(islice(sentences, 128)), [])]
+    sources = [[*pairs.source(i).tolist(), EOS] for i in range(len(pairs))]
 
     def contender(name: str, turn: int) -> None:
-        for rows in batches:
-            rows = rows.to(DEVICE)
-            limits = (rows.segments != 0).sum(1) + 10
-            search(models[name], rows, limits, recipe.search, bos=BOS, eos=EOS, pad=PAD)
+        model = models[name]
+
+        def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
+            return search(model, rows, limits, recipe.search, bos=BOS, eos=EOS, pad=PAD)
+
+        Decoding(model, recipe.search, exact=False).hypotheses(sources, found)
 
     models = {
         str(dtype).removeprefix("torch."): Transformer(recipe.model, recipe.tokenizer.vocabulary)

@@ -438,7 +438,7 @@ def test_large_vocabularies_are_ranked_like_small_ones(
         return float(round(generator.gauss(0, 1.5)))  # the larger the rarer, and many are equal
 
     toy, recipe = Toy(vocabulary, stepped, seed), SearchRecipe(beam=beam)
-    with mock.patch("regard.search.CACHED", cached):  # rows are summed up some at a time
+    with mock.patch("regard.search.AT_ONCE", cached):  # rows are summed up some at a time
         found = run(toy, [0, 1], [2, 3], recipe, n_best=beam)
     for sentence, longest in enumerate([2, 3]):
         assert_same(found[sentence], plain(toy, sentence, longest, recipe))

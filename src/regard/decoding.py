@@ -28,8 +28,10 @@ from regard.search import Hypothesis
 from regard.transformer import Transformer
 
 BATCH_TOKENS = 2048
-"""Source tokens decoded together, padding to the longest included; fewer with a beam of more than
-4."""
+"""Source tokens decoded together on a CPU, padding to the longest included; fewer with a beam of
+more than 4."""
+BATCH_TOKENS_GPU = 16_384
+"""And on a GPU, where the launches of a step take a few milliseconds, however little they do."""
 WINDOW = 2048
 """Sentences read, sorted by length and divided into batches."""
 SMALL = 512
@@ -102,13 +104,15 @@ class Decoding:
 
     def hypotheses(self, sources: Sequence[Sequence[int]], search: Search) -> Found:
         """What `search` finds for each source, a list of pieces ending in </s>."""
-        workers, share = _workers() if on_cpu(self._weight) else 1, None
+        here = on_cpu(self._weight)
+        workers, share = _workers() if here else 1, None
         if self.one_by_one:
             batches = [[i] for i in range(len(sources))]
-            if on_cpu(self._weight):
+            if here:
                 workers, share = torch.get_num_threads(), 1
         else:
-            slots = BATCH_TOKENS * 4 // max(4, self.recipe.beam)
+            slots = BATCH_TOKENS if here else BATCH_TOKENS_GPU
+            slots = slots * 4 // max(4, self.recipe.beam)
             batches = list(_by_length(sources, slots, workers))
 
         def decode(batch: list[int]) -> Found:

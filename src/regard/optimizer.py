@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from regard.recipe import TrainingRecipe
 
@@ -34,20 +35,19 @@ class FlatAdam:
             parameter.data = self.weights[place].view(parameter.shape)
             parameter.grad = self._latest[place].view(parameter.shape)
             start = place.stop
-        self.master.grad = self._total
-        self._adam = torch.optim.Adam(
-            [self.master], betas=(recipe.beta1, recipe.beta2), eps=recipe.epsilon, fused=True
-        )
-        self._adam.state[self.master] = {
-            "step": torch.zeros((), device=self.master.device),
-            "exp_avg": torch.zeros_like(self.master),
-            "exp_avg_sq": torch.zeros_like(self.master),
-        }
+        self._moments = torch.zeros_like(self.master), torch.zeros_like(self.master)
+        self._step = torch.zeros((), device=self.master.device)
+        self._recipe = recipe
+        self._collected = False
 
     def collect(self) -> None:
         """Add the gradient of the latest backward pass to the sum, in fp32, and clear it."""
-        self._total += self._latest
+        if self._collected:
+            self._total += self._latest
+        else:
+            self._total.copy_(self._latest)
         self._latest.zero_()
+        self._collected = True
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
         """Make the collected gradient the sum over all processes: one tensor, one exchange."""
@@ -56,14 +56,20 @@ class FlatAdam:
     def forget(self) -> None:
         """Drop what was collected."""
         self._latest.zero_()
-        self._total.zero_()
+        self._collected = False
 
+    @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with the collected gradient divided by `tokens`, the loss's token count."""
-        self._total /= tokens
-        self._adam.param_groups[0]["lr"] = rate
-        self._adam.step()
-        self._total.zero_()
+        """Update with what was collected, divided by `tokens`, the loss's token count."""
+        assert self._collected, "there is no gradient since the last step"
+        mean, variance = self._moments
+        adam(
+            [self.master], [self._total], [mean], [variance], [], [self._step], fused=True,
+            grad_scale=torch.ones_like(self._step) * tokens,  # divides on the way
+            beta1=self._recipe.beta1, beta2=self._recipe.beta2, lr=rate, eps=self._recipe.epsilon,
+            weight_decay=0.0, amsgrad=False, maximize=False,
+        )  # fmt: skip
+        self._collected = False
         if self.weights is not self.master:
             self.weights.copy_(self.master)
 
@@ -79,7 +85,8 @@ class FlatAdam:
 
     def state(self) -> dict[str, Tensor]:
         """Adam's step count and moments, which with the named weights are the whole state."""
-        return dict(self._adam.state[self.master])
+        mean, variance = self._moments
+        return {"step": self._step, "exp_avg": mean, "exp_avg_sq": variance}
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Take over what `named_weights` and `state` gave; shapes must agree."""

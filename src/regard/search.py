@@ -27,8 +27,10 @@ BLOCK = 128
 """Candidates compared by their maximum before they are compared one by one."""
 LEAVE_AT = 0.9
 """Ended sentences leave the batch once no more than this share goes on: to leave costs a copy."""
-CACHED = 2**21
-"""Logits taken at once on a CPU: 8 MiB in fp32."""
+AT_ONCE = 2**19
+"""Logits ranked at once on a CPU: 2 MiB in fp32."""
+AT_ONCE_GPU = 2**27
+"""And on a GPU: 512 MiB."""
 
 
 class Selectable(Protocol):
@@ -126,7 +128,7 @@ def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypo
     return Hypothesis(body, score, log_p, finished=eos in tokens)
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def search(
     model: Steppable[Source, State],
     source: Source,
@@ -284,9 +286,10 @@ def _summary(
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
     """Of each row: the largest of each block, without the tokens `never`; and log sum exp, in fp32.
 
-    On a CPU some rows at a time, so that their numbers stay in its caches.
+    Some rows at a time: on a CPU so that their numbers stay in its caches, on a GPU so that they
+    have room.
     """
-    some = max(1, CACHED // logits.shape[1]) if on_cpu(logits) else len(logits)
+    some = max(1, (AT_ONCE if on_cpu(logits) else AT_ONCE_GPU) // logits.shape[1])
     maxima, totals = [], []
     for part in logits.split(some):
         x = part.float()

@@ -51,7 +51,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         smoothing: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        mean = embedding.mean(0, dtype=torch.float32)
+        mean = embedding.sum(0).float() / len(embedding)  # to fp32 first would copy all of it
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
