@@ -27,8 +27,8 @@ BLOCK = 128
 """Candidates compared by their maximum before they are compared one by one."""
 LEAVE_AT = 0.9
 """Ended sentences leave the batch once no more than this share goes on: to leave costs a copy."""
-AT_ONCE = 2**19
-"""Logits ranked at once on a CPU: 2 MiB in fp32."""
+AT_ONCE = 2**20
+"""Logits ranked at once on a CPU: 4 MiB in fp32."""
 AT_ONCE_GPU = 2**27
 """And on a GPU: 512 MiB."""
 
@@ -298,12 +298,13 @@ def _summary(
         total = top - x.log_softmax(dim=-1).amax(dim=-1)
         # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
-        for block in {token // BLOCK for token in never}:
-            tokens = x[:, block * BLOCK : (block + 1) * BLOCK].clone()
-            tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
-            largest[:, block] = tokens.amax(dim=-1)
         maxima.append(largest)
-    return torch.cat(maxima), torch.cat(totals)
+    best = torch.cat(maxima)
+    for block in {token // BLOCK for token in never}:
+        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
+        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
+        best[:, block] = tokens.amax(dim=-1)
+    return best, torch.cat(totals)
 
 
 def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:
