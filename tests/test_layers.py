@@ -43,6 +43,16 @@ def test_embedding_is_scaled_and_positioned() -> None:
     torch.testing.assert_close(embedding(ids, positions, longest=601)[0], expected)
 
 
+def test_positions_that_a_search_has_made_serve_training_too() -> None:
+    embedding = Embedding(ModelRecipe(d_model=4, dropout=0.0), vocabulary=11)
+    with torch.inference_mode():
+        made = embedding.table(601)
+    assert embedding.positions is made
+    assert not made.is_inference()  # nothing inferred can be learned from, or compiled
+    embedding(torch.tensor([[3]]), torch.tensor([[600]]), longest=601).sum().backward()
+    assert embedding.tokens.weight.grad is not None
+
+
 def test_embedding_starts_with_deviation_one_over_root_d_model() -> None:
     torch.manual_seed(1)
     from regard.transformer import Transformer

@@ -98,9 +98,11 @@ class Embedding(nn.Module):
                     f"a sentence of {longest} pieces is longer than the {len(table)} "
                     "positions this model has learned: split it, or raise model.max_positions"
                 )
-            wider = sinusoids(max(longest, 2 * len(table)), self.tokens.embedding_dim)
+            size = max(longest, 2 * len(table)), self.tokens.embedding_dim
+            with torch.inference_mode(False):  # training may use what a search has made
+                wider = sinusoids(*size).to(table)
             # Another thread may replace what is kept at the same time: return one's own.
-            self.positions = table = wider.to(table)
+            self.positions = table = wider
         return table
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
