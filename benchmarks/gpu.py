@@ -266,8 +266,7 @@ def decoding() -> dict[str, Any]:
         .eval()
         for dtype in (torch.bfloat16, torch.float32)
     }
-    with torch.no_grad():
-        times = in_turn({name: partial(contender, name) for name in models})
+    times = in_turn({name: partial(contender, name) for name in models})
     tokens = int(sum(pairs.source_lengths) + 11 * len(pairs))
     return {name: {"tokens_per_second": [tokens / t for t in took]} for name, took in times.items()}
 

@@ -104,14 +104,14 @@ class Decoding:
 
     def hypotheses(self, sources: Sequence[Sequence[int]], search: Search) -> Found:
         """What `search` finds for each source, a list of pieces ending in </s>."""
-        here = on_cpu(self._weight)
-        workers, share = _workers() if here else 1, None
+        cpu = on_cpu(self._weight)
+        workers, share = _workers() if cpu else 1, None
         if self.one_by_one:
             batches = [[i] for i in range(len(sources))]
-            if here:
+            if cpu:
                 workers, share = torch.get_num_threads(), 1
         else:
-            slots = BATCH_TOKENS if here else BATCH_TOKENS_GPU
+            slots = BATCH_TOKENS if cpu else BATCH_TOKENS_GPU
             slots = slots * 4 // max(4, self.recipe.beam)
             batches = list(_by_length(sources, slots, workers))
 

@@ -36,7 +36,7 @@ class FlatAdam:
             parameter.grad = self._latest[place].view(parameter.shape)
             start = place.stop
         self._moments = torch.zeros_like(self.master), torch.zeros_like(self.master)
-        self._step = torch.zeros((), device=self.master.device)
+        self._updates = torch.zeros((), device=self.master.device)
         self._recipe = recipe
         self._collected = False
 
@@ -64,8 +64,8 @@ class FlatAdam:
         assert self._collected, "there is no gradient since the last step"
         mean, variance = self._moments
         adam(
-            [self.master], [self._total], [mean], [variance], [], [self._step], fused=True,
-            grad_scale=torch.ones_like(self._step) * tokens,  # divides on the way
+            [self.master], [self._total], [mean], [variance], [], [self._updates], fused=True,
+            grad_scale=torch.ones_like(self._updates) * tokens,  # divides on the way
             beta1=self._recipe.beta1, beta2=self._recipe.beta2, lr=rate, eps=self._recipe.epsilon,
             weight_decay=0.0, amsgrad=False, maximize=False,
         )  # fmt: skip
@@ -86,7 +86,7 @@ class FlatAdam:
     def state(self) -> dict[str, Tensor]:
         """Adam's step count and moments, which with the named weights are the whole state."""
         mean, variance = self._moments
-        return {"step": self._step, "exp_avg": mean, "exp_avg_sq": variance}
+        return {"step": self._updates, "exp_avg": mean, "exp_avg_sq": variance}
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Take over what `named_weights` and `state` gave; shapes must agree."""
