@@ -57,6 +57,14 @@ def test_what_looks_wrong_is_searched_again_and_the_first_sound_one_is_given(
     assert (echo.flaws, echo.retried) == ((), True)
 
 
+def test_a_region_has_the_sentences_of_its_language(shouting: Shouting, metrics: Metrics) -> None:
+    austrian = Pair("de-AT", "en")
+    engine = Engine(austrian, shouting, metrics, turn=threading.Lock(), most_waiting=1)
+    passage = engine.read("Am 3. Oktober ist Feiertag. Ja.", is_html=False)
+    engine.close()
+    assert passage.sentences == ("Am 3. Oktober ist Feiertag.", "Ja.")
+
+
 def test_what_stays_wrong_is_given_and_flagged_and_counted(
     start: Any, shouting: Shouting, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

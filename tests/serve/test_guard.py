@@ -60,19 +60,30 @@ def test_bodies_of_any_kind_are_refused_in_one_sentence(
     assert list(answer.json()) == ["error"]
 
 
-def test_every_answer_has_safe_headers_and_no_other_site_may_ask(serve: Serve) -> None:
+def test_every_answer_has_safe_headers_and_no_other_site_may_read_it(serve: Serve) -> None:
     client = serve()
     for path in ("/health", "/docs", "/nothing", "/metrics"):
         answer = client.get(path, headers={"Origin": "https://elsewhere.example"})
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert "access-control-allow-origin" not in answer.headers
+    form = client.post("/translate", data=ASKED, headers={"Origin": "https://elsewhere.example"})
+    assert "access-control-allow-origin" not in form.headers
 
 
-def test_a_site_that_is_named_may_ask(serve: Serve) -> None:
+def test_a_site_that_is_named_may_read_every_answer(serve: Serve) -> None:
     client = serve(origins=("https://ours.example",))
-    ours = client.get("/health", headers={"Origin": "https://ours.example"})
-    assert ours.headers["access-control-allow-origin"] == "https://ours.example"
+    origin = {"Origin": "https://ours.example"}
+    answers = [
+        client.get("/health", headers=origin),
+        client.post("/translate", json=ASKED | {"q": "explode"}, headers=origin),
+        client.post("/translate", content=b"x" * 10_000_000, headers=origin | JSON),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 500, 413]
+    for answer in answers:
+        assert answer.headers["access-control-allow-origin"] == "https://ours.example"
+        assert answer.headers["access-control-expose-headers"] == "Retry-After"
+        assert answer.headers["x-content-type-options"] == "nosniff"
     other = client.get("/health", headers={"Origin": "https://elsewhere.example"})
     assert "access-control-allow-origin" not in other.headers
 

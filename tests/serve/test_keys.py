@@ -23,6 +23,13 @@ def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
         Keys.read(tmp_path / "keys")
 
 
+def test_to_ask_how_long_to_wait_counts_nothing() -> None:
+    allowance = Allowance(1, clock=lambda: 0.0)
+    assert [allowance.wait("a"), allowance.wait("a")] == [0.0, 0.0]
+    assert allowance.take("a") == 0.0
+    assert allowance.wait("a") == allowance.take("a") == 60.0
+
+
 def test_requests_are_allowed_again_as_time_passes() -> None:
     now = 0.0
     allowance = Allowance(2, clock=lambda: now)

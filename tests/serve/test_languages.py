@@ -12,8 +12,14 @@ def test_a_pair_is_two_codes() -> None:
     assert str(Pair("en", "de")) == "en-de"
 
 
+def test_codes_are_spelt_as_usual_however_they_are_given() -> None:
+    assert Pair.read("EN-De") == Pair("EN", "DE") == Pair("en", "de")
+    assert str(Pair.read("pt_br:zh_HANS")) == "pt-BR-zh-Hans"
+
+
 @pytest.mark.parametrize(
-    "text", ["", "en", "en-", "-de", "en-en", "english-german", "e1-de", "en de"]
+    "text",
+    ["", "en", "en-", "-de", "en-en", "english-german", "e1-de", "en de", "en-EN", "pt_BR:pt-br"],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="no language pair"):
@@ -37,6 +43,17 @@ def test_of_the_served_languages_the_right_one_is_told() -> None:
         assert all(0 <= d.confidence <= 100 for d in ranked)
 
 
-def test_a_language_unknown_to_the_detector_is_the_only_guess_if_there_is_no_other() -> None:
-    (guess,) = Detector(["tlh"]).rank("nuqneH")
-    assert (guess.language, guess.confidence) == ("tlh", 0.0)
+def test_a_language_of_a_region_is_told_by_the_language() -> None:
+    bom_dia = "Bom dia, tudo bem com você?"
+    first, *_ = Detector(["en", "pt-BR"]).rank(bom_dia)
+    assert first.language == "pt-BR"
+    assert first.confidence > 50
+    european, brazilian, english = Detector(["en", "pt-BR", "pt-PT"]).rank(bom_dia)
+    assert {european.language, brazilian.language} == {"pt-BR", "pt-PT"}
+    assert european.confidence == brazilian.confidence > english.confidence
+
+
+def test_languages_unknown_to_the_detector_are_guessed_at_only_if_there_is_no_other() -> None:
+    ranked = Detector(["tlh", "qya"]).rank("nuqneH")
+    assert [(guess.language, guess.confidence) for guess in ranked] == [("tlh", 0.0), ("qya", 0.0)]
+    assert [guess.language for guess in Detector(["tlh", "en"]).rank("nuqneH")] == ["en"]

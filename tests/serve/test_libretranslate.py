@@ -81,6 +81,49 @@ def test_what_is_in_the_target_language_already_stays(client: TestClient) -> Non
     german = "Das Wetter ist heute schön."
     answer = client.post("/translate", json=ASKED | {"source": "auto", "q": german}).json()
     assert answer["translatedText"] == german
+    assert client.post("/translate", json=ASKED | {"source": "de", "q": german}).status_code == 200
+
+
+def test_of_a_list_only_what_is_in_another_language_is_translated(client: TestClient) -> None:
+    texts = ["The dog sleeps.", "Das Wetter ist heute schön.", "The cat is big."]
+    asked = ASKED | {"source": "auto", "q": texts, "alternatives": 1}
+    answer = client.post("/translate", json=asked).json()
+    assert answer["translatedText"] == ["THE DOG SLEEPS.", texts[1], "THE CAT IS BIG."]
+    assert answer["alternatives"] == [["THE DOG SLEEPS.!"], [], ["THE CAT IS BIG.!"]]
+    assert [d["language"] for d in answer["detectedLanguage"]] == ["en", "de", "en"]
+
+
+@pytest.mark.parametrize("target", ["de", "en"])
+def test_what_may_be_in_several_languages_is_translated(shouting: Shouting, target: str) -> None:
+    app = create_app([(Pair("en", "de"), shouting), (Pair("de", "en"), shouting)])
+    with TestClient(app) as client:
+        for text in ("Hi", "OK", "Stop!"):
+            asked = {"q": text, "source": "auto", "target": target}
+            answer = client.post("/translate", json=asked).json()
+            assert answer["translatedText"] == text.upper()
+            assert answer["detectedLanguage"]["confidence"] == 50
+
+
+def test_of_two_regions_the_one_that_is_the_target_stays(shouting: Shouting) -> None:
+    portuguese = "Bom dia, tudo bem com você?"
+    pairs = [Pair("en", "pt-BR"), Pair("en", "pt-PT")]
+    with TestClient(create_app([(pair, shouting) for pair in pairs])) as client:
+        for target in ("pt-BR", "pt-PT"):
+            asked = {"q": portuguese, "source": "auto", "target": target}
+            answer = client.post("/translate", json=asked).json()
+            assert answer["translatedText"] == portuguese
+            assert answer["detectedLanguage"]["language"] == target
+
+
+def test_codes_may_be_written_in_any_way(shouting: Shouting) -> None:
+    with TestClient(create_app([(Pair("PT_br", "EN"), shouting)])) as client:
+        assert [one["code"] for one in client.get("/languages").json()] == ["en", "pt-BR"]
+        for source, target in (("pt-BR", "en"), ("pt_br", "EN"), ("auto", "En")):
+            asked = {"source": source, "target": target, "q": "Bom dia, tudo bem com você?"}
+            answer = client.post("/translate", json=asked).json()
+            assert answer["translatedText"] == "BOM DIA, TUDO BEM COM VOCÊ?"
+        asked = {"text": "um", "source": "PT-BR", "target": "eN"}
+        assert client.post("/v1/translate", json=asked).json()["text"] == "UM"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +157,17 @@ def test_what_is_not_there_is_refused_in_the_same_form(client: TestClient) -> No
     assert client.get("/nothing").json() == {"error": "Not Found"}
     answer = client.get("/translate")
     assert (answer.status_code, answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+def test_head_is_answered_wherever_get_is(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()["paths"]
+    paths = [path for path, methods in described.items() if "get" in methods]
+    others = ["/", "/site.css", "/site.js", "/texts.js", "/docs", "/metrics", "/openapi.json"]
+    for path in [*paths, *others]:
+        head = client.head(path)
+        assert head.status_code == 200, path
+        assert head.headers["content-type"] == client.get(path).headers["content-type"]
+    assert client.head("/translate").status_code == 405
 
 
 def test_languages_health_and_settings(serve: Serve) -> None:

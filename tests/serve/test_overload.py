@@ -33,16 +33,21 @@ def in_background(client: TestClient, text: str, answers: list[int]) -> threadin
 def test_a_full_queue_is_said_at_once_while_the_rest_goes_on(
     serve: Serve, shouting: Shouting
 ) -> None:
-    client, answers = serve(waiting=2), list[int]()
+    client, answers = serve(waiting=2, origins=("https://ours.example",)), list[int]()
     shouting.gate.clear()
     threads = [in_background(client, "first", answers)]
     until(lambda: bool(shouting.asked))
     threads.append(in_background(client, "second. third.", answers))
     until(lambda: 'waiting_sentences{pair="en-de"} 2.0' in client.get("/metrics").text)
-    refused = client.post("/translate", json=ASKED)
+    origin = {"Origin": "https://ours.example"}
+    refused = client.post("/translate", json=ASKED, headers=origin)
     assert refused.status_code == 503
     assert int(refused.headers["retry-after"]) >= 1
     assert "busy" in refused.json()["error"]
+    assert refused.headers["access-control-allow-origin"] == "https://ours.example"
+    preflight = origin | {"Access-Control-Request-Method": "POST"}
+    assert client.options("/translate", headers=preflight).status_code == 200
+    assert client.get("/translate").status_code == 405
     streamed = {"text": "x", "source": "en", "target": "de", "stream": True}
     assert client.post("/v1/translate", json=streamed).status_code == 503
     assert client.get("/health").json() == {"status": "ok"}
@@ -72,6 +77,14 @@ def test_who_asks_too_often_is_told_when_to_come_back(serve: Serve) -> None:
     assert [s.status_code for s in statuses] == [200, 200, 429, 200]
     assert 1 <= int(statuses[2].headers["retry-after"]) <= 31
     assert statuses[2].json()["error"].startswith("Slowdown:")
+
+
+def test_keys_cannot_be_guessed_without_end(serve: Serve) -> None:
+    client = serve(a_minute=2, keys=["secret"])
+    guesses = ["one", "two", "three", "four", "secret"]  # nor told by what the right one gets
+    answers = [client.post("/translate", json=ASKED | {"api_key": key}) for key in guesses]
+    assert [answer.status_code for answer in answers] == [403, 403, 429, 429, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 31
 
 
 def test_the_end_of_a_server_translates_what_it_has_taken(shouting: Shouting) -> None:

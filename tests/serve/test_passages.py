@@ -72,6 +72,34 @@ def test_what_no_reader_reads_stays_as_it_is(kept: str) -> None:
     assert shouted(f"<p>yes</p>{kept}", is_html=True) == f"<p>YES</p>{kept}"
 
 
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<p translate=no>one<p>two</p>",
+        "<p translate=no>one<h2>two</h2>",
+        "<p translate=no>one<hr/>two",
+        "<p translate=no>one <b>one</b> one</p>two",
+        "<div><p translate=no>one</div>two",
+        "<ul><li class=notranslate>one<li>two</ul>",
+        "<ul><li translate=no>one</ul>two",
+        "<li translate=no>one<ul><li>one<li>one</ul>one<li>two",
+        "<dl><dt translate=no>one<dd>two</dl>",
+        "<tr><td translate=no>one<th>two",
+        "<tr><td translate=no>one<tr><td>two",
+        "<tr translate=no><td>one<td>one<tr><td>two",
+        "<table><td translate=no>one</table>two",
+        "<td translate=no>one<table><td>one</table>one<td>two",
+        "<option translate=no>one<option>two",
+        "<optgroup translate=no><option>one<option>one<optgroup><option>two",
+        "<ruby>two<rt translate=no>one<rp>two</ruby>two",
+        "<div translate=no>one<p>one<p>one</div>two",
+        "<track translate=no><param translate=no>two",
+    ],
+)
+def test_what_is_kept_ends_though_its_end_tag_is_left_out(markup: str) -> None:
+    assert shouted(markup, is_html=True) == markup.replace("two", "TWO")
+
+
 def test_a_translation_cannot_add_markup() -> None:
     passage = read_html("<p>hello &lt;b&gt; there</p>", "en")
     assert passage.sentences == ("hello <b> there",)

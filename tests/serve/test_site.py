@@ -255,6 +255,40 @@ def test_it_speaks_korean(site: Open, shouting: Shouting) -> None:
     result(page, "ONE")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("explode", "서버에서 오류가 났습니다."), ("slow", "제한 시간 안에 번역하지 못했습니다.")],
+)
+def test_failures_are_said_in_korean(site: Open, shouting: Shouting, text: str, said: str) -> None:
+    page = site(shouting, locale="ko-KR", limits=Limits(seconds=0.5))
+    if text == "slow":
+        shouting.gate.clear()
+    page.fill("#text", text)
+    playwright.expect(page.locator("#problem")).to_contain_text(said)
+
+
+def test_refusals_are_said_in_korean(site: Open, shouting: Shouting) -> None:
+    limits = Limits(a_minute=1)
+    page = site(shouting, locale="ko-KR", keys=["secret"], limits=limits)
+    problem = page.locator("#problem")
+    page.fill("#text", "one")
+    playwright.expect(problem).to_contain_text("API 키가 필요합니다.")
+    page.fill("#key", "wrong")
+    page.keyboard.press("Tab")
+    playwright.expect(problem).to_have_text("API 키가 올바르지 않습니다.")
+    page.fill("#key", "guess")
+    page.keyboard.press("Tab")
+    playwright.expect(problem).to_contain_text("요청이 너무 잦습니다.")
+
+
+def test_attention_that_cannot_be_shown_is_said_in_korean(site: Open, shouting: Shouting) -> None:
+    page = site(shouting, locale="ko-KR")
+    page.fill("#text", "one")
+    result(page, "ONE")
+    page.click("#tab-attention")  # this translator has none
+    playwright.expect(page.locator("#problem")).to_contain_text("한 문장의 어텐션만")
+
+
 def test_both_interfaces_have_every_text(site: Open, shouting: Shouting) -> None:
     page = site(shouting)
     keys = "o => Object.entries(o).flatMap(([k, v]) => [k, ...Object.keys(v.echo ? v : {})]).sort()"

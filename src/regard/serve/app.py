@@ -33,7 +33,7 @@ def create_app(
     keys: Keys | None = None,
     origins: Sequence[str] = (),
 ) -> ASGIApp:
-    """A server for these models; `origins` may ask from a browser's page, other sites may not.
+    """A server for these models; in a browser, pages of `origins` alone may read its answers.
 
     Raises RecipeError for two models of one pair. At the end of its lifespan what waits is
     translated, and its threads end.
@@ -72,22 +72,24 @@ def create_app(
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(Exception, _fail)
-    if origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
-        )
-    return Guard(app, service)
+    guard = Guard(app, service)
+    if not origins:
+        return guard
+    return CORSMiddleware(  # around the guard, so that pages can read its refusals
+        guard,
+        allow_origins=list(origins),
+        allow_methods=["GET", "HEAD", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After"],
+    )
 
 
 def _add_pages(app: FastAPI, metrics: Metrics) -> None:
-    @app.get("/metrics", include_in_schema=False)
+    @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def shown() -> Response:
         return Response(metrics.shown(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/docs", include_in_schema=False)
+    @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs() -> Response:
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
         return HTMLResponse(page(app.openapi()), headers={"Content-Security-Policy": policy})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from regard.serve.batching import Batcher
 from regard.serve.flaws import Flaw, flaws
-from regard.serve.languages import Pair
+from regard.serve.languages import Pair, base
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage, read_html, read_text
 from regard.serve.retry import search_again
@@ -92,7 +92,7 @@ class Engine:
 
     def read(self, text: str, *, is_html: bool) -> Passage:
         """The sentences of a text, by the rules of the source language."""
-        return (read_html if is_html else read_text)(text, self.pair.source)
+        return (read_html if is_html else read_text)(text, base(self.pair.source))
 
     def submit(self, asked: Sequence[Asked]) -> list[Future[Rendering]]:
         """Put sentences into the queue; raises QueueFull."""

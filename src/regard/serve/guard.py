@@ -77,7 +77,7 @@ class Guard:
         except TimeoutError:
             await _refusal(408, "The request came too slowly")(scope, receive, answer)
             return
-        if scope["path"] in TRANSLATING:
+        if scope["method"] == "POST" and scope["path"] in TRANSLATING:
             async with self._turn:  # of hundreds that come at once, one; then others get a word in
                 await asyncio.sleep(0)
             if self._service.busy:  # to refuse it here costs a tenth

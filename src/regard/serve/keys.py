@@ -49,13 +49,21 @@ class Allowance:
         self._a_minute, self._clock = a_minute, clock
         self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
 
-    def take(self, client: str) -> float:
+    def wait(self, client: str) -> float:
         """0, or the seconds after which the client may ask again."""
-        now = self._clock()
-        left, before = self._left.pop(client, (float(self._a_minute), now))
-        left = min(self._a_minute, left + (now - before) * self._a_minute / 60)
-        wait = 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
-        self._left[client] = (left if wait else left - 1, now)
+        left = self._saved(client)
+        return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
+
+    def take(self, client: str) -> float:
+        """The same, and if it is 0, one request is counted."""
+        wait, left = self.wait(client), self._saved(client)
+        self._left.pop(client, None)
+        self._left[client] = (left if wait else left - 1, self._clock())
         if len(self._left) > MOST_CLIENTS:  # the one that has asked least recently
             del self._left[next(iter(self._left))]
         return wait
+
+    def _saved(self, client: str) -> float:
+        now = self._clock()
+        left, before = self._left.get(client, (float(self._a_minute), now))
+        return min(self._a_minute, left + (now - before) * self._a_minute / 60)

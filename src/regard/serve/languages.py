@@ -29,23 +29,40 @@ NAMES = {
 """In English, by ISO 639-1; another language goes by its code."""
 
 
+def usual(code: str) -> str:
+    """The code with hyphens, and large and small letters as usual: en, pt-BR, zh-Hans."""
+    language, *rest = code.lower().replace("_", "-").split("-")
+    cased = (part.upper() if len(part) == 2 else part.capitalize() for part in rest)
+    return "-".join([language, *cased])
+
+
+def base(code: str) -> str:
+    """The language without its region or script: pt of pt-BR."""
+    return code.partition("-")[0]
+
+
 @dataclass(frozen=True)
 class Pair:
-    """From which language into which a model translates."""
+    """From which language into which a model translates, by their usual codes."""
 
     source: str
     target: str
 
+    def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            object.__setattr__(self, side, usual(getattr(self, side)))
+
     @classmethod
     def read(cls, text: str) -> "Pair":
-        """From "en-de", or "pt_BR:en" where a code has a hyphen; raises RecipeError."""
+        """From "en-de", or "pt-BR:en" where a code has a hyphen; raises RecipeError."""
         source, _, target = text.partition(":" if ":" in text else "-")
-        if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or source == target:
+        pair = cls(source, target)
+        if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or pair.source == pair.target:
             raise RecipeError(
                 f"{text!r} is no language pair: write two different codes such as en-de, or "
                 "pt-BR:en where a code has a hyphen"
             )
-        return cls(source, target)
+        return pair
 
     def __str__(self) -> str:
         return f"{self.source}-{self.target}"
@@ -74,14 +91,21 @@ class Detector:
 
     def __init__(self, languages: Sequence[str]):
         self._identifier = copy(_identifier())
-        self._first = languages[0]
-        known = sorted(set(languages) & set(self._identifier.labels))
-        self._identifier.set_languages(known or None)
-        self._known = set(known)
+        self._codes: dict[str, list[str]] = {}  # by what the identifier calls them
+        for code in languages:
+            self._codes.setdefault(base(code), []).append(code)
+        self._known = sorted(self._codes.keys() & set(self._identifier.labels))
+        self._identifier.set_languages(self._known or None)
 
     def rank(self, text: str) -> list[Detected]:
-        """The languages, most likely first; the first of all if it knows none."""
-        ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else []
-        return [Detected(code, round(100 * share, 1)) for code, share in ranked] or [
-            Detected(self._first, 0.0)
+        """The languages, most likely first; all of them at 0 if it knows none.
+
+        Those that differ in region or script alone, pt-BR and pt-PT, it cannot tell apart.
+        """
+        unknown = [(language, 0.0) for language in self._codes]
+        ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else unknown
+        return [
+            Detected(code, round(100 * share, 1))
+            for language, share in ranked
+            for code in self._codes[language]
         ]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from regard.serve.bodies import read_fields, unless_left
 from regard.serve.engine import Asked
-from regard.serve.languages import Detected, name
+from regard.serve.languages import Detected, name, usual
 from regard.serve.service import Job, Service
 
 
@@ -104,6 +104,7 @@ def routes(service: Service) -> APIRouter:
         service.measure(request, [text])
         return [_guess(d) for d in service.detector.rank(text)]
 
+    @router.head("/languages", include_in_schema=False)
     @router.get("/languages")
     async def languages() -> list[Language]:
         """What can be translated into what."""
@@ -112,15 +113,17 @@ def routes(service: Service) -> APIRouter:
             for code in service.languages
         ]
 
+    @router.head("/health", include_in_schema=False)
     @router.get("/health")
     async def health() -> dict[str, str]:
         """Whether the server answers."""
         return {"status": "ok"}
 
+    @router.head("/frontend/settings", include_in_schema=False)
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
         """What a page needs to know."""
-        source, target = next(iter(service.engines))
+        first = next(iter(service.engines))
         return {
             "charLimit": service.limits.characters,
             "frontendTimeout": 500,
@@ -130,8 +133,8 @@ def routes(service: Service) -> APIRouter:
             "filesTranslation": False,
             "supportedFilesFormat": [],
             "language": {
-                "source": {"code": source, "name": name(source)},
-                "target": {"code": target, "name": name(target)},
+                "source": {"code": first.source, "name": name(first.source)},
+                "target": {"code": first.target, "name": name(first.target)},
             },
         }
 
@@ -140,24 +143,30 @@ def routes(service: Service) -> APIRouter:
 
 async def _translate(service: Service, request: Request, fields: dict[str, Any]) -> dict[str, Any]:
     texts, as_list = _texts(fields)
-    source, target = _text(fields, "source"), _text(fields, "target")
+    source, target = usual(_text(fields, "source")), usual(_text(fields, "target"))
     form = _text(fields, "format", "text") or "text"
     if form not in ("text", "html"):
         raise HTTPException(400, f"{form[:20]} format is not supported")
     wanted = _count(fields.get("alternatives") or 0)
     service.measure(request, texts)
-    guesses = [service.detector.rank(t)[0] for t in texts] if source == "auto" else []
+    guesses = [service.told(text, target) for text in texts] if source == "auto" else []
     sources = [g.language for g in guesses] or [source] * len(texts)
-    if target in service.languages and all(code == target for code in sources):
-        found = [[text] for text in texts]  # it is in that language already
-    else:
-        jobs = [(service.engine(code, target), t) for code, t in zip(sources, texts, strict=True)]
+    jobs = [
+        (service.engine(code, target), text)
+        for code, text in zip(sources, texts, strict=True)
+        if code != target or target not in service.languages
+    ]
+    if jobs:
         request.state.pair = str(jobs[0][0].pair)
-        n_best = 1 + min(wanted, *(engine.beam - 1 for engine, _ in jobs))
-        async with service.jobs(
-            request, jobs, is_html=form == "html", ask=lambda _, s: Asked(s, n_best)
-        ) as going:
-            found = [await _versions(job, n_best) for job in going]
+    n_best = 1 + min([wanted, *(engine.beam - 1 for engine, _ in jobs)])
+    async with service.jobs(
+        request, jobs, is_html=form == "html", ask=lambda _, s: Asked(s, n_best)
+    ) as going:
+        made = iter([await _versions(job, n_best) for job in going])
+    # A text that is in the target language already had no job.
+    found = [
+        [text] if code == target else next(made) for code, text in zip(sources, texts, strict=True)
+    ]
     one = found[0]
     answer: dict[str, Any] = {"translatedText": [f[0] for f in found] if as_list else one[0]}
     if wanted:

@@ -1,5 +1,6 @@
 """HTML as runs of text and of markup, character for character."""
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum, auto
 from html.parser import HTMLParser
@@ -10,9 +11,31 @@ KEPT_INSIDE = frozenset(
 )
 """Elements whose text is no prose."""
 VOID = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"]
-)
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+     "track", "wbr"]
+)  # fmt: skip
 """Elements that never end, for they hold nothing."""
+ENDED_BY = {
+    name: frozenset(following.split())
+    for names, following in {
+        "li": "li",
+        "dt dd": "dt dd",
+        "rt rp": "rt rp",
+        "option": "option optgroup hr",
+        "optgroup": "optgroup hr",
+        "caption": "col colgroup tbody td tfoot th thead tr",
+        "tbody tfoot thead": "tbody tfoot thead",
+        "tr": "tbody tfoot thead tr",
+        "td th": "tbody td tfoot th thead tr",
+        "p": "address article aside blockquote dd details dialog div dl dt fieldset figcaption "
+        "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr li main menu nav ol p pre search "
+        "section table tbody td tfoot th thead tr ul",
+    }.items()
+    for name in names.split()
+}
+"""Elements whose end tag may be left out, and the elements that end them by their beginning."""
+HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
+"""Elements whose parts end each other, and nothing around the whole."""
 
 
 class Run(Enum):
@@ -45,6 +68,12 @@ def _merged(
     yield first, starts[-1]
 
 
+def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
+    untranslated = attributes.get("translate") == "no"
+    classes = (attributes.get("class") or "").split()
+    return tag in KEPT_INSIDE or untranslated or "notranslate" in classes
+
+
 class _Reader(HTMLParser):
     """Notes where text and markup begin, and alters nothing."""
 
@@ -55,7 +84,8 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._depth = 0  # elements of this name that are open in it, itself included
+        self._inside = Counter[str]()  # elements that are open in it, itself included
+        self._around = Counter[str]()  # and around it
         self.starts: list[tuple[int, Run]] = []
         self.feed(markup)
         self.close()
@@ -66,26 +96,36 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._note(Run.KEPT)
+        self._end_before(tag)
         if tag in VOID:
             return
-        if self.keeping is None:
-            given = dict(attrs)
-            untranslated = given.get("translate") == "no"
-            classes = (given.get("class") or "").split()
-            if tag in KEPT_INSIDE or untranslated or "notranslate" in classes:
-                self.keeping, self._depth = tag, 1
-        elif tag == self.keeping:
-            self._depth += 1
+        if self.keeping is None and _is_kept(tag, dict(attrs)):
+            self.keeping = tag
+        (self._inside if self.keeping else self._around)[tag] += 1
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._note(Run.KEPT)
+        self._end_before(tag)
 
     def handle_endtag(self, tag: str) -> None:
         self._note(Run.KEPT)
-        if tag == self.keeping:
-            self._depth -= 1
-            if not self._depth:
-                self.keeping = None
+        if self._inside[tag]:
+            self._inside[tag] -= 1
+            if tag == self.keeping and not self._inside[tag]:
+                self._end()
+        elif self._around[tag]:
+            self._around[tag] -= 1
+            if self.keeping in ENDED_BY:
+                self._end()
+
+    def _end_before(self, tag: str) -> None:
+        """End what is kept if this element does so by its beginning."""
+        if tag in ENDED_BY.get(self.keeping or "", ()) and not any(map(self._inside.get, HOLDERS)):
+            self._end()
+
+    def _end(self) -> None:
+        self.keeping = None
+        self._inside.clear()
 
     def handle_data(self, data: str) -> None:
         self._note(Run.KEPT if self.keeping else Run.TEXT)

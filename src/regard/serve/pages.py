@@ -25,7 +25,8 @@ def routes() -> APIRouter:
     router = APIRouter(include_in_schema=False)
     for path, (name, kind) in SITE.items():
         content = (resources.files("regard.serve") / "site" / name).read_bytes()
-        router.get(path)(_answering(content, f"{kind}; charset=utf-8"))
+        answer = _answering(content, f"{kind}; charset=utf-8")
+        router.api_route(path, methods=["GET", "HEAD"])(answer)
     return router
 
 

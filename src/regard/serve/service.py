@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from regard.serve.batching import QueueFull
 from regard.serve.engine import Asked, Engine, Rendering
 from regard.serve.keys import Allowance, Keys
-from regard.serve.languages import Detector, name
+from regard.serve.languages import Detected, Detector, Pair, name
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage
 
@@ -65,10 +65,9 @@ class Service:
     def __init__(
         self, engines: Sequence[Engine], metrics: Metrics, limits: Limits, keys: Keys | None = None
     ):
-        self.engines = {(e.pair.source, e.pair.target): e for e in engines}
+        self.engines = {engine.pair: engine for engine in engines}
         self.metrics, self.limits, self.keys = metrics, limits, keys
-        self.languages = sorted({code for pair in self.engines for code in pair})
-        self.sources = sorted({source for source, _ in self.engines})
+        self.languages = sorted({c for pair in self.engines for c in (pair.source, pair.target)})
         self.detector = Detector(self.languages)
         self._allowance = Allowance(limits.a_minute) if limits.a_minute else None
 
@@ -79,25 +78,40 @@ class Service:
 
     def targets(self, source: str) -> list[str]:
         """Into which languages texts in this one can be translated."""
-        return sorted(target for first, target in self.engines if first == source)
+        return sorted(pair.target for pair in self.engines if pair.source == source)
+
+    def told(self, text: str, target: str) -> Detected:
+        """The language of a text; of those equally likely, one that leads to the target."""
+        ranked = self.detector.rank(text)
+        likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]
+        return max(
+            likeliest,
+            key=lambda one: (target in self.targets(one.language), one.language == target),
+        )
 
     def admit(self, request: Request, key: str | None) -> None:
-        """Refuse who has no right, or asks too often; raises HTTPException."""
+        """Refuse who has no right, or asks too often; raises HTTPException.
+
+        Refused keys count for the address. One that has had too many is refused with any key:
+        else its guesses would go on, told by the answer to the right one.
+        """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         key = key or (bearer.strip() if scheme.lower() == "bearer" else None)
+        client = address = request.client.host if request.client else "unknown"
+        known = True
         if self.keys is not None:
             if not key:
                 problem = "Please contact the server operator to get an API key"
                 raise HTTPException(400, problem)
-            if not self.keys.know(key):
-                raise HTTPException(403, "Invalid API key")
-        if self._allowance is not None:
-            client = (
-                key if self.keys is not None and key else request.client and request.client.host
-            )
-            if wait := self._allowance.take(client or "unknown"):
-                problem = f"Slowdown: {self.limits.a_minute} per 1 minute"
-                raise HTTPException(429, problem, {"Retry-After": str(int(wait) + 1)})
+            if known := self.keys.know(key):
+                client = key
+        if self._allowance is not None and (
+            wait := self._allowance.wait(address) or self._allowance.take(client)
+        ):
+            problem = f"Slowdown: {self.limits.a_minute} per 1 minute"
+            raise HTTPException(429, problem, {"Retry-After": str(int(wait) + 1)})
+        if not known:
+            raise HTTPException(403, "Invalid API key")
 
     def measure(self, request: Request, texts: Sequence[str]) -> None:
         """Refuse too much at once; raises HTTPException."""
@@ -110,16 +124,17 @@ class Service:
 
     def engine(self, source: str, target: str) -> Engine:
         """The model of this pair; raises HTTPException."""
-        for code in (source, target):
+        pair = Pair(source, target)
+        for code in (pair.source, pair.target):
             if code not in self.languages:
                 raise HTTPException(400, f"{code[:20]} is not supported")
-        if (source, target) not in self.engines:
+        if pair not in self.engines:
             raise HTTPException(
                 400,
-                f"{name(target)} ({target}) is not available as a target language from "
-                f"{name(source)} ({source})",
+                f"{name(pair.target)} ({pair.target}) is not available as a target language from "
+                f"{name(pair.source)} ({pair.source})",
             )
-        return self.engines[source, target]
+        return self.engines[pair]
 
     @asynccontextmanager
     async def jobs(

@@ -30,13 +30,11 @@ function speak(language) {
   flaws();
 }
 
-const tag = (code) => code.replaceAll("_", "-"); // pt_BR, as browsers write it
-
 function names() {
   const shown = new Intl.DisplayNames([document.documentElement.lang], { type: "language" });
   for (const option of document.querySelectorAll("#source option, #target option")) {
     try {
-      option.textContent = shown.of(tag(option.value));
+      option.textContent = shown.of(option.value);
     } catch { // what no browser knows
       option.textContent = option.value;
     }
@@ -56,8 +54,8 @@ function choose(source, target) {
   by("target").replaceChildren(...targets(source).map((code) => make("option", { value: code })));
   if (targets(source).includes(target)) by("target").value = target;
   by("swap").disabled = !targets(by("target").value).includes(source);
-  for (const id of ["text", "echo", "which"]) by(id).lang = tag(source);
-  by("result").lang = tag(by("target").value);
+  for (const id of ["text", "echo", "which"]) by(id).lang = source;
+  by("result").lang = by("target").value;
   names();
 }
 
@@ -135,13 +133,16 @@ function hear(kind, content) {
     state.sentences.push(content);
   }
   if (kind === "done") state.after = content.after;
-  if (kind === "error") say("problem", content.error);
+  if (kind === "error") say("problem", refusal(content.error));
   state.frame ??= requestAnimationFrame(show); // many events may come between two
 }
 
+// What the server has said, in the page's language where there is a text for it.
+const refusal = (error) => state.texts.refusals[error.replaceAll(/\d+(\.\d+)?/g, "#")] ?? error;
+
 async function refused(answer, asking) {
   const wait = Number(answer.headers.get("Retry-After"));
-  const problem = answer.status === 503 ? state.texts.busy(wait) : (await answer.json()).error;
+  const problem = answer.status === 503 ? state.texts.busy(wait) : refusal((await answer.json()).error);
   if (asking.signal.aborted) return;
   say("problem", problem);
   if (wait) later(1000 * wait);
@@ -273,7 +274,7 @@ async function look() {
       method: "POST", headers: headers(), body: JSON.stringify(question(sentence)),
       signal: looking.signal,
     });
-    if (!answer.ok) return say("problem", (await answer.json()).error);
+    if (!answer.ok) return say("problem", refusal((await answer.json()).error));
     by("frame").srcdoc = await answer.text();
     state.looked = sentence;
   } catch {

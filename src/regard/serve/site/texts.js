@@ -15,6 +15,7 @@ const TEXTS = {
     flaws: {
       echo: "may not be translated", repetition: "repeats itself", truncation: "may be cut short",
     },
+    refusals: {},
   },
   ko: {
     interface: "화면 언어", from: "원문 언어", to: "번역 언어", swap: "언어 맞바꾸기", key: "API 키",
@@ -31,6 +32,21 @@ const TEXTS = {
     flaws: {
       echo: "번역되지 않았을 수 있습니다", repetition: "같은 말이 되풀이됩니다",
       truncation: "중간에 잘렸을 수 있습니다",
+    },
+    refusals: { // by the server's own words, # for each number in them
+      "Please contact the server operator to get an API key":
+        "API 키가 필요합니다. 서버 운영자에게 문의해 주세요.",
+      "Invalid API key": "API 키가 올바르지 않습니다.",
+      "Slowdown: # per # minute": "요청이 너무 잦습니다. 잠시 기다려 주세요.",
+      "The server is busy: try again later": "서버가 바쁩니다. 잠시 뒤에 다시 해 주세요.",
+      "The request came too slowly": "요청이 너무 느리게 도착했습니다.",
+      "Not translated within # seconds: send less at a time":
+        "제한 시간 안에 번역하지 못했습니다. 글을 나누어 번역해 주세요.",
+      "Invalid request: request (#) exceeds text limit (#)":
+        "글이 너무 깁니다. 나누어 번역해 주세요.",
+      "Invalid request: text: one sentence, not too long, is shown":
+        "너무 길지 않은 한 문장의 어텐션만 볼 수 있습니다.",
+      "Internal error": "서버에서 오류가 났습니다.",
     },
   },
 };
