@@ -1,4 +1,7 @@
-"""Every command and line of Python in the README runs, on a small corpus and a small model."""
+"""Every command and line of Python in the README runs, on a small corpus and a small model.
+
+And the Korean README has the same commands, links and figures.
+"""
 
 import re
 import shlex
@@ -17,9 +20,22 @@ SMALLER = (
 PAGES = ["README.md", "README.ko.md"]
 
 
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
 def blocks(page: str, language: str) -> list[str]:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def links(page: str) -> list[str]:
+    return re.findall(r"\]\((?!http)([^)]+)\)", text_of(page))
+
+
+def figures(page: str) -> list[list[str]]:
+    """Of each row of a table, in any order."""
+    rows = re.findall(r"^\|.*", text_of(page), flags=re.MULTILINE)
+    return [sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in rows]
 
 
 def shell_commands(page: str) -> list[str]:
@@ -54,7 +70,7 @@ def run(command: str) -> None:
     if "<" in words:
         *words, _, given = words
         stdin = Path(given).read_bytes()
-    if words[1] == "train":
+    if words[1] in ("prepare", "train"):
         words += [part for field in SMALLER.split() for part in ("--set", field)]
     result = regard(*words[1:], stdin=stdin)
     assert result.status == 0, (command, result.stderr)
@@ -62,10 +78,9 @@ def run(command: str) -> None:
         Path(out).write_text(result.stdout, encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_readme(page: str, in_a_folder_of_text: Path) -> None:
+def test_readme(in_a_folder_of_text: Path) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    for command in shell_commands(page):
+    for command in shell_commands("README.md"):
         program, *rest = shlex.split(command)
         if program == "make":
             assert rest[0] in targets, command
@@ -73,15 +88,22 @@ def test_readme(page: str, in_a_folder_of_text: Path) -> None:
             run(command)
         else:
             assert command == "source .venv/bin/activate", f"a command that no test runs: {command}"
-    for block in blocks(page, "python"):
-        exec(compile(block, page, "exec"), {})
+    for block in blocks("README.md", "python"):
+        exec(compile(block, "README.md", "exec"), {})
     assert len(Path("out.txt").read_text(encoding="utf-8").split("\n")) == 5 + 1
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, "docs/reading.md", "docs/deviations.md", "docs/figures.md"]
+    "page", [*PAGES, *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 )
 def test_links_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
-        assert ((ROOT / page).parent / link).exists(), link
+    for link in links(page):
+        assert ((ROOT / page).parent / link.partition("#")[0]).exists(), link
+
+
+def test_the_pages_are_level() -> None:
+    english, korean = (
+        (shell_commands(page), blocks(page, "python"), figures(page), set(links(page)) - {*PAGES})
+        for page in PAGES
+    )
+    assert english == korean

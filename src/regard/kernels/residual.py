@@ -30,7 +30,7 @@ def add_norm(
 
 
 def drop(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
-    """Dropout(x), for the one place that has no norm after it: embedding + position."""
+    """Dropout(x), where no norm comes after it: embedding + position, and the ReLU."""
     if not on_cpu(x) or dropout == 0.0:
         return F.dropout(x, dropout)
     return x * kept(x, dropout) / (1 - dropout)
