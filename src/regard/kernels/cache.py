@@ -21,7 +21,9 @@ class Cache:
         values: Float[Tensor, "sentences heads slots d_v"],
     ):
         self.slots = keys.shape[2]
-        self.keys, self.values = with_room(keys, self.slots), with_room(values, self.slots)
+        # In the order that products read, once, and not again at each step.
+        self.keys = with_room(keys, self.slots).contiguous()
+        self.values = with_room(values, self.slots).contiguous()
 
     def append(
         self,

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from regard.errors import RecipeError
 
+LARGEST = 127
 # As tensors: of a number each operation would make one first.
-LARGEST, TOP_BIT = torch.tensor(127.0), torch.tensor(128, dtype=torch.uint8)
-TINY = torch.tensor(1e-30)
-"""Added to scales: a row of zeros is divided by it."""
+TOP_BIT = torch.tensor(128, dtype=torch.uint8)
+TINY = torch.tensor(1e-30)  # a row of zeros is divided by it
 
 
 class PackedLinear(nn.Module):
@@ -40,7 +40,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
         super().__init__()
         weight = weight.detach().float()
-        self.scale = weight.abs().amax(1) / LARGEST + TINY
+        self.scale = _scale(weight.abs().amax(1))
         rounded = (weight / self.scale[:, None]).round_().to(torch.int8)
         self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
@@ -49,15 +49,19 @@ class Int8Linear(nn.Module):
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
         """What nn.Linear computes of fp32 states, up to the rounding."""
         largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
-        scale = largest.div_(LARGEST).add_(TINY)
+        scale = _scale(largest)
         # Only unsigned activations have a fast kernel: n is sent as n + 128, its top bit flipped.
         rounded = (x / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(TOP_BIT)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        y = y.mul_(scale)
-        return y if self.bias is None else y.add_(self.bias)
+        return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
+
+
+def _scale(largest: Tensor) -> Tensor:
+    """What is rounded to 1 where this is rounded to 127."""
+    return torch.add(TINY, largest, alpha=1 / LARGEST)
 
 
 def can_pack(dtype: torch.dtype) -> bool:
