@@ -65,6 +65,9 @@ def test_learned_positions_have_an_end() -> None:
     recipe = ModelRecipe(d_model=4, positions="learned", max_positions=13)
     embedding = Embedding(recipe, vocabulary=11)
     torch.nn.init.zeros_(embedding.positions)
+    torch.nn.init.ones_(embedding.tokens.weight)
     ids = torch.zeros(1, 14, dtype=torch.long)
+    last = torch.tensor([[12] + 13 * [0]])  # a row may hold several sentences, and be wider
+    assert torch.equal(embedding(ids, last, longest=14), torch.full((1, 14, 4), 2.0))
     with pytest.raises(ModelError, match=r"14 pieces.*13 positions"):
-        embedding(ids, ids, longest=14)
+        embedding(ids, last + 1, longest=14)

@@ -8,7 +8,7 @@ import sacrebleu
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import one_per_row
+from regard.data.batches import Batches, one_per_row
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare
 from regard.errors import DataError
@@ -120,6 +120,24 @@ def test_more_pieces_than_learned_positions_are_refused_before_training(tmp_path
         validator(data, learned)
     enough = learned.but(max_positions=longest)
     validator(data, enough)(model_for(data, enough))
+
+
+def test_joined_sentences_need_no_more_positions_than_one_has(tmp_path: Path) -> None:
+    lines = strings(61, seed=5, longest=12)
+    data = prepared(tmp_path, RECIPE.but(held_out=6), lines)
+    longest = int(max(Pairs.open(data, split).source_lengths.max() for split in ("train", "valid")))
+    learned = RECIPE.but(
+        positions="learned", max_length=longest, max_positions=longest, source_tokens=2000,
+        target_tokens=2000, validate_sentences=0,
+    )  # fmt: skip
+    widths = {
+        batch.source.ids.shape[1]
+        for batch in Batches(Pairs.open(data, "valid"), learned.data, 0, layout="grouped").take(2)
+    }
+    assert max(widths) > longest  # so that sentences do share rows
+    model = model_for(data, learned)
+    assert validator(data, learned)(model)["loss"] == pytest.approx(alone(model, data), rel=1e-5)
+    trained(tmp_path / "run", data, learned.but(steps=2), validator(data, learned))
 
 
 def with_long_validation(folder: Path, longest: int) -> Path:

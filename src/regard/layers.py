@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ModelError
+from regard.kernels.device import on_cpu
 from regard.kernels.linear import Linear
 from regard.kernels.residual import add_norm, drop
 from regard.recipe import ModelRecipe
@@ -82,22 +83,23 @@ class Embedding(nn.Module):
     ) -> Float[Tensor, "rows length d_model"]:
         """Embed tokens at their positions, all of which are below `longest`.
 
-        Raises ModelError where learned positions end before that.
+        Raises ModelError where learned positions end before one of them; on a GPU, which is not to
+        be waited for, PyTorch stops.
         """
         table = self.table(longest)
+        if self.learned and on_cpu(positions) and (positions >= len(table)).any():
+            raise ModelError(
+                f"a sentence of {int(positions.max()) + 1} pieces is longer than the {len(table)} "
+                "positions this model has learned: split it, or raise model.max_positions"
+            )
         x = self.tokens(ids) * self.scale
         x = x + F.embedding(positions, table).to(x.dtype)
         return drop(x, self.dropout) if self.training and self.dropout else x
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
-        """The encoding of each position below `longest` at least; sinusoids are made and kept."""
+        """All that is learned; or the sinusoids of positions below `longest`, made and kept."""
         table = self.positions
-        if longest > len(table):
-            if self.learned:
-                raise ModelError(
-                    f"a sentence of {longest} pieces is longer than the {len(table)} "
-                    "positions this model has learned: split it, or raise model.max_positions"
-                )
+        if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
             with torch.inference_mode(False):  # training may use what a search has made
                 wider = sinusoids(*size).to(table)
