@@ -2,12 +2,15 @@
 
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.spoiling import reseal
 from regard.errors import ModelError, TrainingError
+from regard.run.files import read_tensors, write_tensors
 from regard.train import update
 from regard.verify import verify_resume
 from run.copying import RECIPE, prepared, trained
@@ -73,3 +76,19 @@ def test_what_is_not_exact_is_found_out(
 def test_nothing_can_be_verified_without_a_checkpoint(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="has no checkpoint to verify yet: train on"):
         verify_resume(tmp_path, RECIPE, data, 5, pytest.fail)
+
+
+def test_what_several_processes_made_is_replayed_twice(
+    run: Path, data: Path, tmp_path: Path
+) -> None:
+    """Their sums are of another order: one process cannot end in the same numbers."""
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    for checkpoint in (copy / "checkpoints").iterdir():
+        states = read_tensors(checkpoint / "optimizer.safetensors")
+        states["random.cpu.1"] = states["random.cpu"]
+        write_tensors(checkpoint / "optimizer.safetensors", states)
+        reseal(checkpoint)
+    found = verify_resume(copy, RECIPE, data, 4, pytest.fail)
+    assert found.startswith(
+        "steps 10 to 14, stopped and resumed at 12, end bit for bit as a replay"
+    )

@@ -3,7 +3,8 @@
     RegardError            what a user can mend; the command line prints it and exits with status 2
     ├── RecipeError        a key or value of a recipe, or of --set
     ├── DataError          a corpus: missing, misaligned, not UTF-8, empty, unreadable
-    ├── ModelError         a model directory or checkpoint: missing, damaged, of another format
+    ├── ModelError         a model directory or checkpoint: missing or damaged
+    │   └── Unreadable     whole perhaps, but not to be read here and now, or by this version
     ├── TrainingError      training cannot go on: the loss is no longer finite, nothing fits a batch
     └── MissingExtra       an optional dependency that is not installed
 
@@ -36,6 +37,10 @@ class DataError(RegardError):
 
 class ModelError(RegardError):
     """A model directory or checkpoint is missing, damaged or not ours."""
+
+
+class Unreadable(ModelError):
+    """It may be whole: the system did not let it be read, or it is of another format."""
 
 
 class TrainingError(RegardError):

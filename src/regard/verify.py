@@ -13,6 +13,7 @@ from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.checkpoints import Checkpoint
 from regard.run.directory import Run
+from regard.run.files import refusing_write_errors
 from regard.train import train
 
 STATE = ("weights.safetensors", "optimizer.safetensors")
@@ -24,9 +25,9 @@ def verify_resume(
     """Replay up to `steps` steps from the checkpoint before the newest; returns what was found.
 
     Where the newest is no further away, the replay must end in its weights, moments and random
-    states. Where it is, a replay that is stopped halfway must end in those of one that is not. The
-    run itself is not touched. Raises TrainingError where they differ, ModelError where there is no
-    checkpoint.
+    states. Where it is, or several processes made it, whose sums no single one can repeat, a replay
+    that is stopped halfway must end in those of one that is not. The run itself is not touched.
+    Raises TrainingError where they differ, ModelError where there is no checkpoint.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:
@@ -34,7 +35,7 @@ def verify_resume(
     newest, base = found[0], found[-1]
     scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
     try:
-        if base.step < newest.step <= base.step + steps:
+        if base.step < newest.step <= base.step + steps and newest.processes == 1:
             what, expected = f"the checkpoint of step {newest.step}", newest
         else:
             what = f"a replay to step {base.step + steps} without a stop"
@@ -60,7 +61,8 @@ def _replayed(
     base: Checkpoint, folder: Path, recipe: Recipe, data: Path, *stops: int
 ) -> Checkpoint:
     """The checkpoint at the last stop of a run that goes on from `base`."""
-    shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
+    with refusing_write_errors(folder):
+        shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
     for stop in stops:
         part = recipe.but(
             steps=stop, validate_every=2**31 - 1, save_every=0, save_minutes=0.0, keep=1, average=1

@@ -1,5 +1,7 @@
 """A run directory: one owner, one recipe, and nothing in it that a kill could leave unusable."""
 
+import errno
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from cli.spoiling import reseal
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
 from regard.run.averaging import average, average_run
 from regard.run.beginning import begun, differences
@@ -100,6 +103,63 @@ def test_only_one_process_trains_in_a_directory(tmp_path: Path, data: Path) -> N
         Run(tmp_path / "run", RECIPE, data)
     first.close()
     Run(tmp_path / "run", RECIPE, data).close()
+
+
+def test_where_a_file_system_has_no_locks_a_run_begins_with_a_warning(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    said: list[str] = []
+    Run(tmp_path / "run", RECIPE, data, warn=said.append).close()
+    assert said == [
+        f"{tmp_path / 'run'}: cannot be locked (No locks available): see that nobody else trains "
+        "here"
+    ]
+
+
+def test_a_healthy_checkpoint_that_cannot_be_read_is_not_passed_over(
+    copy: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To go on from the one before would remove it."""
+    before, opened, newest_one = content(copy), os.open, copy / "checkpoints" / "step-6"
+
+    def failing(path: Path, *others: int, **more: Any) -> int:
+        if Path(path) == newest_one / "weights.safetensors":
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(path, *others, **more)
+
+    monkeypatch.setattr("os.open", failing)
+    with pytest.raises(ModelError, match=rf"Input/output error; or remove {newest_one} to do"):
+        trained(copy, data, SHORT)
+    monkeypatch.undo()
+    assert content(copy) == before
+    reseal(newest_one, format=2)  # of a later version
+    with pytest.raises(ModelError, match=r"is of format 2, .*; or remove"):
+        trained(copy, data, SHORT)
+    assert steps(copy) == [2, 4, 6]
+
+
+def test_a_finished_model_without_checkpoints_is_not_trained_anew(copy: Path, data: Path) -> None:
+    shutil.rmtree(copy / "checkpoints")
+    before = content(copy)
+    with pytest.raises(TrainingError, match="holds a finished model and no checkpoints: choose"):
+        trained(copy, data, SHORT)
+    assert content(copy) == before
+    (copy / "manifest.json").unlink()
+    trained(copy, data, SHORT)
+    assert steps(copy) == [2, 4, 6]
+
+
+def test_fewer_checkpoints_than_are_to_be_averaged_are_told(tmp_path: Path, data: Path) -> None:
+    said: list[str] = []
+    trained(tmp_path / "run", data, SHORT.but(steps=3), warn=said.append)
+    assert [line.partition(": ")[2] for line in said] == [
+        "the model is the average of 2, not 3, checkpoints: no more were saved "
+        "(training.save_every, training.save_minutes)"
+    ]
 
 
 def test_another_recipe_is_refused_naming_what_differs(copy: Path, data: Path) -> None:

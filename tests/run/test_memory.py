@@ -1,5 +1,7 @@
 """Memory is counted by the operating system, and what was given back still counts as the peak."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -25,3 +27,17 @@ def test_what_is_free_is_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     free = free_bytes(CPU)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert 0.5 * free < 4 * free_bytes(CPU) < 2 * free  # others take memory meanwhile
+
+
+def test_what_a_container_has_taken_is_not_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setattr("regard.run.memory.CGROUP", tmp_path)
+    whole = free_bytes(CPU)
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("2500000\n")
+    (tmp_path / "memory.stat").write_text("anon 1900000\ninactive_file 600000\n")
+    assert free_bytes(CPU) == 3_000_000 - 2_500_000 + 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes(CPU) > whole / 2

@@ -13,7 +13,7 @@ from regard.data.batches import one_per_row
 from regard.errors import ModelError, RegardError
 from regard.recipe import Recipe
 from regard.run.files import remove_leftovers, seal
-from regard.run.model_directory import PARTS, open_model, reseal, write_model
+from regard.run.model_directory import PARTS, open_model, write_model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 from run.copying import RECIPE, strings
@@ -69,12 +69,6 @@ def test_one_in_use_is_replaced_beside_other_files(model: Path) -> None:
     assert is_of(model, 3)
     assert torch.equal(in_use(rows, rows), before)
     assert {path.name for path in model.iterdir()} == {*PARTS, "journal.jsonl"}
-
-
-def test_scores_are_added_to_what_is_told_of_a_model(model: Path) -> None:
-    reseal(model, bleu=27.3)
-    manifest = open_model(model).manifest
-    assert (manifest["bleu"], manifest["step"]) == (27.3, 1)
 
 
 def test_killed_at_any_instant_of_replacing_there_is_the_old_model_the_new_or_none(

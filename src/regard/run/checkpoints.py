@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
-from regard.errors import ModelError
+from regard.errors import ModelError, Unreadable
 from regard.run.files import (
     read_manifest,
     read_tensors,
@@ -34,6 +35,13 @@ class Checkpoint(NamedTuple):
     def step(self) -> int:
         """The optimizer steps done."""
         return int(self.manifest["step"])
+
+    @property
+    def processes(self) -> int:
+        """How many made it, each of which left where its dropout stood."""
+        with safe_open(self.path / "optimizer.safetensors", "pt") as tensors:
+            names = tensors.keys()
+        return sum(name.startswith("random.cpu") for name in names)
 
     def weights(self) -> dict[str, Tensor]:
         """The fp32 weights by parameter name."""
@@ -122,7 +130,8 @@ def paths(directory: Path) -> list[Path]:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` whole checkpoints, newest first; `warn` hears of damaged ones.
 
-    Raises ModelError where all are damaged.
+    Raises ModelError where all are damaged, or one that may be whole cannot be read: to go on from
+    the one before would remove it.
     """
     whole: list[Checkpoint] = []
     damaged: list[ModelError] = []
@@ -131,6 +140,8 @@ def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Che
             break
         try:
             whole.append(_opened(path))
+        except Unreadable as error:
+            raise ModelError(f"{error}; or remove {path} to do without it") from None
         except ModelError as error:
             damaged.append(error)
     if damaged and not whole:

@@ -26,12 +26,7 @@ from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.averaging import average
 from regard.run.beginning import keep_beginning, refuse_another_recipe
-from regard.run.devices import (
-    choose_device,
-    choose_dtype,
-    free_memory,
-    refuse_too_large,
-)
+from regard.run.devices import choose_device, choose_dtype, free_memory, refuse_too_large
 from regard.run.files import refusing_write_errors, remove_leftovers
 from regard.run.interrupt import SIGNALS, Interrupt, Interrupted
 from regard.run.journal import Journal, Listener, NoJournal
@@ -102,11 +97,16 @@ class Run:
         self.close = weakref.finalize(self, os.close, lock)  # the lock goes with the run
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise TrainingError(
                 f"{self.directory}: another process is training here: wait for it, or choose "
                 "another --out"
             ) from None
+        except OSError as error:
+            self.warn(
+                f"{self.directory}: cannot be locked ({error.strerror}): see that nobody else "
+                "trains here"
+            )
 
     def resume_or_start(self, recipe: Recipe) -> Training:
         """The newest whole checkpoint, or a fresh model initialised from the seed."""
@@ -115,7 +115,7 @@ class Run:
             arithmetic=self.dtype,
             torch=torch.__version__,
             shard=self.shard,
-            **self._fingerprints(),
+            **self.fingerprints,
         )
         model, optimizer = model_and_optimizer(
             recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard
@@ -199,13 +199,18 @@ class Run:
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates] | None:
         """What the first process finds in the newest checkpoint; it gets weights and moments."""
         newest = self._newest(1)
+        if self.processes.first and not newest and (self.directory / "manifest.json").exists():
+            raise TrainingError(
+                f"{self.directory}: holds a finished model and no checkpoints: choose another "
+                "--out, or remove its manifest.json to train again"
+            )
         return self.processes.all(self._restored(newest[0], optimizer) if newest else None)[0]
 
     def _restored(
         self, checkpoint: checkpoints.Checkpoint, optimizer: Optimizer
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates]:
         about = checkpoint.manifest
-        for what, mine in self._fingerprints().items():
+        for what, mine in self.fingerprints.items():
             if about[what] != mine and not self.accept_changes:
                 raise ModelError(
                     f"{checkpoint.path}: the {what} changed since this run began: put it back, "
@@ -232,7 +237,9 @@ class Run:
                 raise
             self.warn(f"reading the data from its beginning: {error}")
 
-    def _fingerprints(self) -> dict[str, str]:
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """What the run stays with, by checksum."""
         return {"data": self.pairs.fingerprint, "tokenizer": self.tokenizer.fingerprint}
 
     def tick(self, state: State, source_tokens: int, target_tokens: int) -> None:
@@ -297,7 +304,7 @@ class Run:
             "extra": extra,
             "state": vars(state),
             "batches": training.batches.state(),
-            **self._fingerprints(),
+            **self.fingerprints,
         }
         randoms = self.processes.all(checkpoints.random_states(self.processes.rank))
         weights, moments = training.optimizer.named_weights(), training.optimizer.state()
@@ -321,13 +328,16 @@ class Run:
         if not self.processes.first:
             return {}
         self._count_time(state)
-        last = self._newest(self.recipe.training.average)
+        last, wanted = self._newest(self.recipe.training.average), self.recipe.training.average
+        if len(last) < wanted:
+            self.warn(
+                f"{self.directory}: the model is the average of {len(last)}, not {wanted}, "
+                "checkpoints: no more were saved (training.save_every, training.save_minutes)"
+            )
         weights = average(last)
         steps = sorted(checkpoint.step for checkpoint in last)
         about = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 1)}
-        write_model(
-            self.directory, self.recipe, self.tokenizer, weights, about | self._fingerprints()
-        )
+        write_model(self.directory, self.recipe, self.tokenizer, weights, about | self.fingerprints)
         self.journal.write(
             "finish", step=state.step, averaged=steps, seconds=round(state.seconds, 1)
         )

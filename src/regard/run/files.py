@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.errors import ModelError, RegardError
+from regard.errors import ModelError, RegardError, Unreadable
 
 FORMAT = 1
 """Version of model directories and checkpoints."""
@@ -30,6 +30,8 @@ LONGEST_MANIFEST = 2**20
 """Bytes of the largest manifest.json that is read; ours have some hundreds."""
 LONGEST_HEADER = 2**23
 """Bytes of the longest header of tensors that is read; base's has 20,000."""
+DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
+"""Of opening a file: something else, or nothing, is under its name."""
 _COPY_AGAIN = "copy it again from where it came"
 _INTACT = "nothing is left half-written, make room there or name another place"
 
@@ -124,11 +126,11 @@ def unseal(directory: Path) -> dict[str, Any]:
     except NotADirectoryError:
         raise ModelError(f"{directory}: is a file: name the directory that holds it") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: damaged: {_reason(error)}: {_COPY_AGAIN}") from None
+        raise _refusal(path, error) from None
     if not intact:
         raise ModelError(f"{path}: damaged: its checksum does not match: {_COPY_AGAIN}")
     if manifest.get("format") != FORMAT:
-        raise ModelError(
+        raise Unreadable(
             f"{path}: is of format {reprlib.repr(manifest.get('format'))}, and this version reads "
             f"{FORMAT}: use the version of regard that wrote it"
         )
@@ -182,7 +184,7 @@ def _verify(directory: Path, name: str, checksum: Any) -> None:
     try:
         intact = file_checksum(directory / name) == checksum
     except (OSError, ValueError) as error:
-        raise ModelError(f"{directory / name}: {_reason(error)}: {_COPY_AGAIN}") from None
+        raise _refusal(directory / name, error) from None
     if not intact:
         raise ModelError(f"{directory / name}: damaged: its checksum does not match: {_COPY_AGAIN}")
 
@@ -232,6 +234,15 @@ def sync_file(path: Path) -> None:
 
 def _own_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _refusal(path: Path, error: Exception) -> ModelError:
+    """What to raise for a file that could not be read; a transient error is no damage."""
+    if not isinstance(error, OSError):
+        return ModelError(f"{path}: damaged: {error}: {_COPY_AGAIN}")
+    if error.errno in DAMAGE:
+        return ModelError(f"{path}: {_reason(error)}: {_COPY_AGAIN}")
+    return Unreadable(f"{path}: cannot be read: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str | Exception:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+CGROUP = Path("/sys/fs/cgroup")
+
 
 def free_bytes(device: torch.device) -> int:
     """What each process on this host may still take."""
@@ -16,8 +18,8 @@ def free_bytes(device: torch.device) -> int:
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     free = _line("/proc/meminfo", "MemAvailable") or physical
     with suppress(OSError, ValueError):  # a container's own bound, or "max"
-        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        free = min(free, int((CGROUP / "memory.max").read_text()) - _kept_by_container())
+    return max(0, free) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def restart_peak(device: torch.device) -> int:
@@ -38,6 +40,13 @@ def peak_bytes(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return _line("/proc/self/status", "VmHWM") or most
+
+
+def _kept_by_container() -> int:
+    """Bytes of a container that no process will get: all in use but what files are cached in."""
+    used = int((CGROUP / "memory.current").read_text())
+    counts = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+    return used - int(counts.get("inactive_file", 0))
 
 
 def _line(path: str, key: str) -> int | None:

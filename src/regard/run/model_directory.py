@@ -18,7 +18,6 @@ from regard.recipe import Recipe
 from regard.run.files import (
     read_tensors,
     refusing_write_errors,
-    seal,
     sync_directory,
     unseal,
     write_directory,
@@ -144,9 +143,3 @@ def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Pa
     transformer = Transformer(recipe.model, vocabulary)
     transformer.load_state_dict(weights)
     return transformer
-
-
-def reseal(directory: Path, **about: Any) -> None:
-    """Add to what a model's manifest tells of it, such as scores."""
-    manifest = unseal(directory)
-    seal(directory, manifest.pop("files"), manifest | about)

@@ -1,0 +1,78 @@
+"""A run may begin with a model's weights, and with nothing else of it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import ModelError
+from regard.recipe import Recipe
+from regard.run.checkpoints import newest
+from regard.run.directory import Run
+from regard.run.finetuning import begin_with
+from regard.run.journal import read_journal
+from regard.run.model_directory import open_model
+from run.copying import RECIPE, prepared, strings, trained
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("copying"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    directory = tmp_path_factory.mktemp("model") / "run"
+    trained(directory, data)
+    return directory
+
+
+def begun(directory: Path, data: Path, model: Path, recipe: Recipe = RECIPE) -> None:
+    run = Run(directory, recipe, data)
+    try:
+        begin_with(model, run)
+    finally:
+        run.close()
+
+
+def test_the_first_checkpoint_has_the_weights_of_the_model_and_a_fresh_optimizer(
+    data: Path, model: Path, tmp_path: Path
+) -> None:
+    recipe = RECIPE.but(dropout=0.3, steps=5, seed=7)
+    begun(tmp_path / "run", data, model, recipe)
+    expected = dict(open_model(model).transformer.named_parameters())
+    [first] = newest(tmp_path / "run" / "checkpoints", 2, pytest.fail)
+    assert first.step == 0
+    weights = first.weights()
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], expected[name]) for name in weights)
+    run = Run(tmp_path / "run", recipe, data)  # of a command that does not name the model again
+    training = run.resume_or_start(recipe)
+    run.close()
+    assert training.state.step == 0
+    assert not any(t.any() for t in training.optimizer.state().values())
+    for name, parameter in training.model.named_parameters():
+        assert torch.equal(parameter, expected[name])
+
+
+def test_it_trains_to_its_end_and_the_same_command_goes_on(
+    data: Path, model: Path, tmp_path: Path
+) -> None:
+    recipe = RECIPE.but(steps=5, average=2, keep=2)
+    begun(tmp_path / "run", data, model, recipe)
+    trained(tmp_path / "run", data, recipe)
+    begun(tmp_path / "run", data, model, recipe)  # has its own checkpoints: nothing is begun again
+    trained(tmp_path / "run", data, recipe)
+    assert open_model(tmp_path / "run").manifest["averaged"] == [4, 5]
+    events = [record["event"] for record in read_journal(tmp_path / "run" / "journal.jsonl")]
+    assert events.count("begin") == 1
+
+
+def test_what_does_not_fit_the_model_is_refused(data: Path, model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"another shape \(model\.heads: 2 -> 4"):
+        begun(tmp_path / "heads", data, model, RECIPE.but(heads=4))
+    other = prepared(tmp_path, RECIPE.but(vocabulary=301), strings(97, seed=2))
+    with pytest.raises(ModelError, match=r"another tokenizer than .*--tokenizer .*tokenizer\.json"):
+        begun(tmp_path / "tokenizer", other, model)
+    with pytest.raises(ModelError, match="no such model directory"):
+        begun(tmp_path / "none", data, tmp_path / "missing")
