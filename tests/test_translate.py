@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import regard.decoding
 from regard.data.batches import Rows
-from regard.errors import DataError, ModelError, RecipeError
+from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import EOS, Tokenizer
@@ -182,6 +182,7 @@ def test_a_sentence_that_fits_is_not_split() -> None:
         ("1 2 3 4 5 6 7 8 9 0", ["1 2 3 4 5", "6 7 8 9 0"]),
         ("  1 2 3 4. 5 6 7 8 ", ["1 2 3 4.", "5 6 7 8"]),
         ("abcdefghij", ["abcde", "fghij"]),
+        ("你好世界。今天很好！", ["你好世界。", "今天很好！"]),
     ],
 )
 def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts: list[str]) -> None:
@@ -205,6 +206,23 @@ def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: i
     assert all(len(ids) <= longest for ids in some.model.sources)
     said = "".join(TOKENIZER.decode(some.model.sources))
     assert sorted("".join(said.split())) == sorted("".join(line.split()))
+
+
+def test_what_does_not_fit_the_memory_is_decoded_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scarce(model: Heard, source: Rows) -> DecoderState:
+        if len(source.ids) > room:
+            raise torch.OutOfMemoryError("out of memory")
+        return Transformer.start(model, source)
+
+    expected = translator().translate(LINES)
+    monkeypatch.setattr(Heard, "start", scarce)
+    room = 5
+    assert translator().translate(LINES) == expected
+    room = 1
+    assert translator().translate(LINES) == expected
+    room = 0
+    with pytest.raises(RegardError, match=r"pieces does not fit the memory with search\.beam = 4"):
+        translator().translate(LINES)
 
 
 def test_learned_positions_bound_the_output_instead_of_breaking_it() -> None:

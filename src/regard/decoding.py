@@ -17,12 +17,18 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.data.batches import Rows, one_per_row
-from regard.errors import RecipeError
+from regard.errors import RecipeError, RegardError
 from regard.kernels.device import on_cpu
 from regard.kernels.exact import WIDTH, BlockedLinear
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.recipe import SearchRecipe
-from regard.run.devices import choose_device, choose_dtype, has_bf16
+from regard.run.devices import (
+    choose_device,
+    choose_dtype,
+    free_memory,
+    has_bf16,
+    is_out_of_memory,
+)
 from regard.run.model_directory import Model, open_model
 from regard.search import Hypothesis
 from regard.transformer import Transformer
@@ -118,7 +124,19 @@ class Decoding:
         def decode(batch: list[int]) -> Found:
             rows = self._rows([sources[i] for i in batch])
             limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
-            return search(rows, limits.clamp(max=self.model.embedding.longest), batch)
+            try:
+                return search(rows, limits.clamp(max=self.model.embedding.longest), batch)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            if len(batch) == 1:
+                raise RegardError(
+                    f"a sentence of {rows.ids.shape[1]} pieces does not fit the memory with "
+                    f"search.beam = {self.recipe.beam}: lower that, or split the sentence"
+                )
+            free_memory(self._weight.device)
+            half = len(batch) // 2
+            return [*decode(batch[:half]), *decode(batch[half:])]
 
         found: Found = [[] for _ in sources]
         decoded = _side_by_side(decode, batches, workers, share)

@@ -24,6 +24,9 @@ from regard.search import Hypotheses, Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
+CLAUSE_ENDS = re.compile(r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])")
+BLANKS = re.compile(r"\s+")
+"""Where a line that is too long is cut, the former before the latter; else in its middle."""
 TOLD = 0.05
 """Seconds between two tellings of what is written so far."""
 
@@ -56,7 +59,9 @@ def load(
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "text":
-        raise ModelError(f"{directory}: is a parser: use regard parse, or name a model of text")
+        raise ModelError(
+            f"{directory}: is a parser: use regard parse or regard.parse.load, or name a translator"
+        )
     longest = model.recipe.data.max_length
     return Translator(model.transformer, model.tokenizer, model.recipe.search, longest, exact=exact)
 
@@ -141,16 +146,16 @@ class Translator(Decoding):
 
     def _split(self, line: str) -> list[str]:
         """Cut where a sentence or clause ends if possible, else between words, else anywhere."""
-        if len(self.tokenizer.encode([line])[0]) < self.longest:
+        line = line.strip()
+        if len(line) < 2 or len(self.tokenizer.encode([line])[0]) < self.longest:
             return [line]
-        middle = len(line) // 2
-        for boundary in (r"(?<=[.!?;:,])\s+", r"\s+", r"(?<=.)(?=.)"):
-            cuts = [m for m in re.finditer(boundary, line.strip()) if m.start() > 0]
-            if cuts:
-                line = line.strip()
-                cut = min(cuts, key=lambda m: abs(m.start() - middle))
-                return self._split(line[: cut.start()]) + self._split(line[cut.end() :])
-        return [line]
+        start = end = middle = len(line) // 2
+        for boundary in CLAUSE_ENDS, BLANKS:
+            cuts = (cut.span() for cut in boundary.finditer(line) if 0 < cut.start() < len(line))
+            if cut := min(cuts, key=lambda span: abs(span[0] - middle), default=None):
+                start, end = cut
+                break
+        return self._split(line[:start]) + self._split(line[end:])
 
     def _window(
         self,
