@@ -19,6 +19,7 @@ from cli.refusing import (
     unchanged,
 )
 from cli.spoiling import Mark, flip, reseal, resealed, seal_bare, truncate
+from regard.recipe import Recipe
 
 
 def resume(world: World, run: Path, *more: str | Path) -> list[str | Path]:
@@ -138,14 +139,17 @@ def test_a_run_keeps_the_shape_it_was_begun_with(world: World) -> None:
 @pytest.mark.parametrize("changed", ["data", "tokenizer"])
 def test_a_run_keeps_the_data_it_was_begun_with(world: World, changed: str) -> None:
     run, other = world.copy("run"), world.folder / "other"
-    text = world.text
+    tokenizer = world.made / "data" / "tokenizer.json"
+    prepare = ["prepare", "-q", *world.text, *world.recipe, "--out"]
     if changed == "data":
         for name in ("source.en", "target.de"):
             path = world.folder / name
             path.write_text(path.read_text() + "new\n")
-        text = [*text, "--tokenizer", world.made / "data" / "tokenizer.json"]
-    more = [] if changed == "data" else ["--set", "tokenizer.vocabulary=301"]
-    assert regard("prepare", "-q", *text, "--out", other, *world.recipe, *more).status == 0
+    else:
+        larger = world.folder / "larger"
+        assert regard(*prepare, larger, "--set", "tokenizer.vocabulary=301").status == 0
+        tokenizer = larger / "tokenizer.json"
+    assert regard(*prepare, other, "--tokenizer", tokenizer).status == 0
     with unchanged(world.folder):
         said = refused("train", "-q", "--data", other, "--out", run)
     assert said.startswith(f"{run}/checkpoints/step-4: the ")
@@ -160,6 +164,60 @@ def test_a_run_keeps_the_text_it_was_begun_with(world: World) -> None:
     with unchanged(world.folder):
         said = refused("train", "-q", *again)
     assert said.startswith(f"{other}: this run was begun with another --source: choose another")
+
+
+def test_a_run_goes_on_with_the_data_it_was_begun_with(world: World) -> None:
+    run = world.copy("run")
+    assert not (run / "data").exists()
+    with unchanged(world.folder):
+        assert (
+            refused("train", "-q", "--out", run) == f"{run}: was begun with --data: give it again"
+        )
+
+
+def test_what_was_prepared_is_what_the_model_says(world: World) -> None:
+    """Whatever the recipe has of it: its text is of at most 24 pieces, and of 300 entries."""
+    data, out = world.made / "data", world.folder / "out"
+    sizes = [
+        one for key in ("layers=1", "d_model=16", "d_ff=32") for one in ("--set", f"model.{key}")
+    ]
+    end = ["--set", "training.steps=1", "--set", "training.average=1"]
+    begun = regard("train", "--data", data, "--out", out, "--recipe", "small", *sizes, *end)
+    assert begun.status == 0
+    assert f"{data}: stays as it was prepared (tokenizer.vocabulary: 8000 -> 300; " in begun.stderr
+    recipe = Recipe.read(out / "recipe.toml")
+    assert (recipe.data.max_length, recipe.tokenizer.vocabulary) == (24, 300)
+    with unchanged(world.folder):
+        said = refused(*resume(world, out, "--set", "data.max_length=64"))
+    assert said.startswith(
+        f"{data}: was prepared otherwise (data.max_length: 64 -> 24): leave that"
+    )
+
+
+def test_data_is_trained_on_with_the_recipe_it_was_prepared_with(world: World) -> None:
+    out = world.folder / "out"
+    assert regard("train", "-q", "--data", world.made / "data", "--out", out).status == 0
+    assert Recipe.read(out / "recipe.toml") == Recipe.read(world.made / "run" / "recipe.toml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["data.row_length=16"], "data.row_length = 16 has no room for a sentence of data.max_len"),
+        (["data.source_tokens=200"], "a batch of data.source_tokens = 200 and .* holds no row of"),
+        (
+            ["data.layout=grouped", "data.target_tokens=20"],
+            "data.target_tokens = 20 has no room for a sentence of data.max_length = 24: raise the",
+        ),
+    ],
+)
+def test_what_no_batch_could_hold_is_refused_before_text_is_prepared(
+    world: World, settings: list[str], said: str
+) -> None:
+    more = [argument for setting in settings for argument in ("--set", setting)]
+    with unchanged(world.folder):
+        refusal = refused("train", *world.text, *world.out, *world.recipe, *more)
+    assert re.match(said, refusal)
 
 
 def test_a_second_process_in_one_run(world: World) -> None:

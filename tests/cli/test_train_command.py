@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
 from run.copying import RECIPE, strings
@@ -26,7 +27,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small corpus and a recipe for it."""
     folder = tmp_path_factory.mktemp("text")
     (folder / "digits").write_text("\n".join(strings(97, seed=1)), "utf-8")
-    (folder / "recipe.toml").write_text(RECIPE.but(steps=STEPS, validate_every=70).to_toml())
+    (folder / "recipe.toml").write_text(
+        RECIPE.but(steps=STEPS, validate_every=70, max_length=61).to_toml()
+    )
     return folder
 
 
@@ -214,3 +217,19 @@ def test_deterministic_changes_nothing_on_a_cpu(text: Path, tmp_path: Path) -> N
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "deterministic")
     )
     assert plain == deterministic
+
+
+def test_a_model_is_trained_on_with_text_of_its_own(text: Path, tmp_path: Path) -> None:
+    """It keeps its tokenizer and its recipe, but for what is set."""
+    model, out = tmp_path / "model", tmp_path / "out"
+    run_here([*arguments(text, model), "-q", "--set", "training.steps=4"])
+    (tmp_path / "letters").write_text("\n".join(strings(61, seed=4)), "utf-8")
+    files = ["--source", str(tmp_path / "letters"), "--target", str(tmp_path / "letters")]
+    again = ["train", "-q", "--from", str(model), *files, "--out", str(out), "--threads", "1"]
+    run_here([*again, "--set", "training.steps=6"])
+    assert (out / "tokenizer.json").read_bytes() == (model / "tokenizer.json").read_bytes()
+    assert Recipe.read(out / "recipe.toml") == Recipe.read(model / "recipe.toml").but(steps=6)
+    records = read_journal(out / "journal.jsonl")
+    assert [r["model"] for r in records if r["event"] == "begin"] == [str(model)]
+    run_here([*again, "--set", "training.steps=6"])  # finished: it has nothing left to do
+    assert [r["event"] for r in read_journal(out / "journal.jsonl")].count("begin") == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.data.grammar import example
-from regard.data.pairs import Pairs, task_of
+from regard.data.pairs import Pairs, recipe_of
 from regard.data.prepare import Report
 from regard.data.treebank import as_text, prepare_trees
 from regard.errors import DataError, RecipeError
@@ -84,7 +84,7 @@ def test_every_tree_can_be_read_again(tmp_path: Path) -> None:
         assert found.spans() == tree.spans()
     assert (report.train.kept, report.valid.kept) == (43, 3)
     assert report.vocabulary <= 400
-    assert task_of(tmp_path / "data") == RECIPE.task
+    assert recipe_of(tmp_path / "data") == RECIPE
 
 
 def test_validation_trees_are_kept_as_trees(tmp_path: Path) -> None:

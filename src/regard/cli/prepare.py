@@ -33,19 +33,23 @@ def prepare(
     valid_source: Annotated[Files | None, typer.Option(help="Validation source.")] = None,
     valid_target: Annotated[Files | None, typer.Option(help="Validation target.")] = None,
     trees: Annotated[
-        Files | None, typer.Option(help="Trees to learn to parse, instead; may be given again.")
+        Files | None,
+        typer.Option(help="Trees to learn to parse, instead of text; may be given again."),
     ] = None,
     valid_trees: Annotated[Files | None, typer.Option(help="Validation trees.")] = None,
     silver: Annotated[
         Files | None, typer.Option(help="Trees made by a parser, to learn from besides.")
     ] = None,
     silver_share: Annotated[
-        float | None, typer.Option(help="Their share of all; the fewer trees are repeated.")
+        float | None, typer.Option(help="Share of silver trees; the rarer kind is repeated.")
     ] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json, not a new one.")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Use this tokenizer.json; do not learn one.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="A recipe file, or the name of one.")] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field.")
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field of the recipe."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes at most; one per core if not given.")
@@ -77,7 +81,7 @@ def prepare(
             raise RegardError("--workers is for text: trees are read by one process")
         chosen = (named or SMALL_PARSE).but(output="trees").set(*(assign or []))
         report = files.prepare(out, chosen, tokenizer, quiet)
-        typer.echo(_told(report, out))
+        typer.echo(_told(report, out, "trees"))
         return
     if not (source and target):
         raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
@@ -216,12 +220,12 @@ def recipe_for(sources: Files) -> "Recipe":
     return suited_to(sum(1 for _ in islice(lines, SMALL_CORPUS + 1)))
 
 
-def _told(report: "Report", out: Path) -> str:
+def _told(report: "Report", out: Path, what: str = "pairs") -> str:
     train = report.train
     return "\n".join(
         [
-            f"train       {_fates(train)}",
-            f"valid       {_fates(report.valid)}",
+            f"train       {_fates(train, what)}",
+            f"valid       {_fates(report.valid, what)}",
             f"tokens      {train.source_tokens:,} source, {train.target_tokens:,} target",
             f"vocabulary  {report.vocabulary:,} entries, fingerprint {report.fingerprint[:12]}",
             f"{out}: done; train with: regard train --data {out} --out runs/x",
@@ -229,9 +233,9 @@ def _told(report: "Report", out: Path) -> str:
     )
 
 
-def _fates(counts: "Counts") -> str:
+def _fates(counts: "Counts", what: str) -> str:
     dropped = (
         f"{counts.empty:,} empty, {counts.too_long:,} too long, {counts.ratio:,} by ratio, "
         f"{counts.duplicates:,} duplicates, {counts.held_out:,} held out"
     )
-    return f"{counts.kept:,} pairs of {counts.read:,} ({dropped})"
+    return f"{counts.kept:,} {what} of {counts.read:,} ({dropped})"

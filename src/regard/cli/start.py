@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.treebank import TreeFiles, refuse_other_task, refuse_text
-from regard.errors import RegardError
+from regard.errors import RecipeError, RegardError
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
+
+
+DECIDED = {
+    "tokenizer": ("kind", "vocabulary"),
+    "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
+}
+"""What of a recipe was done when data was prepared."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,12 @@ class Start:
     recipe: str | None
     assignments: Sequence[str]
     quiet: bool
+    start_from: Path | None = None
+    """A model, whose recipe and tokenizer serve where no other is named."""
 
     def __call__(self) -> "tuple[Recipe, Path]":
         """The recipe, and prepared data; raises RegardError where they do not go together."""
+        from regard.data.layouts import refuse_without_room
         from regard.run.beginning import begun
 
         self.trees.refuse_unfit(self.task, with_text=self.texts.any)
@@ -55,18 +65,21 @@ class Start:
         there = self.data is not None or (prepared.is_dir() and (earlier or not self._can_prepare))
         if not (there or self._can_prepare):
             raise RegardError(
-                f"{self.out}: nothing to train on yet: give --source and --target, --trees, or "
-                "--data"
+                f"{self.out}: was begun with --data: give it again"
+                if earlier
+                else f"{self.out}: nothing to train on yet: give --source and --target, --trees, "
+                "or --data"
             )
         recipe = self._recipe(earlier, prepared if there else None)
         if self.texts.any:
             refuse_text(recipe)
         if not there:
+            refuse_without_room(recipe.data)
             self._prepare(prepared, recipe)
         elif self.data is None and (self.texts.any or self.trees.trees):
             self._refuse_other_input(prepared)
         refuse_other_task(prepared, recipe)
-        return recipe, prepared
+        return (recipe if self.data is None else self._as_prepared(recipe)), prepared
 
     @property
     def _can_prepare(self) -> bool:
@@ -75,8 +88,11 @@ class Start:
     def _prepare(self, prepared: Path, recipe: "Recipe") -> None:
         from regard.cli.prepare import prepare_for_training
 
+        tokenizer = self.tokenizer
+        if tokenizer is None and self.start_from is not None:
+            tokenizer = self.start_from / "tokenizer.json"
         if self.trees.trees:
-            self.trees.prepare(prepared, recipe, self.tokenizer, self.quiet)
+            self.trees.prepare(prepared, recipe, tokenizer, self.quiet)
             return
         texts = self.texts
         prepare_for_training(
@@ -86,7 +102,7 @@ class Start:
             recipe,
             list(texts.valid_source),
             list(texts.valid_target),
-            self.tokenizer,
+            tokenizer,
             self.quiet,
         )
 
@@ -125,27 +141,54 @@ class Start:
         ]
 
     def _recipe(self, earlier: "Recipe | None", prepared: Path | None) -> "Recipe":
+        from regard.data.pairs import recipe_of
         from regard.presets import recipe_named
+        from regard.run.model_directory import open_model
 
         if self.recipe is not None:
             found = recipe_named(self.recipe)
+        elif earlier is not None:
+            found = earlier
+        elif self.start_from is not None:
+            found = open_model(self.start_from).recipe
         else:
-            found = earlier or self._suited(prepared)
+            found = self._suited() if prepared is None else recipe_of(prepared)
         if self.task == "parse" or self.trees.trees:
             found = found.but(output="trees")
         elif self.task == "translate":
             found = found.but(output="text")
         return found.set(*self.assignments)
 
-    def _suited(self, prepared: Path | None) -> "Recipe":
+    def _as_prepared(self, recipe: "Recipe") -> "Recipe":
+        """The recipe with what preparation has decided; raises RecipeError where --set differs."""
+        from regard.cli.console import note
+        from regard.data.pairs import recipe_of
+        from regard.run.beginning import differences
+
+        assert self.data is not None
+        made = recipe_of(self.data).model_dump()
+        decided = recipe.merged(
+            {
+                section: {key: made[section][key] for key in keys}
+                for section, keys in DECIDED.items()
+            }
+        )
+        if changes := differences(recipe, decided):
+            assigned = {assignment.partition("=")[0].strip() for assignment in self.assignments}
+            if any(change.partition(":")[0] in assigned for change in changes):
+                raise RecipeError(
+                    f"{self.data}: was prepared otherwise ({'; '.join(changes)}): leave that out "
+                    "of --set, or prepare the data again"
+                )
+            if not self.quiet:
+                note(f"{self.data}: stays as it was prepared ({'; '.join(changes)})")
+        return decided
+
+    def _suited(self) -> "Recipe":
         """The recipe that suits what is to be learned from."""
         from regard.cli.prepare import recipe_for
-        from regard.data.pairs import Pairs, task_of
-        from regard.presets import SMALL_PARSE, suited_to
+        from regard.presets import SMALL_PARSE
 
-        of_trees = prepared is not None and task_of(prepared).output == "trees"
-        if self.task == "parse" or self.trees.trees or of_trees:
+        if self.task == "parse" or self.trees.trees:
             return SMALL_PARSE
-        if prepared:
-            return suited_to(len(Pairs.open(prepared, "train")))
         return recipe_for(list(self.texts.source))

@@ -32,13 +32,22 @@ def train(
         list[Path] | None, typer.Option(help="Trees made by a parser, to learn from besides.")
     ] = None,
     silver_share: Annotated[
-        float | None, typer.Option(help="Their share of all; the fewer trees are repeated.")
+        float | None, typer.Option(help="Share of silver trees; the rarer kind is repeated.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Data made by regard prepare, instead.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json, not a new one.")] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="MODEL", help="Begin with the weights of this model."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data made by regard prepare, instead of files.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Use this tokenizer.json; do not learn one.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="A recipe file, or the name of one.")] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field.")
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field of the recipe."),
     ] = None,
     accept_changes: Annotated[
         bool, typer.Option(help="Resume although recipe or data changed.")
@@ -53,7 +62,7 @@ def train(
     ] = False,
     verify_resume: Annotated[
         int | None,
-        typer.Option(min=1, metavar="K", help="Replay K steps to prove resuming exact; no more."),
+        typer.Option(min=1, metavar="K", help="Only replay K steps, to prove resuming exact."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Tell memory, time and disk, by a trial; no training.")
@@ -82,27 +91,33 @@ def train(
 
     `regard train --out runs/x`   (go on)
 
+    `regard train --from runs/x --source law.en --target law.de --out runs/law
+    --set training.steps=2000`   (a model for a field of its own)
+
     `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
+    from regard.cli.console import note
     from regard.cli.plan import print_plan
+    from regard.errors import RegardError
     from regard.run.devices import be_deterministic, set_threads
     from regard.run.processes import together
+    from regard.verify import verify_resume as verified
 
     set_threads(threads)
     if deterministic:
         be_deterministic()
     texts = TextFiles(source or [], target or [], valid_source or [], valid_target or [])
     files = TreeFiles(trees or [], valid_trees or [], silver or [], silver_share)
-    begin = Start(out, task, texts, files, data, tokenizer, recipe, assign or [], quiet)
+    begin = Start(out, task, texts, files, data, tokenizer, recipe, assign or [], quiet, start_from)
 
-    if verify_resume is not None:
-        from regard.cli.console import note
-        from regard.verify import verify_resume as verified
-
-        typer.echo(f"{out}: {verified(out, *begin(), verify_resume, note)}")
-        return
     with together() as processes:
+        if verify_resume is not None and processes.count > 1:
+            raise RegardError("--verify-resume replays in one process: start it without torchrun")
         chosen, prepared = processes.first_does(begin)
+        if verify_resume is not None:
+            found = verified(out, chosen, prepared, verify_resume, note)
+            typer.echo(f"{out}: {found}")
+            return
         if plan:
             print_plan(chosen, out, prepared, processes, micro_batches, shard, quiet)
             return
@@ -116,6 +131,7 @@ def train(
             processes=processes,
             micro_batches=micro_batches,
             shard=shard,
+            start_from=start_from,
         )
         if processes.first:
             verb = "parse" if chosen.task.output == "trees" else "translate"
@@ -133,6 +149,7 @@ def run_training(
     processes: "Processes | None" = None,
     micro_batches: int | None = None,
     shard: bool = False,
+    start_from: Path | None = None,
 ) -> None:
     """Train on prepared data with progress, obeying signals; leaves a model in `out`.
 
@@ -144,6 +161,7 @@ def run_training(
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay
     from regard.run.directory import Run
+    from regard.run.finetuning import begin_with
     from regard.run.interrupt import Interrupted, interruptible
     from regard.run.journal import tensorboard
     from regard.run.processes import ALONE
@@ -162,15 +180,17 @@ def run_training(
             out,
             recipe,
             data,
-            listeners,
-            interrupt,
-            warn,
-            accept_changes,
-            processes,
-            micro_batches,
-            shard,
+            listeners=listeners,
+            interrupt=interrupt,
+            warn=warn,
+            accept_changes=accept_changes,
+            processes=processes,
+            micro_batches=micro_batches,
+            shard=shard,
         )
         if processes.first:
+            if start_from is not None:
+                begin_with(start_from, run)
             announce(run, quiet)
         try:
             train(recipe, run, validate)

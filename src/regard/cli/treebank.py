@@ -65,9 +65,9 @@ def refuse_text(recipe: "Recipe") -> None:
 
 def refuse_other_task(data: Path, recipe: "Recipe") -> None:
     """Raise RecipeError where prepared data is not for what the recipe is to learn."""
-    from regard.data.pairs import task_of
+    from regard.data.pairs import recipe_of
 
-    found, wanted = task_of(data), recipe.task
+    found, wanted = recipe_of(data).task, recipe.task
     if found != wanted:
         names = {"text": "translation", "trees": "parsing"}
         made, asked = (

@@ -25,7 +25,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.layouts import Integers, grouped, packed, packed_rows
+from regard.data.layouts import Integers, grouped, packed, packed_rows, refuse_without_row
 from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
@@ -270,12 +270,8 @@ class Batches:
         recipe = self._recipe
         if not len(self._pairs):
             raise DataError("there are no sentence pairs to make batches of: give at least one")
-        if self._packed and not packed_rows(recipe):
-            raise TrainingError(
-                f"a batch of data.source_tokens = {recipe.source_tokens} and data.target_tokens = "
-                f"{recipe.target_tokens} holds no row of data.row_length = {recipe.row_length}: "
-                "raise the former or lower the latter"
-            )
+        if self._packed:
+            refuse_without_row(recipe)
         for side, lengths in (("source", self._source_lengths), ("target", self._target_lengths)):
             key = "row_length" if self._packed else f"{side}_tokens"
             bound = getattr(recipe, key)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.errors import TrainingError
 from regard.recipe import DataRecipe
 
 MOST_PADDING = 0.05
@@ -91,6 +92,30 @@ def _joined(rows: Integers, value: Integers) -> Integers:
 def packed_rows(recipe: DataRecipe) -> int:
     """Rows of a packed batch, on either side; 0 where not even one fits."""
     return min(recipe.source_tokens, recipe.target_tokens) // recipe.row_length
+
+
+def refuse_without_row(recipe: DataRecipe) -> None:
+    """Raise TrainingError where a packed batch has no room for a row."""
+    if not packed_rows(recipe):
+        raise TrainingError(
+            f"a batch of data.source_tokens = {recipe.source_tokens} and data.target_tokens = "
+            f"{recipe.target_tokens} holds no row of data.row_length = {recipe.row_length}: "
+            "raise the former or lower the latter"
+        )
+
+
+def refuse_without_room(recipe: DataRecipe) -> None:
+    """Raise TrainingError where a sentence may be kept that no batch could hold."""
+    holding = ["source_tokens", "target_tokens"]
+    if recipe.layout == "packed":
+        refuse_without_row(recipe)
+        holding = ["row_length"]
+    for key in holding:
+        if (room := getattr(recipe, key)) < recipe.max_length:
+            raise TrainingError(
+                f"data.{key} = {room} has no room for a sentence of data.max_length = "
+                f"{recipe.max_length}: raise the former or lower the latter"
+            )
 
 
 def most_rows(recipe: DataRecipe) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
 from regard.errors import DataError
-from regard.recipe import TaskRecipe
+from regard.recipe import Recipe
 from regard.text.tokenizer import EOS
 
 FORMAT = "regard prepared data, version 1"
@@ -200,11 +200,11 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def task_of(directory: Path) -> TaskRecipe:
-    """What prepared data is for; raises DataError as `read_manifest` does."""
-    try:  # data of before there was a choice is for translation
-        return TaskRecipe.model_validate(read_manifest(directory)["recipe"].get("task", {}))
-    except (KeyError, TypeError, AttributeError, ValidationError):
+def recipe_of(directory: Path) -> Recipe:
+    """What data was prepared for; raises DataError as `read_manifest` does."""
+    try:
+        return Recipe.model_validate(read_manifest(directory)["recipe"])
+    except (KeyError, ValidationError):
         raise DataError("is damaged: prepare the data again", directory / "manifest.json") from None
 
 
