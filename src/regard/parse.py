@@ -178,9 +178,14 @@ def treebank_words() -> Split:
     return lambda line: [word for part in cut(line) for word in by_blanks(part)]
 
 
+def in_treebank(tree: Tree) -> Tree:
+    """The tree as treebanks have it, in a bracket of its own: ( (S ...))."""
+    return Tree("", (tree,))
+
+
 def treebank_line(tree: Tree) -> str:
-    """The tree as treebanks have it, on one line, in a bracket of its own: ( (S ...))."""
-    return bracketed(Tree("", (tree,)))
+    """The tree as treebanks have it, on one line."""
+    return bracketed(in_treebank(tree))
 
 
 def is_confident(parse: Parse, threshold: float) -> bool:

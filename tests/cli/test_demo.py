@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.refusing import regard
+from cli.refusing import refused, regard, unchanged
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,20 @@ def test_a_finished_demo_reports_again_without_training(tmp_path: Path) -> None:
     model = (out / "model.safetensors").read_bytes()
     assert regard(*argv).status == 0
     assert (out / "model.safetensors").read_bytes() == model
+
+
+@pytest.mark.parametrize("task", ["translate", "parse"])
+def test_another_demo_is_not_taken_for_this_one(task: str, tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    argv = ("demo", "--task", task, "--out", out, "--pairs", "1000", "--steps", "1")
+    assert regard(*argv).status == 0
+    with unchanged(tmp_path):
+        assert refused(*argv[:-3], "1100", *argv[-2:]) == (
+            f"{out}: holds another demo (--pairs: 1000 -> 1100): remove it, or choose another --out"
+        )
+        assert refused(*argv[:-1], "2").startswith(
+            f"{out}: holds another demo (training.steps: 1 -> 2): "
+        )
 
 
 def test_the_demo_of_parsing_ends_with_its_figures_and_drawn_trees(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`regard look` as users run it: every kind of output, and what it refuses."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,17 @@ def test_a_page_if_nothing_is_asked_for(world: World) -> None:
     assert f"Attention: {SENTENCE}" in page
     translated = regard("translate", world.made / "model", stdin=f"{SENTENCE}\n".encode()).stdout
     assert said.split() == translated.split()
+
+
+def test_a_page_opens_where_it_is_asked_to(world: World) -> None:
+    looked(world, "--kind", "decoder", "--layer", "1", "--head", "2", "--word", "1")
+    page = (world.folder / "look.html").read_text("utf-8")
+    [first] = re.findall(r'"first":(\{.*?\}\})', page)
+    held = {"side": "left", "place": 0}
+    assert json.loads(first) == {"kind": "decoder", "layer": 0, "heads": [1], "pinned": held}
+    assert refused("look", world.made / "model", SENTENCE, "--word", "elephant").startswith(
+        "unknown word elephant"
+    )
 
 
 def test_everything_at_once(world: World) -> None:

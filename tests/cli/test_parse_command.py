@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -97,6 +98,21 @@ def test_trees_are_drawn(folder: Path) -> None:
     assert any("┌" in line for line in drawing)
 
 
+def test_trees_over_several_lines_and_as_pictures(folder: Path, tmp_path: Path) -> None:
+    sentences = ["The dog barks .", "The cat sleeps ."]
+    text = "\n\n".join(sentences)
+    pictures = tmp_path / "new" / "pictures"
+    lines = parse(folder, "--pretty", f"--svg={pictures}", text=text)
+    found = list(read_trees(lines, "stdout"))
+    assert found == list(read_trees(parse(folder, text=text), "stdout"))
+    assert [" ".join(tree.words()) for tree in found] == sentences
+    assert sorted(path.name for path in pictures.iterdir()) == ["1.svg", "3.svg"]
+    for path, sentence in zip(sorted(pictures.iterdir()), sentences, strict=True):
+        title = ElementTree.parse(path).find("{http://www.w3.org/2000/svg}title")
+        assert title is not None
+        assert title.text == sentence
+
+
 def test_silver_trees_are_those_of_confidence_and_can_be_learned_from(folder: Path) -> None:
     every = [json.loads(line) for line in parse(folder, "--json")]
     middle = sorted(one["confidence"] for one in every)[30]
@@ -148,7 +164,8 @@ def test_a_run_keeps_the_trees_it_was_begun_with(folder: Path, options: str, sai
 
 def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> None:
     said = refused("translate", folder / "run", stdin=GOOD.encode())
-    assert said == f"{folder / 'run'}: is a parser: use regard parse, or name a model of text"
+    advice = "use regard parse or regard.parse.load, or name a translator"
+    assert said == f"{folder / 'run'}: is a parser: {advice}"
     said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
     assert said == f"{world.made / 'model'}: is no parser: use regard translate, or name one"
     data = world.made / "data"
@@ -195,7 +212,7 @@ def test_options_that_do_not_go_together(world: World, argv: str, said: str) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--draw", "--json"], "--draw, --json and --write-silver exclude one another: give one"),
+        (["--draw", "--json"], "--pretty, --draw, --json and --write-silver exclude one another"),
         (["--precision", "half"], "precision half: it is fp32, bf16, int8 or auto"),
         (["--beam", "1001"], "search.beam: input should be less than or equal to 1000"),
         (["--write-silver=nan"], "--write-silver nan: it is a log p per word, as -0.1"),

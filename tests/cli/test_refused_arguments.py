@@ -12,7 +12,7 @@ from cli.refusing import GOOD, World, refused, unchanged
     [
         ("tran", "unknown command tran: did you mean train?"),
         ("Translate", "unknown command Translate: did you mean translate?"),
-        ("--out runs/x train", "unknown option --out: did you mean --help?"),
+        ("--out runs/x train", "unknown option --out: those of a command stand after its name"),
         ("train --otu runs/x", "unknown option --otu: did you mean --out?"),
         ("train", "missing option --out: see regard train --help"),
         ("prepare --out x --target y", "x: nothing to prepare: give --source and --target, or"),

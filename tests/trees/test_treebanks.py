@@ -11,7 +11,6 @@ from regard.trees.linearise import delinearise, linearise
 from regard.trees.penn import bracketed, pretty, read_scored_trees, read_trees
 from regard.trees.strip import OUTER, TRACE, category, stripped
 from regard.trees.tree import Tree
-from regard.trees.unaries import collapsed, expanded
 
 pytestmark = pytest.mark.data
 
@@ -64,7 +63,6 @@ def test_every_tree_comes_back_from_its_sequence(regard_data: Path, name: str) -
             words, tags = one.words(), one.tags()
             assert delinearise(linearise(one), words) == one
             assert delinearise(linearise(one, "normalised"), words, tags) == one
-        assert expanded(collapsed(plain)) == plain
 
 
 def test_evalb_counts_the_same_words_and_brackets(regard_data: Path) -> None:

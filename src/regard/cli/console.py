@@ -11,7 +11,7 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def note(message: str) -> None:
     """One line on stderr."""
-    console.print(message, markup=False)
+    console.print(message, markup=False, emoji=False)
 
 
 def called() -> str:

@@ -76,7 +76,6 @@ def demo(
     from regard.cli.prepare import prepare_for_training
     from regard.cli.train import run_training
     from regard.data.grammar import example, write_corpus
-    from regard.run.beginning import begun
     from regard.run.devices import set_threads
 
     set_threads(threads)
@@ -90,7 +89,7 @@ def demo(
     if steps is not None:
         recipe = recipe.but(steps=steps)
     corpus = out / "corpus"
-    if begun(out) is None:
+    if not goes_on(out, recipe, pairs):
         write_corpus(corpus / "train", TRAIN_SEED, pairs)
         write_corpus(corpus / "valid", VALID_SEED, VALID_SENTENCES)
         prepare_for_training(
@@ -99,6 +98,24 @@ def demo(
         )  # fmt: skip
     run_training(recipe, out, out / "data", quiet=quiet)
     report(out, [example(TEST_SEED, i) for i in range(TEST_SENTENCES)])
+
+
+def goes_on(out: Path, recipe: "Recipe", pairs: int) -> bool:
+    """Whether this demo was begun; raises RecipeError where another was."""
+    from regard.data.pairs import read_manifest
+    from regard.run.beginning import begun, differences
+
+    earlier = begun(out)
+    if earlier is None:
+        return False
+    changes = differences(earlier, recipe)
+    if (its := read_manifest(out / "data")["counts"]["train"]["read"]) != pairs:
+        changes.append(f"--pairs: {its} -> {pairs}")
+    if changes:
+        raise RecipeError(
+            f"{out}: holds another demo ({'; '.join(changes)}): remove it, or choose another --out"
+        )
+    return True
 
 
 def report(out: Path, unseen: "list[Example]") -> None:

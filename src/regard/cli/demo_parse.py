@@ -13,6 +13,7 @@ from regard.cli.demo import (
     VALID_SEED,
     VALID_SENTENCES,
     conclude,
+    goes_on,
 )
 
 if TYPE_CHECKING:
@@ -53,13 +54,12 @@ def demo_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
     from regard.cli.train import run_training
     from regard.cli.treebank import TreeFiles
     from regard.data.grammar import example
-    from regard.run.beginning import begun
 
     recipe = parse_recipe()
     if steps is not None:
         recipe = recipe.but(steps=steps)
     corpus = out / "corpus"
-    if begun(out) is None:
+    if not goes_on(out, recipe, trees):
         _write_trees(corpus / "train.mrg", TRAIN_SEED, trees)
         _write_trees(corpus / "valid.mrg", VALID_SEED, VALID_SENTENCES)
         files = TreeFiles([corpus / "train.mrg"], [corpus / "valid.mrg"])

@@ -18,39 +18,43 @@ def look(
     model: Annotated[Path, typer.Argument(help="A model or run directory.")],
     sentence: Annotated[str, typer.Argument(help="The sentence to translate.")],
     target: Annotated[
-        str | None, typer.Option(help="Its translation; else the model's own.")
+        str | None, typer.Option(help="Its translation, if not the model's own.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="A page for the browser; look.html if nothing is asked for.")
+        Path | None,
+        typer.Option(help="Write a page for the browser; look.html if nothing is asked for."),
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="A heat map, here.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print a heat map.")] = False,
     figure: Annotated[
         int | None, typer.Option(min=3, max=5, help="Draw the paper's Figure 3, 4 or 5.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File of the figure: .svg, .png or .pdf.")
     ] = None,
-    npz: Annotated[Path | None, typer.Option(help="The weights, for NumPy.")] = None,
+    npz: Annotated[Path | None, typer.Option(help="Write the weights, for NumPy.")] = None,
     as_json: Annotated[
-        Path | None, typer.Option("--json", help="Everything; - is standard output.")
+        Path | None, typer.Option("--json", help="Write everything as JSON; - is standard output.")
     ] = None,
     search: Annotated[
-        bool, typer.Option("--search", help="What lived and died in the search, and why.")
+        bool, typer.Option("--search", help="Tell what lived and died in the search, and why.")
     ] = False,
     by_words: Annotated[
         bool, typer.Option("--by-words", help="Join the pieces of a word.")
     ] = False,
     kind: Annotated[
-        str | None, typer.Option(help="Of --text and --figure: encoder, decoder or cross.")
+        str | None,
+        typer.Option(help="Attention to show, or to open the page at: encoder, decoder or cross."),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(min=1, help="Of these, from 1; else the last.")
+        int | None, typer.Option(min=1, help="Its layer, from 1; the last if none is given.")
     ] = None,
     head: Annotated[
-        list[int] | None, typer.Option(min=1, help="Of these, from 1; again for another.")
+        list[int] | None,
+        typer.Option(min=1, help="Its head, from 1; may be given again."),
     ] = None,
     word: Annotated[
-        str | None, typer.Option(help="Of Figures 3 and 4: the word, or its place from 1.")
+        str | None,
+        typer.Option(help="The word that attends, in a page and Figures 3 and 4, or its place."),
     ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
 ) -> None:
@@ -83,7 +87,9 @@ def look(
     if not (html or text or figure or npz or as_json or search):
         html = Path("look.html")
     if html:
-        write_file(html, page(found))
+        of = cast("Kind", kind or "encoder")
+        held = None if word is None else _place(found.queries(of), word)
+        write_file(html, page(found, of, at, heads, held))
         note(f"{html}: open it in a browser")
     if npz:
         write_file(npz, _npz(found))

@@ -2,11 +2,12 @@
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from regard import __version__
 from regard.cli.average import average
 from regard.cli.demo import demo
 from regard.cli.look import look
@@ -33,10 +34,29 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help='"Attention Is All You Need" as working software.',
+    epilog="Begin with `regard demo`, which needs no data; each command has examples: "
+    "`regard train --help`.",
     add_completion=False,
     rich_markup_mode="markdown",
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def regard(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """ "Attention Is All You Need" as working software."""
+
+
 for command in (demo, prepare, train, average, translate, parse, score, look, serve):
     app.command()(command)
 
@@ -71,8 +91,11 @@ def _usage(error: typer.TyperException) -> str:
     """What is wrong with the command line, and where to read how it should be."""
     context: Any = getattr(error, "ctx", None)
     if context and hasattr(error, "possibilities"):  # no such option
-        options = [name for p in context.command.get_params(context) for name in p.opts]
-        return str(unknown("option", getattr(error, "option_name", ""), options))
+        name = getattr(error, "option_name", "")
+        if isinstance(context.command, Commands):
+            return f"unknown option {name}: those of a command stand after its name"
+        options = [opt for p in context.command.get_params(context) for opt in p.opts]
+        return str(unknown("option", name, options))
     problem = error.format_message().rstrip(".").replace("'", "")
     path = context.command_path if context else "regard"
     return f"{problem[:1].lower()}{problem[1:]}: see {path} --help"

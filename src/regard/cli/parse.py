@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from regard.parse import Parse
+    from regard.trees.tree import Tree
 
 
 def parse(
@@ -21,13 +22,20 @@ def parse(
     tokenised: Annotated[
         bool, typer.Option("--tokenised", help="Words stand between blanks already.")
     ] = False,
+    pretty: Annotated[
+        bool, typer.Option("--pretty", help="Each tree over several lines, a level further in.")
+    ] = False,
     draw: Annotated[bool, typer.Option("--draw", help="Draw the trees.")] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Draw the tree of line N into FOLDER/N.svg as well."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines with scores.")] = False,
     write_silver: Annotated[
         float | None,
         typer.Option(
             metavar="THRESHOLD",
-            help="Only trees whose log p per word is that or more, each after that and a tab.",
+            help="Only trees of at least this log p per word, each after its own and a tab.",
         ),
     ] = None,
     beam: Annotated[
@@ -49,6 +57,8 @@ def parse(
 
     `echo "The dog doesn't bark." | regard parse runs/p --draw`
 
+    `regard parse runs/p --pretty --svg drawings < text.txt`
+
     `regard parse runs/p --tokenised < words.txt > test.trees`
 
     `regard parse runs/p --write-silver=-0.1 < news.txt > silver.trees`
@@ -61,8 +71,8 @@ def parse(
 
     if write_silver is not None and not math.isfinite(write_silver):
         raise RecipeError(f"--write-silver {write_silver}: it is a log p per word, as -0.1")
-    if draw + as_json + (write_silver is not None) > 1:
-        raise RecipeError("--draw, --json and --write-silver exclude one another: give one")
+    if pretty + draw + as_json + (write_silver is not None) > 1:
+        raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
     split = by_blanks if tokenised else treebank_words()
     set_threads(threads)
     keep_freed_memory()
@@ -72,35 +82,57 @@ def parse(
     if str(input) == "-" and sys.stdin.isatty():
         window = 1  # somebody types, and waits
     sentences = map(split, read_lines(input))
-    for best in parser.stream(sentences, window=window):
-        for line in _shown(best, draw, as_json, write_silver, sys.stdout):
+    for number, best in enumerate(parser.stream(sentences, window=window), start=1):
+        if write_silver is not None:
+            lines = _silver(best, write_silver)
+        elif as_json:
+            lines = [_json(best)]
+        else:
+            lines = [_tree(best[0].tree, pretty, draw, sys.stdout) if best else ""]
+        for line in lines:
             typer.echo(line)
+        if svg is not None and best:
+            _write_svg(svg / f"{number}.svg", best[0].tree)
 
 
-def _shown(
-    best: "Sequence[Parse]", draw: bool, as_json: bool, threshold: float | None, to: TextIO
-) -> Iterator[str]:
-    """The lines to print for one sentence."""
+def _silver(best: "Sequence[Parse]", threshold: float) -> list[str]:
     from regard.parse import is_confident, treebank_line
 
-    if threshold is not None:
-        for one in best:
-            if is_confident(one, threshold):
-                yield f"{one.confidence:.4f}\t{treebank_line(one.tree)}"
-    elif not best:
-        yield json.dumps({"tree": None}) if as_json else ""
-    elif as_json:
-        one = best[0]
-        tree = treebank_line(one.tree)
-        yield json.dumps(
-            {"tree": tree, "score": one.score, "confidence": one.confidence}, ensure_ascii=False
-        )
-    elif draw:
-        from regard.trees.draw import drawn
+    return [
+        f"{one.confidence:.4f}\t{treebank_line(one.tree)}"
+        for one in best
+        if is_confident(one, threshold)
+    ]
 
-        yield drawn(best[0].tree, _columns(to))
-    else:
-        yield treebank_line(best[0].tree)
+
+def _json(best: "Sequence[Parse]") -> str:
+    from regard.parse import treebank_line
+
+    if not best:
+        return json.dumps({"tree": None})
+    one = best[0]
+    found = {"tree": treebank_line(one.tree), "score": one.score, "confidence": one.confidence}
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _tree(tree: "Tree", pretty: bool, draw: bool, to: TextIO) -> str:
+    from regard.parse import in_treebank, treebank_line
+    from regard.trees import penn
+    from regard.trees.draw import drawn
+
+    if draw:
+        return drawn(tree, _columns(to))
+    return penn.pretty(in_treebank(tree)) if pretty else treebank_line(tree)
+
+
+def _write_svg(path: Path, tree: "Tree") -> None:
+    """Draw a tree into a file, whose folder is made."""
+    from regard.run.files import refusing_write_errors, write_file
+    from regard.trees.svg import svg
+
+    with refusing_write_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, svg(tree) + "\n")
 
 
 def _columns(to: TextIO) -> int | None:

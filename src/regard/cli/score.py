@@ -17,29 +17,36 @@ def score(
     test: Annotated[Path | None, typer.Argument(help="With --trees: the trees to score.")] = None,
     reference: Annotated[
         list[Path] | None,
-        typer.Option("--reference", "-r", help="Their reference; may be repeated."),
+        typer.Option("--reference", "-r", help="A reference for each line; may be given again."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trees: Annotated[bool, typer.Option("--trees", help="Score bracketed trees.")] = False,
     params: Annotated[
         str | None,
-        typer.Option("--params", "-p", help="A parameter file of EVALB, not COLLINS.prm."),
+        typer.Option(
+            "--params", "-p", help="A parameter file of EVALB, instead of the built-in COLLINS.prm."
+        ),
     ] = None,
     max_errors: Annotated[
         int | None,
-        typer.Option("--max-errors", "-e", help="Over this many errors end it; for MAX_ERROR."),
+        typer.Option(
+            "--max-errors", "-e", help="Give up after more errors than this (overrides MAX_ERROR)."
+        ),
     ] = None,
     cutoff: Annotated[
         int | None,
-        typer.Option("--cutoff", "-c", help="Words in the second block; for CUTOFF_LEN."),
+        typer.Option(
+            "--cutoff", "-c", help="Longest sentence in the second summary (overrides CUTOFF_LEN)."
+        ),
     ] = None,
     summary: Annotated[bool, typer.Option("--summary", help="No row for each sentence.")] = False,
 ) -> None:
     """Score detokenised translations: BLEU, chrF and TER, with sacreBLEU's signatures.
 
-    With --trees, score trees, one a line, against gold trees: precision, recall and F1 of brackets,
-    as EVALB counts and prints them. Where there are too many errors it ends with status 1 and
-    without a summary (null, as JSON).
+    With --trees, give two files of trees, one a line: first the gold trees, in the place of the
+    translations, then those to score. Precision, recall and F1 of brackets are counted and printed
+    as by EVALB. Where there are too many errors it ends with status 1 and without a summary (null,
+    as JSON).
 
     Examples:
 

@@ -33,7 +33,7 @@ def serve(
         typer.Option(help="An origin whose pages may ask, as https://example.org."),
     ] = None,
     characters: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="In one request, at most.")
+        int, typer.Option(min=1, max=1_000_000, help="Characters in one request, at most.")
     ] = 10_000,
     items: Annotated[int, typer.Option(min=1, max=10_000, help="Texts of one request.")] = 128,
     timeout: Annotated[

@@ -44,7 +44,7 @@ def translate(
         bool | None,
         typer.Option(
             "--exact/--no-exact",
-            help="What shares a batch never changes a bit; slower but in fp32.",
+            help="What shares a batch changes no bit of a translation; the default in fp32.",
         ),
     ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,

@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import zlib
+from collections.abc import Sequence
 from importlib import resources
 from string import Template
 from typing import Any
@@ -21,14 +22,30 @@ STEPS = 255
 """A weight is a byte: its error is under 0.2 %, less than an eye sees of a line's strength."""
 
 
-def page(look: Look) -> str:
-    """All there is to see of a sentence, as HTML; what was typed is text in it, never markup."""
+def page(
+    look: Look,
+    kind: Kind = "encoder",
+    layer: int = -1,
+    heads: Sequence[int] = (),
+    place: int | None = None,
+) -> str:
+    """All there is to see of a sentence, as HTML; what was typed is text in it, never markup.
+
+    It opens at this kind and layer and these heads, or all, with the query at `place` held.
+    """
+    layers, every = look.weights[kind].shape[:2]
+    first = {
+        "kind": kind,
+        "layer": layer % layers,
+        "heads": list(heads or range(every)),
+        "pinned": None if place is None else {"side": "left", "place": place},
+    }
     return Template(_part("page.html")).substitute(
         policy=f"default-src 'none'; script-src {SCRIPT}; style-src {STYLE}",
         title=html.escape(f"Attention: {look.sentence}"),
         style=_part("page.css"),
         script=_part("page.js"),
-        data=_embedded(_data(look)),
+        data=_embedded(_data(look) | {"first": first}),
     )
 
 
@@ -40,7 +57,6 @@ def _data(look: Look) -> dict[str, Any]:
         "layers": layers,
         "heads": heads,
         "colours": head_colours(heads),
-        "first": {"kind": "encoder", "layer": layers - 1, "heads": list(range(heads))},
         "kinds": {kind: _kind(look, kind) for kind in KINDS},
         "search": None if look.account is None else look.account.as_json(),
     }
