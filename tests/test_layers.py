@@ -63,7 +63,7 @@ def test_embedding_starts_with_deviation_one_over_root_d_model() -> None:
 
 def test_learned_positions_have_an_end() -> None:
     recipe = ModelRecipe(d_model=4, positions="learned", max_positions=13)
-    embedding = Embedding(recipe, vocabulary=11)
+    embedding = Embedding(recipe, vocabulary=11).eval()
     torch.nn.init.zeros_(embedding.positions)
     torch.nn.init.ones_(embedding.tokens.weight)
     ids = torch.zeros(1, 14, dtype=torch.long)

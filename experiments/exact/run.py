@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from regard.recipe import Recipe
 from regard.translate import Translation, Translator, load
 
 Best = list[Translation]
@@ -58,7 +57,7 @@ def compare(
     model: Path, precision: str, exact: bool, sentences: Sequence[str], extra: int
 ) -> dict[str, Any]:
     some, threads = load(model, precision=precision, exact=exact), torch.get_num_threads()
-    some.recipe = Recipe(search=some.recipe).but(max_extra=extra).search
+    some.recipe = some.recipe.but(max_extra=extra)
     ways: dict[str, tuple[int, int | None]] = {  # lines together, order
         "batches of 7": (7, None),
         "batches of 64": (64, None),

@@ -20,7 +20,6 @@ from regard.data.treebank import Treebank
 from regard.errors import RegardError
 from regard.paper import TABLE_4
 from regard.parse import load
-from regard.recipe import Recipe
 from regard.validate import compare_trees
 
 RESULTS = Path(__file__).with_name("result.json")
@@ -33,7 +32,7 @@ def scored(run: Path, gold_file: Path, beam: int | None, precision: str) -> dict
     gold = [tree for tree in Treebank([gold_file]).trees() if tree is not None]
     parser = load(run, precision=precision)
     if beam is not None:
-        parser.recipe = Recipe(search=parser.recipe).but(beam=beam).search
+        parser.recipe = parser.recipe.but(beam=beam)
     started = time.perf_counter()
     found = parser.parse(tree.words() for tree in gold)
     seconds = time.perf_counter() - started

@@ -108,6 +108,9 @@ class DataRecipe(Section):
     """Width of a packed row in tokens."""
 
 
+BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
+
+
 class TrainingRecipe(Section):
     """§5.2 to §5.4: how long, how fast, how regularised, how often saved."""
 
@@ -135,6 +138,8 @@ class TrainingRecipe(Section):
     """Steps between two validations; the last step always validates."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """Sentences decoded for BLEU at a validation; 0 is none."""
+    bleu_tokenizer: BleuTokenizer = "13a"
+    """sacreBLEU's that cuts them into words: zh, ja-mecab or ko-mecab where no blanks do."""
     save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Steps between two checkpoints; 0 leaves it to save_minutes."""
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
@@ -172,6 +177,10 @@ class SearchRecipe(Section):
                 f"{MOST_STEPPED:,}, which no sentence needs: lower one of them"
             )
         return self
+
+    def but(self, **changes: Any) -> SearchRecipe:
+        """This with some fields changed; raises RecipeError."""
+        return Recipe(search=self).but(**changes).search
 
 
 class TaskRecipe(Section):

@@ -26,14 +26,14 @@ from regard.transformer import Transformer
 Validate = Callable[[Transformer], dict[str, Any]]
 
 
-def train(recipe: Recipe, run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
-    """Train to the recipe's last step and average; returns the final fp32 weights.
+def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
+    """Train to the last step of the run's recipe and average; returns the final fp32 weights.
 
-    Goes on from the newest checkpoint of `run`. Of several processes the first has the weights, the
+    Goes on from its newest checkpoint. Of several processes the first has the weights, the
     others an empty dict. Raises Interrupted after saving where a signal asks for it, and
     TrainingError where the loss stops being a number.
     """
-    training = run.resume_or_start(recipe)
+    recipe, training = run.recipe, run.resume_or_start()
     model, optimizer, batches, state = training
     losses = losses_on(run.device, model, recipe, run.warn, optimizer)
     while state.step < recipe.training.steps:

@@ -40,9 +40,9 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     """A callable that measures a model on the validation set of prepared data.
 
     Of several processes each does its share. It returns `loss` (plain, nats per sub-word),
-    `perplexity`, `bleu` (sacreBLEU 13a, cased, on the first `validate_sentences`; absent where that
-    is 0) and `samples`: source, output, reference. Of a parser it returns `f1` instead of `bleu`:
-    EVALB's, of all lengths, by COLLINS.prm, the bracket around a tree not counted.
+    `perplexity`, `bleu` (cased, on the first `validate_sentences`; absent where that is 0) and
+    `samples`: source, output, reference. Of a parser it returns `f1` instead of `bleu`: EVALB's, of
+    all lengths, by COLLINS.prm, the bracket around a tree not counted.
     Raises DataError where the model will not have positions for a sentence.
     """
     pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
@@ -63,7 +63,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
             mine = decoded(model, tokenizer, recipe, sources[share], references[share])
             parts = processes.all(mine)
             outputs = [parts[i % len(parts)][i // len(parts)] for i in range(len(sources))]
-            result[name] = measured(outputs, references)
+            result[name] = measured(outputs, references, recipe)
             shown = zip(sources, outputs, references, strict=True)
             result["samples"] = [
                 dict(zip(("source", "output", "reference"), s, strict=True)) for s in shown
@@ -81,8 +81,8 @@ def _translated(
     return translator.translate(sources, split=True)
 
 
-def _bleu(outputs: list[str], references: list[str]) -> float:
-    return bleu(outputs, [references])
+def _bleu(outputs: list[str], references: list[str], recipe: Recipe) -> float:
+    return bleu(outputs, [references], recipe.training.bleu_tokenizer)
 
 
 def _parsed(
@@ -94,7 +94,7 @@ def _parsed(
     return [bracketed(Tree(TOP, (tree,))) for tree in found]
 
 
-def _f1(outputs: list[str], references: list[str]) -> float:
+def _f1(outputs: list[str], references: list[str], _: Recipe) -> float:
     found, gold = (
         (tree.children[0] for tree in read_trees(lines, "trees")) for lines in (outputs, references)
     )

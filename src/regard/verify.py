@@ -69,7 +69,7 @@ def _replayed(
         )
         run = Run(folder, part, data, accept_changes=True)
         try:
-            train(part, run)
+            train(run)
         finally:
             run.close()
     return checkpoints.newest(folder / "checkpoints", 1, lambda _: None)[0]

@@ -85,7 +85,7 @@ def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
     small = ["--set", "tokenizer.vocabulary=400", "--set", "training.steps=1"]
     made = regard("prepare", *given, *small, "--out", tmp_path / "data")
     assert made.status == 0, made.stderr
-    assert "114 pairs of 120" in made.stdout  # of 60 six are held out; silver trees come twice
+    assert "114 trees of 120" in made.stdout  # of 60 six are held out; silver trees come twice
     trained = regard("train", "-q", "--task", "parse", *given, *small, "--out", tmp_path / "run")
     assert trained.status == 0, trained.stderr
     for array in sorted((tmp_path / "data").glob("*.npy")):

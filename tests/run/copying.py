@@ -59,6 +59,6 @@ def trained(
     """Train to the end, or until `train` raises; either way the directory is free again."""
     run = Run(directory, recipe, data, **options)
     try:
-        return train(recipe, run, validate)
+        return train(run, validate)
     finally:
         run.close()

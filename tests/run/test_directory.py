@@ -289,7 +289,7 @@ def test_minutes_make_a_save_due(
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     run = Run(tmp_path / "run", RECIPE.but(save_every=0, save_minutes=2.0), data)
-    training = run.resume_or_start(run.recipe)
+    training = run.resume_or_start()
     now += 119
     assert not run.due(State(5)).save
     now += 1

@@ -47,7 +47,7 @@ def test_the_first_checkpoint_has_the_weights_of_the_model_and_a_fresh_optimizer
     assert weights.keys() == expected.keys()
     assert all(torch.equal(weights[name], expected[name]) for name in weights)
     run = Run(tmp_path / "run", recipe, data)  # of a command that does not name the model again
-    training = run.resume_or_start(recipe)
+    training = run.resume_or_start()
     run.close()
     assert training.state.step == 0
     assert not any(t.any() for t in training.optimizer.state().values())

@@ -53,11 +53,7 @@ def train_together(run: Path, data: Path, recipe: Recipe, **options: Any) -> Non
             options["listeners"] = ()
             os.kill(os.getpid(), signal.SIGTERM)
         validate = validator(data, recipe, processes)
-        train(
-            recipe,
-            Run(run, recipe, data, interrupt=interrupt, processes=processes, **options),
-            validate,
-        )
+        train(Run(run, recipe, data, interrupt=interrupt, processes=processes, **options), validate)
 
 
 def weights(run: Path, step: int = STEPS) -> Tensor:

@@ -207,7 +207,7 @@ def weigh(file: Path, data: Path, shard: bool) -> None:
     """Write down the bytes of all tensors in the midst of a step; then train, and plan."""
     with together() as processes:
         run = Run(file.parent / f"run-{shard}", WIDE, data, processes=processes, shard=shard)
-        model, optimizer, batches, _ = run.resume_or_start(WIDE)
+        model, optimizer, batches, _ = run.resume_or_start()
         losses = losses_on(run.device, model, WIDE, pytest.fail, optimizer)
         [batch] = batches.take(1)
         losses(model, batch, 0.1)[0].backward()
@@ -243,7 +243,7 @@ def test_a_process_holds_its_share_as_planned(data: Path, tmp_path: Path) -> Non
 
 def disagree(run: Path, data: Path) -> None:
     with together() as processes:
-        Run(run, CALM, data, processes=processes, shard=processes.first).resume_or_start(CALM)
+        Run(run, CALM, data, processes=processes, shard=processes.first).resume_or_start()
 
 
 def test_all_or_none_divide(data: Path, tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cli.refusing import refused, regard
 from regard.cli.score import score as score_command
-from regard.errors import DataError
+from regard.errors import DataError, MissingExtra
+from regard.recipe import BleuTokenizer
 from regard.score.bleu import bleu, score
 
 REFERENCE = ["the cat sat on the mat .", "a dog barked at the moon ."]
@@ -45,6 +47,25 @@ def test_a_word_of_any_reference_counts() -> None:
     assert one.bleu < two.bleu == pytest.approx(100)
     assert one.ter > two.ter == 0
     assert two.signatures["bleu"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|")
+
+
+@pytest.mark.parametrize("tokenizer", ["zh", "char"])
+def test_without_blanks_characters_are_the_words(tokenizer: BleuTokenizer) -> None:
+    given, references = ["你好世界", "今天天气很好"], [["你好世間", "今天天气好"]]
+    apart = [[" ".join(line) for line in lines] for lines in (given, *references)]
+    expected = score(apart[0], apart[1:], "none").bleu
+    assert 20 < expected < 80
+    assert score(given, references, tokenizer).bleu == pytest.approx(expected)
+    assert bleu(given, references, tokenizer) == pytest.approx(expected)
+
+
+def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise RuntimeError("Please install the following package: mecab-ko")
+
+    monkeypatch.setattr("regard.score.bleu.BLEU", missing)
+    with pytest.raises(MissingExtra, match=r"pip install 'regard\[ko\]'"):
+        bleu(REFERENCE, [REFERENCE], "ko-mecab")
 
 
 def test_bleu_alone_is_the_bleu_of_score() -> None:
@@ -167,3 +188,15 @@ class TestCommand:
     def test_standard_input_is_not_read_twice(self) -> None:
         with pytest.raises(DataError, match="standard input: can be read only once"):
             self.run("-", "--reference", "-")
+
+
+def test_text_without_blanks_is_asked_for_another_tokenizer(tmp_path: Path) -> None:
+    text = tmp_path / "ref.zh"
+    text.write_text("今天天气很好，我们去公园散步吧。\n" * 3, encoding="utf-8")
+    argv = ("score", text, "--reference", text)
+    fit, plain = regard(*argv, "--tokenizer", "zh"), regard(*argv)
+    assert "tok:zh" in fit.stdout
+    assert fit.stderr == ""
+    assert "tok:13a" in plain.stdout
+    assert f"{text}: has hardly any blanks" in plain.stderr
+    assert refused(*argv, "--tokenizer", "jp").startswith("--tokenizer jp: it is 13a, intl, zh, ")

@@ -65,7 +65,6 @@ def parse(
     """
     from regard.errors import RecipeError
     from regard.parse import by_blanks, load, treebank_words
-    from regard.recipe import Recipe
     from regard.run.devices import keep_freed_memory, set_threads
     from regard.text.files import read_lines
 
@@ -78,7 +77,7 @@ def parse(
     keep_freed_memory()
     parser = load(model, precision=precision)
     if beam is not None:
-        parser.recipe = Recipe(search=parser.recipe).but(beam=beam).search
+        parser.recipe = parser.recipe.but(beam=beam)
     if str(input) == "-" and sys.stdin.isatty():
         window = 1  # somebody types, and waits
     sentences = map(split, read_lines(input))

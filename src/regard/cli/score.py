@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -19,6 +19,12 @@ def score(
         list[Path] | None,
         typer.Option("--reference", "-r", help="A reference for each line; may be given again."),
     ] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            help="What cuts words for BLEU: 13a, intl, zh, ja-mecab, ko-mecab, char or none."
+        ),
+    ] = "13a",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trees: Annotated[bool, typer.Option("--trees", help="Score bracketed trees.")] = False,
     params: Annotated[
@@ -54,6 +60,8 @@ def score(
 
     `regard score out.txt --reference ref-1.txt --reference ref-2.txt --json`
 
+    `regard score out.zh --reference ref.zh --tokenizer zh`
+
     `regard score --trees gold.trees test.trees -e 1000 --json`
     """
     from regard.errors import DataError
@@ -69,16 +77,20 @@ def score(
     elif not reference:
         raise DataError("missing option --reference / -r: see regard score --help")
     else:
-        _score_text(hypothesis, reference, as_json)
+        _score_text(hypothesis, reference, tokenizer, as_json)
 
 
-def _score_text(hypothesis: Path, reference: list[Path], as_json: bool) -> None:
+def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from regard.errors import DataError
+    from regard.cli.console import note
+    from regard.errors import DataError, RecipeError
+    from regard.recipe import BleuTokenizer
     from regard.score.bleu import score as score_corpus
     from regard.text.files import read_lines
 
+    if tokenizer not in (names := get_args(BleuTokenizer)):
+        raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
     if sum(str(path) == "-" for path in (hypothesis, *reference)) > 1:
         raise DataError("can be read only once: save it in a file first", "standard input")
     translations, *references = (list(read_lines(path)) for path in (hypothesis, *reference))
@@ -91,10 +103,17 @@ def _score_text(hypothesis: Path, reference: list[Path], as_json: bool) -> None:
                 "line for each, in the same order",
                 path,
             )
-    scores = score_corpus(translations, references)
+    if tokenizer == "13a" and _without_blanks(references[0]):
+        note(f"{reference[0]}: has hardly any blanks, so BLEU counts lines: see --tokenizer")
+    scores = score_corpus(translations, references, cast(BleuTokenizer, tokenizer))
     if as_json:
         typer.echo(json.dumps(asdict(scores)))
         return
-    names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
-    for field, name in names.items():
+    for field, name in {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}.items():
         typer.echo(f"{name:<5} {getattr(scores, field):6.2f}  {scores.signatures[field]}")
+
+
+def _without_blanks(lines: list[str]) -> bool:
+    """Whether words seem to be too long to be words."""
+    text = "\n".join(lines)
+    return len(text) > 15 * len(text.split())

@@ -78,7 +78,6 @@ def serve(
         if (error.name or "").startswith("regard"):
             raise
         raise MissingExtra("regard serve", "serve") from None
-    from regard.recipe import Recipe
     from regard.translate import load
 
     precision = settled(precision)
@@ -94,7 +93,7 @@ def serve(
         for path, languages in named:
             translator = load(path, precision=precision)
             if beam is not None:
-                translator.recipe = Recipe(search=translator.recipe).but(beam=beam).search
+                translator.recipe = translator.recipe.but(beam=beam)
             translators.append((languages, translator))
         limits = Limits(characters, items, timeout, queue, rate)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())

@@ -193,7 +193,7 @@ def run_training(
                 begin_with(start_from, run)
             announce(run, quiet)
         try:
-            train(recipe, run, validate)
+            train(run, validate)
         except Interrupted as stopped:
             warn(f"{out}: {stopped}")
             raise SystemExit(stopped.status) from None

@@ -116,11 +116,10 @@ def _set_search(
 ) -> None:
     from regard.cli.console import note
     from regard.errors import RecipeError
-    from regard.recipe import Recipe
 
     given = {"beam": beam, "alpha": alpha}
     changes = {name: value for name, value in given.items() if value is not None}
-    translator.recipe = Recipe(search=translator.recipe).but(**changes).search
+    translator.recipe = translator.recipe.but(**changes)
     if n_best > translator.recipe.beam:
         raise RecipeError(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"

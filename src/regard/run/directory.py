@@ -108,22 +108,22 @@ class Run:
                 "trains here"
             )
 
-    def resume_or_start(self, recipe: Recipe) -> Training:
+    def resume_or_start(self) -> Training:
         """The newest whole checkpoint, or a fresh model initialised from the seed."""
         self.processes.refuse_differences(
-            recipe=recipe,
+            recipe=self.recipe,
             arithmetic=self.dtype,
             torch=torch.__version__,
             shard=self.shard,
             **self.fingerprints,
         )
         model, optimizer = model_and_optimizer(
-            recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard
+            self.recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard
         )
         state, position, randoms = State(), None, checkpoints.random_states()
         if found := self._found(optimizer):
             state, position, randoms = found
-        seed = recipe.training.seed, state.step
+        seed = self.recipe.training.seed, state.step
         checkpoints.set_random_states(randoms, self.processes.rank, seed)
         optimizer.give(self.processes.give)
         if self.micro_batches:
@@ -137,7 +137,7 @@ class Run:
         self.journal.write(
             "start",
             step=state.step,
-            steps=recipe.training.steps,
+            steps=self.recipe.training.steps,
             parameters=model.parameter_count,
             pairs=len(self.pairs),
             vocabulary=self.tokenizer.size,

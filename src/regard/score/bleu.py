@@ -11,7 +11,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from regard.errors import DataError
+from regard.errors import DataError, MissingExtra
+from regard.recipe import BleuTokenizer
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Scores:
     """How close translations are to their references."""
 
     bleu: float
-    """BLEU of mixed-case, 13a-tokenised text, 0 to 100."""
+    """BLEU of mixed-case text, 0 to 100."""
     chrf: float
     """chrF2: the F-score of character n-grams, 0 to 100."""
     ter: float
@@ -28,14 +29,19 @@ class Scores:
     """sacreBLEU's description of each of the three, by field name."""
 
 
-def score(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenizer: BleuTokenizer = "13a",
+) -> Scores:
     """BLEU, chrF and TER of a corpus of detokenised translations.
 
     `references` holds one or more whole translations of the corpus, as long as `hypotheses` each.
-    Raises DataError if they are not, or if there is nothing to score.
+    BLEU is of the words that `tokenizer` finds. Raises DataError if lengths differ or there is
+    nothing to score, MissingExtra where the tokenizer is not installed.
     """
     _refuse_misaligned(hypotheses, references)
-    metrics = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER()}
+    metrics = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
     values = {
         name: float(metric.corpus_score(hypotheses, references).score)
         for name, metric in metrics.items()
@@ -44,10 +50,21 @@ def score(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Sco
     return Scores(**values, signatures=signatures)
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """BLEU alone, the same number as in `score` without waiting for TER; raises DataError."""
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenizer: BleuTokenizer = "13a",
+) -> float:
+    """BLEU alone, the same number as in `score` without waiting for TER; raises as that does."""
     _refuse_misaligned(hypotheses, references)
-    return float(BLEU(force=True).corpus_score(hypotheses, references).score)
+    return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
+
+
+def _bleu(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:
+    try:
+        return BLEU(tokenize=tokenizer, force=force)
+    except RuntimeError:
+        raise MissingExtra(f"BLEU by {tokenizer}", tokenizer.removesuffix("-mecab")) from None
 
 
 def _refuse_misaligned(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
