@@ -3,7 +3,7 @@
 import itertools
 import math
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from regard.run.interrupt import Interrupt, Interrupted
 from regard.run.journal import Record, read_journal
 from regard.run.model_directory import open_model
 from regard.schedule import learning_rate
-from regard.train import Loss, batch_loss, stop_unless_finite, update
+from regard.train import Loss, batch_loss, stop_unless_finite, train, update
 from regard.transformer import Transformer
 from regard.validate import validator
 from run.copying import RECIPE, prepared, trained
@@ -333,3 +333,38 @@ def test_what_has_diverged_is_said_with_step_rate_and_remedy() -> None:
     optimizer.master[3] = -math.inf
     with pytest.raises(TrainingError, match=r"some weights are no numbers.* training\.warmup"):
         stop_unless_finite(5.0, optimizer, 7, 0.01)
+
+
+def test_training_ends_early_where_validation_no_longer_improves(
+    data: Path, tmp_path: Path
+) -> None:
+    """Stopped and resumed it ends at the same step, and the same command does no more."""
+    losses = {2: 3.0, 4: 2.0, 6: 2.5, 8: 2.0, 10: 1.0}  # the second best is no better
+    recipe = RECIPE.but(validate_every=2, patience=2, save_every=3)
+
+    def of_step(run: Run) -> Callable[[Transformer], dict[str, Any]]:
+        steps = iter(step for step in losses if step > begun)
+        return lambda _: {"loss": losses[next(steps)]}
+
+    def ended(folder: Path, **options: Any) -> list[str]:
+        said: list[str] = []
+        run = Run(folder, recipe, data, warn=said.append, **options)
+        try:
+            train(run, of_step(run))
+        finally:
+            run.close()
+        return said
+
+    begun = 0
+    assert ended(tmp_path / "whole") == ["step 8: no lower loss in 2 validations: the end"]
+    assert open_model(tmp_path / "whole").manifest["averaged"] == [3, 6, 8]
+    with pytest.raises(ZeroDivisionError):
+        ended(tmp_path / "cut", listeners=(lambda r: 1 // (7 - r["step"]),))
+    begun = 6
+    ended(tmp_path / "cut")
+    assert same(state_of(tmp_path / "cut"), state_of(tmp_path / "whole"))
+    begun = 8
+    before = (tmp_path / "cut" / "model.safetensors").read_bytes()
+    ended(tmp_path / "cut")
+    assert (tmp_path / "cut" / "model.safetensors").read_bytes() == before
+    assert newest(tmp_path / "cut" / "checkpoints", 1, pytest.fail)[0].step == 8

@@ -136,6 +136,8 @@ class TrainingRecipe(Section):
     """Steps between two lines of the journal."""
     validate_every: Count = 1000
     """Steps between two validations; the last step always validates."""
+    patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Validations without a lower loss after which training ends early; 0 is never."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """Sentences decoded for BLEU at a validation; 0 is none."""
     bleu_tokenizer: BleuTokenizer = "13a"

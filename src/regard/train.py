@@ -20,10 +20,12 @@ from regard.run.devices import is_out_of_memory
 from regard.run.directory import Run
 from regard.run.processes import ALONE, OutOfMemory, Processes
 from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
+from regard.run.state import State
 from regard.schedule import learning_rate
 from regard.transformer import Transformer
 
 Validate = Callable[[Transformer], dict[str, Any]]
+"""What to journal of a model, its validation `loss` at least."""
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
@@ -36,7 +38,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     recipe, training = run.recipe, run.resume_or_start()
     model, optimizer, batches, state = training
     losses = losses_on(run.device, model, recipe, run.warn, optimizer)
-    while state.step < recipe.training.steps:
+    while state.step < recipe.training.steps and not _is_over(state, recipe):
         step = state.step + 1  # steps count from 1, as in §5.3
         rate = learning_rate(step, recipe.model.d_model, recipe.training.warmup_steps)
         before = batches.state()
@@ -57,12 +59,22 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
             if due.log:
                 run.log(training, rate, smoothed, plain)
             if due.validate and validate:
-                run.journal.write("validation", step=state.step, **validate(training.whole_model()))
-            if due.save or due.leave:
-                run.save(training, extra=not due.save)
+                result = validate(training.whole_model())
+                run.journal.write("validation", step=state.step, **result)
+                state.judge(result["loss"])
+            save = due.save or _is_over(state, recipe)
+            if save or due.leave:
+                run.save(training, extra=not save)
             if due.leave:
                 run.leave(state)
+    if _is_over(state, recipe):
+        run.warn(f"step {state.step}: no lower loss in {state.no_better} validations: the end")
     return run.finish(state)
+
+
+def _is_over(state: State, recipe: Recipe) -> bool:
+    """Whether patience with validations has come to its end."""
+    return 0 < recipe.training.patience <= state.no_better
 
 
 class Loss(NamedTuple):

@@ -22,6 +22,17 @@ class State:
     """Time spent training, validation and saving included, over all starts of the run."""
     cuts: int = 1
     """Parts that each batch is cut into at least, so that one fits the memory."""
+    lowest_loss: float = 0.0
+    """Of a validation; 0 before the first."""
+    no_better: int = 0
+    """Validations since that one."""
+
+    def judge(self, loss: float) -> None:
+        """Take notice of a validation's loss."""
+        if loss < self.lowest_loss or not self.lowest_loss:
+            self.lowest_loss, self.no_better = loss, 0
+        else:
+            self.no_better += 1
 
 
 class Due(NamedTuple):
