@@ -135,7 +135,7 @@ def test_a_tokenizer_that_is_none(world: World, content: bytes | None, said: str
 def test_scores_need_a_reference_for_each_line(world: World) -> None:
     short = world.write("short.txt", GOOD * 3)
     said = refused("score", world.folder / "source.en", "-r", world.text[3], "-r", short)
-    assert said.startswith(f"{short}: has 3 lines for 75 translations: give one reference line")
+    assert said.startswith(f"{short}: has 3 lines for the 75 of ")
 
 
 @pytest.mark.parametrize("side", ["hypothesis", "reference"])

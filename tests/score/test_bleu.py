@@ -171,8 +171,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("hypothesis", "reference", "sentence"),
         [
-            ("hyp", "short", "short: has 1 lines for 2 translations"),
-            ("short", "hyp", "hyp: has 2 lines for 1 translations"),
+            ("hyp", "short", "short: has 1 lines for the 2 of"),
+            ("short", "hyp", "hyp: has 2 lines for the 1 of"),
             ("empty", "ref", "empty: is empty"),
             ("hyp", "empty", "empty: is empty"),
             ("missing", "ref", "missing: no such file"),

@@ -25,7 +25,14 @@ def score(
             help="What cuts words for BLEU: 13a, intl, zh, ja-mecab, ko-mecab, char or none."
         ),
     ] = "13a",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Tell how likely each translation is by this model; with --source."),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", "-s", help="What was translated, line by line.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     trees: Annotated[bool, typer.Option("--trees", help="Score bracketed trees.")] = False,
     params: Annotated[
         str | None,
@@ -49,6 +56,9 @@ def score(
 ) -> None:
     """Score detokenised translations: BLEU, chrF and TER, with sacreBLEU's signatures.
 
+    With --model a line tells how likely each translation is: its score, by which regard translate
+    ranks, its log P, and its pieces.
+
     With --trees, give two files of trees, one a line: first the gold trees, in the place of the
     translations, then those to score. Precision, recall and F1 of brackets are counted and printed
     as by EVALB. Where there are too many errors it ends with status 1 and without a summary (null,
@@ -62,6 +72,8 @@ def score(
 
     `regard score out.zh --reference ref.zh --tokenizer zh`
 
+    `regard score out.txt --model runs/x --source in.txt`   (a line each: score, log P, pieces)
+
     `regard score --trees gold.trees test.trees -e 1000 --json`
     """
     from regard.errors import DataError
@@ -69,11 +81,15 @@ def score(
     if trees:
         from regard.cli.brackets import score_trees
 
-        if test is None or reference:
+        if test is None or reference or model or source:
             raise DataError("--trees takes two files, gold and test, and no --reference")
         score_trees(hypothesis, test, params, max_errors, cutoff, as_json, rows=not summary)
     elif (test, params, max_errors, cutoff, summary) != (None, None, None, None, False):
         raise DataError("a second file and the options of EVALB go with --trees: add it")
+    elif model or source:
+        if not (model and source) or reference:
+            raise DataError("--model goes with --source, and without --reference")
+        _score_by_model(model, source, hypothesis, as_json)
     elif not reference:
         raise DataError("missing option --reference / -r: see regard score --help")
     else:
@@ -84,25 +100,13 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
     from dataclasses import asdict
 
     from regard.cli.console import note
-    from regard.errors import DataError, RecipeError
+    from regard.errors import RecipeError
     from regard.recipe import BleuTokenizer
     from regard.score.bleu import score as score_corpus
-    from regard.text.files import read_lines
 
     if tokenizer not in (names := get_args(BleuTokenizer)):
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
-    if sum(str(path) == "-" for path in (hypothesis, *reference)) > 1:
-        raise DataError("can be read only once: save it in a file first", "standard input")
-    translations, *references = (list(read_lines(path)) for path in (hypothesis, *reference))
-    for path, lines in zip((hypothesis, *reference), (translations, *references), strict=True):
-        if not lines:
-            raise DataError("is empty: there is nothing to score", path)
-        if len(lines) != len(translations):
-            raise DataError(
-                f"has {len(lines)} lines for {len(translations)} translations: give one reference "
-                "line for each, in the same order",
-                path,
-            )
+    translations, *references = _aligned(hypothesis, *reference)
     if tokenizer == "13a" and _without_blanks(references[0]):
         note(f"{reference[0]}: has hardly any blanks, so BLEU counts lines: see --tokenizer")
     scores = score_corpus(translations, references, cast(BleuTokenizer, tokenizer))
@@ -111,6 +115,44 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
         return
     for field, name in {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}.items():
         typer.echo(f"{name:<5} {getattr(scores, field):6.2f}  {scores.signatures[field]}")
+
+
+def _score_by_model(model: Path, source: Path, hypothesis: Path, as_json: bool) -> None:
+    from regard.cli.console import note
+    from regard.likelihood import likelihoods
+    from regard.loss import perplexity
+    from regard.translate import load
+
+    sources, translations = _aligned(source, hypothesis)
+    log_p, pieces = 0.0, 0
+    for one in likelihoods(load(model), sources, translations):
+        log_p, pieces = log_p + one.log_probability, pieces + one.pieces
+        if as_json:
+            shown = {"score": one.score, "log_p": one.log_probability, "pieces": one.pieces}
+            typer.echo(json.dumps(shown))
+        else:
+            typer.echo(f"{one.score:.4f}\t{one.log_probability:.4f}\t{one.pieces}")
+    note(f"perplexity {perplexity(-log_p, pieces):.3f} of {pieces:,} pieces")
+
+
+def _aligned(*paths: Path) -> list[list[str]]:
+    """The lines of files that have equally many, one of which may be standard input."""
+    from regard.errors import DataError
+    from regard.text.files import read_lines
+
+    if sum(str(path) == "-" for path in paths) > 1:
+        raise DataError("can be read only once: save it in a file first", "standard input")
+    texts = [list(read_lines(path)) for path in paths]
+    for path, lines in zip(paths, texts, strict=True):
+        if not lines:
+            raise DataError("is empty: there is nothing to score", path)
+        if len(lines) != len(texts[0]):
+            raise DataError(
+                f"has {len(lines)} lines for the {len(texts[0])} of {paths[0]}: give one line for "
+                "each, in the same order",
+                path,
+            )
+    return texts
 
 
 def _without_blanks(lines: list[str]) -> bool:

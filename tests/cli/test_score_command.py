@@ -1,0 +1,37 @@
+"""`regard score --model` as users run it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.refusing import World, refused, regard
+from regard.likelihood import likelihoods
+from regard.translate import load
+
+
+def test_each_line_tells_how_likely_a_translation_is(world: World) -> None:
+    model, (_, source, _, target) = world.made / "model", world.text
+    rows = regard("score", target, "--model", model, "--source", source)
+    assert rows.status == 0, rows.stderr
+    assert rows.stderr.startswith("perplexity ")
+    said = regard("score", target, "--model", model, "--source", source, "--json").stdout
+    shown = [json.loads(line) for line in said.splitlines()]
+    texts = (Path(path).read_text("utf-8").splitlines() for path in (source, target))
+    expected = list(likelihoods(load(model), *texts))
+    assert [(one["score"], one["log_p"], one["pieces"]) for one in shown] == [
+        pytest.approx((one.score, one.log_probability, one.pieces)) for one in expected
+    ]
+    assert rows.stdout.splitlines() == [
+        f"{one.score:.4f}\t{one.log_probability:.4f}\t{one.pieces}" for one in expected
+    ]
+
+
+def test_options_that_do_not_go_together(world: World) -> None:
+    both = "--model goes with --source, and without --reference"
+    text = world.write("a", "one\n")
+    assert refused("score", text, "--model", world.made / "model") == both
+    assert refused("score", text, "--source", text, "--reference", text) == both
+    longer = world.write("b", "one\ntwo\n")
+    said = refused("score", text, "--model", world.made / "model", "--source", longer)
+    assert said.startswith(f"{text}: has 1 lines for the 2 of {longer}: give one line for each")
