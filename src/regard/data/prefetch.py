@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 
 from regard.data.batches import WHOLE, Batch, Batches, Rows, Share
+from regard.data.child import started
 from regard.data.pairs import Pairs
 from regard.errors import TrainingError
 from regard.recipe import Recipe
@@ -57,7 +57,8 @@ class Prefetched:
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
         self._state, self._epoch = batches.state(), batches.epoch
-        process = _started()
+        program = "from regard.data.prefetch import serve; serve()"
+        process = started(program, CUDA_VISIBLE_DEVICES="")
         assert process.stdin
         self.pid, self._asking = process.pid, process.stdin
         self._received: SimpleQueue[_Packed | Exception] = SimpleQueue()
@@ -127,21 +128,6 @@ def _batch(arrays: tuple[Any, ...], pinned: bool) -> Batch:
     if pinned:
         tensors = [tensor.pin_memory() for tensor in tensors]
     return Batch(Rows(*tensors[:3]), Rows(*tensors[3:6]), tensors[6], *arrays[7:])
-
-
-def _started() -> subprocess.Popen[bytes]:
-    """The other process; signals that ask a run to leave are for this one to obey."""
-    program = "from regard.data.prefetch import serve; serve()"
-    kept = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # inherited
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""},
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
 
 
 def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> None:

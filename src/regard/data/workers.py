@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -20,6 +19,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from regard.data.child import started
 from regard.errors import RegardError
 
 Task = TypeVar("Task")
@@ -167,23 +167,16 @@ def serve() -> None:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """Another process; signals that ask a command to leave are for this one to obey."""
-    program = "from regard.data.workers import serve; serve()"
-    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    kept = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # inherited
     try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        return started(
+            "from regard.data.workers import serve; serve()",
+            OMP_NUM_THREADS="1",
+            OPENBLAS_NUM_THREADS="1",
         )
     except OSError as error:
         raise RegardError(
             f"another process cannot be started: {error.strerror}: take fewer --workers"
         ) from None
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
 
 
 def _cause(status: int) -> str:
