@@ -30,7 +30,7 @@ def serve(
     ] = None,
     cors: Annotated[
         list[str] | None,
-        typer.Option(help="An origin whose pages may ask, as https://example.org."),
+        typer.Option(help="An origin whose pages may read the answers, as https://example.org."),
     ] = None,
     characters: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Characters in one request, at most.")
