@@ -183,6 +183,7 @@ def test_a_sentence_that_fits_is_not_split() -> None:
         ("  1 2 3 4. 5 6 7 8 ", ["1 2 3 4.", "5 6 7 8"]),
         ("abcdefghij", ["abcde", "fghij"]),
         ("你好世界。今天很好！", ["你好世界。", "今天很好！"]),
+        ("他说：「好！」我们去公园吧。", ["他说：「好！」", "我们去公园吧。"]),
     ],
 )
 def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts: list[str]) -> None:

@@ -24,7 +24,9 @@ from regard.search import Hypotheses, Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
 
-CLAUSE_ENDS = re.compile(r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])")
+CLAUSE_ENDS = re.compile(
+    r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
+)
 BLANKS = re.compile(r"\s+")
 """Where a line that is too long is cut, the former before the latter; else in its middle."""
 TOLD = 0.05

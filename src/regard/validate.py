@@ -20,7 +20,7 @@ from regard.loss import perplexity
 from regard.parse import Parser
 from regard.recipe import ModelRecipe, Recipe
 from regard.run.processes import ALONE, Processes
-from regard.score.bleu import bleu
+from regard.score.bleu import bleu, refuse_missing
 from regard.score.brackets import score
 from regard.score.evalb.parameters import COLLINS
 from regard.score.evalb.report import Block
@@ -43,8 +43,10 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     `perplexity`, `bleu` (cased, on the first `validate_sentences`; absent where that is 0) and
     `samples`: source, output, reference. Of a parser it returns `f1` instead of `bleu`: EVALB's, of
     all lengths, by COLLINS.prm, the bracket around a tree not counted.
-    Raises DataError where the model will not have positions for a sentence.
+    Raises DataError where the model will not have positions for a sentence, MissingExtra where
+    BLEU's tokenizer is not installed.
     """
+    refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
     _refuse_beyond_positions(pairs, recipe.model, data)
     wanted = recipe.training.validate_sentences

@@ -33,9 +33,10 @@ def verify_resume(
     if not found:
         raise ModelError(f"{directory}: has no checkpoint to verify yet: train on")
     newest, base = found[0], found[-1]
+    alone = newest.processes == base.processes == 1
     scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
     try:
-        if base.step < newest.step <= base.step + steps and newest.processes == 1:
+        if base.step < newest.step <= base.step + steps and alone:
             what, expected = f"the checkpoint of step {newest.step}", newest
         else:
             what = f"a replay to step {base.step + steps} without a stop"

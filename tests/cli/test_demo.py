@@ -56,10 +56,10 @@ def test_another_demo_is_not_taken_for_this_one(task: str, tmp_path: Path) -> No
     assert regard(*argv).status == 0
     with unchanged(tmp_path):
         assert refused(*argv[:-3], "1100", *argv[-2:]) == (
-            f"{out}: holds another demo (--pairs: 1000 -> 1100): remove it, or choose another --out"
+            f"{out}: was begun with --pairs 1000: choose another --out"
         )
         assert refused(*argv[:-1], "2").startswith(
-            f"{out}: holds another demo (training.steps: 1 -> 2): "
+            f"{out}: holds another run (training.steps: 1 -> 2): choose another --out"
         )
 
 

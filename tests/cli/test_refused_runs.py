@@ -104,7 +104,7 @@ def test_checkpoints_that_do_not_belong_together(world: World) -> None:
     ("of", "said"),
     [
         ("nowhere", "nowhere: is not a run directory, it has no recipe.toml: name one that"),
-        ("data", "data: is not a run directory, it has no recipe.toml: name one that"),
+        ("data", "data: is prepared data: name another directory for the run"),
         ("model", "model: has no checkpoint to average yet: train on"),
         ("source.en", "source.en: is a file: name a run directory"),
     ],
@@ -251,3 +251,29 @@ def test_a_run_too_large_for_the_machine(world: World, setting: str, said: str) 
     argv = ["train", "-q", "--data", world.made / "data", *world.out, *world.recipe]
     with unchanged(world.folder):
         assert re.match(said, refused(*argv, "--set", setting))
+
+
+def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world: World) -> None:
+    model, lines = world.made / "model", [*world.text, *world.out]
+    trees = world.write("some.mrg", "( (S (NP (PRP It)) (VP (VBZ works))))\n")
+    begin = ["train", "--from", model]
+    with unchanged(world.folder):
+        said = refused(*begin, *lines, "--recipe", "small")
+        assert said.startswith(f"{model}: is a model of another shape (model.layers: 1 -> ")
+        assert refused(*begin, "--trees", trees, *world.out) == (
+            f"{model}: is a translator: a parser cannot begin with it"
+        )
+        assert refused(*begin, *world.text, "--out", model) == (
+            f"{model}: is the model to begin with: choose another --out"
+        )
+        run = world.made / "run"
+        assert refused(*begin, "--data", world.made / "data", "--out", run) == (
+            f"{run}: was begun without --from: choose another --out"
+        )
+
+
+def test_a_run_is_not_written_over_prepared_data(world: World) -> None:
+    data = world.copy("data")
+    with unchanged(world.folder):
+        for argv in (["train", "--data", data, "--out", data], ["demo", "--out", data]):
+            assert refused(*argv).startswith(f"{data}: is prepared data: name another directory")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.refusing import regard
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
@@ -222,14 +223,29 @@ def test_deterministic_changes_nothing_on_a_cpu(text: Path, tmp_path: Path) -> N
 def test_a_model_is_trained_on_with_text_of_its_own(text: Path, tmp_path: Path) -> None:
     """It keeps its tokenizer and its recipe, but for what is set."""
     model, out = tmp_path / "model", tmp_path / "out"
-    run_here([*arguments(text, model), "-q", "--set", "training.steps=4"])
+    finish([*arguments(text, model), "-q", "--set", "training.steps=4"])
     (tmp_path / "letters").write_text("\n".join(strings(61, seed=4)), "utf-8")
     files = ["--source", str(tmp_path / "letters"), "--target", str(tmp_path / "letters")]
     again = ["train", "-q", "--from", str(model), *files, "--out", str(out), "--threads", "1"]
-    run_here([*again, "--set", "training.steps=6"])
+    finish([*again, "--set", "training.steps=6"])
     assert (out / "tokenizer.json").read_bytes() == (model / "tokenizer.json").read_bytes()
     assert Recipe.read(out / "recipe.toml") == Recipe.read(model / "recipe.toml").but(steps=6)
     records = read_journal(out / "journal.jsonl")
     assert [r["model"] for r in records if r["event"] == "begin"] == [str(model)]
-    run_here([*again, "--set", "training.steps=6"])  # finished: it has nothing left to do
+    finish([*again, "--set", "training.steps=6"])  # finished: it has nothing left to do
     assert [r["event"] for r in read_journal(out / "journal.jsonl")].count("begin") == 1
+
+
+def test_a_model_to_begin_with_is_not_forgotten_by_a_kill(text: Path, tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "out"
+    finish([*arguments(text, model), "-q", "--set", "training.steps=4"])
+    files = ["--source", str(text / "digits"), "--target", str(text / "digits"), "--out", str(out)]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("regard.run.directory.Run.__post_init__", lambda _: 1 // 0)
+        regard("train", "-q", "--from", model, *files, "--set", "training.steps=6")
+    assert (out / "data").is_dir()
+    assert not (out / "checkpoints").exists()
+    finish(["train", "-q", "--out", str(out)])  # as whoever goes on would type
+    begun = [r for r in read_journal(out / "journal.jsonl") if r["event"] == "begin"]
+    assert [r["model"] for r in begun] == [str(model)]
+    assert Recipe.read(out / "recipe.toml").training.steps == 6

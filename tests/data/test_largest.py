@@ -73,4 +73,6 @@ def test_joined_rows_are_longer_than_a_sentence() -> None:
     pairs = Lengths([(8, 1), (1, 8), (8, 2), (2, 8)])
     batches = Batches(pairs, rules, 1, layout="grouped")
     assert max(batch.source.ids.shape[1] for batch in batches.take(1)) > 8
-    assert largest_batch(pairs, rules, VOCABULARY, 1).source.ids.shape[1] > 8
+    largest = largest_batch(pairs, rules, VOCABULARY, 1)
+    assert largest.source.ids.shape[1] > 8
+    assert int(largest.source.positions.max()) == int(largest.target.positions.max()) == 7

@@ -148,7 +148,7 @@ def test_a_finished_model_without_checkpoints_is_not_trained_anew(copy: Path, da
     with pytest.raises(TrainingError, match="holds a finished model and no checkpoints: choose"):
         trained(copy, data, SHORT)
     assert content(copy) == before
-    (copy / "manifest.json").unlink()
+    (copy / "model.safetensors").unlink()
     trained(copy, data, SHORT)
     assert steps(copy) == [2, 4, 6]
 

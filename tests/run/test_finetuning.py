@@ -1,15 +1,17 @@
 """A run may begin with a model's weights, and with nothing else of it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from regard.errors import ModelError
+from cli.spoiling import reseal
+from regard.errors import ModelError, RegardError
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.directory import Run
-from regard.run.finetuning import begin_with
+from regard.run.finetuning import begin_from_model, keep_origin, refuse_other_shape
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
 from run.copying import RECIPE, prepared, strings, trained
@@ -28,9 +30,10 @@ def model(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 
 
 def begun(directory: Path, data: Path, model: Path, recipe: Recipe = RECIPE) -> None:
+    keep_origin(model, directory)
     run = Run(directory, recipe, data)
     try:
-        begin_with(model, run)
+        begin_from_model(run)
     finally:
         run.close()
 
@@ -69,10 +72,46 @@ def test_it_trains_to_its_end_and_the_same_command_goes_on(
 
 
 def test_what_does_not_fit_the_model_is_refused(data: Path, model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"another shape \(model\.heads: 2 -> 4"):
+    shape = r"another shape \(model\.heads: 2 -> 4"
+    with pytest.raises(ModelError, match=shape):
         begun(tmp_path / "heads", data, model, RECIPE.but(heads=4))
+    with pytest.raises(ModelError, match=shape):
+        refuse_other_shape(model, open_model(model), RECIPE.but(heads=4))
+    refuse_other_shape(model, open_model(model), RECIPE.but(dropout=0.5, max_positions=4000))
     other = prepared(tmp_path, RECIPE.but(vocabulary=301), strings(97, seed=2))
     with pytest.raises(ModelError, match=r"another tokenizer than .*--tokenizer .*tokenizer\.json"):
         begun(tmp_path / "tokenizer", other, model)
+
+
+def test_a_run_stays_with_the_model_it_began_with(data: Path, model: Path, tmp_path: Path) -> None:
+    run, other = tmp_path / "run", Path(shutil.copytree(model, tmp_path / "other"))
+    reseal(other, step=12)
+    with pytest.raises(RegardError, match="is the model to begin with: choose another --out"):
+        keep_origin(model, model)
+    with pytest.raises(RegardError, match="was begun without --from: choose another --out"):
+        keep_origin(other, Path(shutil.copytree(model, tmp_path / "without")))
+    keep_origin(model, run)
+    keep_origin(model, run)
+    with pytest.raises(RegardError, match="was begun with another --from: choose another --out"):
+        keep_origin(other, run)
+    (run / "from.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"from\.json: is damaged"):
+        keep_origin(model, run)
+
+
+def test_whoever_goes_on_before_the_first_checkpoint_begins_with_the_model_too(
+    data: Path, model: Path, tmp_path: Path
+) -> None:
+    directory = Path(shutil.copytree(model, tmp_path / "model"))
+    keep_origin(directory, tmp_path / "run")
+    run = Run(tmp_path / "run", RECIPE, data)
+    reseal(directory, step=12)
+    with pytest.raises(ModelError, match=r"is no longer the model that .* begins with"):
+        begin_from_model(run)
+    shutil.rmtree(directory)
     with pytest.raises(ModelError, match="no such model directory"):
-        begun(tmp_path / "none", data, tmp_path / "missing")
+        begin_from_model(run)
+    shutil.copytree(model, directory)
+    begin_from_model(run)
+    run.close()
+    assert newest(tmp_path / "run" / "checkpoints", 1, pytest.fail)[0].step == 0

@@ -108,13 +108,12 @@ def goes_on(out: Path, recipe: "Recipe", pairs: int) -> bool:
     earlier = begun(out)
     if earlier is None:
         return False
-    changes = differences(earlier, recipe)
-    if (its := read_manifest(out / "data")["counts"]["train"]["read"]) != pairs:
-        changes.append(f"--pairs: {its} -> {pairs}")
-    if changes:
-        raise RecipeError(
-            f"{out}: holds another demo ({'; '.join(changes)}): remove it, or choose another --out"
-        )
+    if changes := differences(earlier, recipe):
+        more = "" if len(changes) == 1 else f" and {len(changes) - 1} more"
+        raise RecipeError(f"{out}: holds another run ({changes[0]}{more}): choose another --out")
+    its = read_manifest(out / "data")["counts"]["train"]["read"]
+    if its != pairs:
+        raise RecipeError(f"{out}: was begun with --pairs {its}: choose another --out")
     return True
 
 

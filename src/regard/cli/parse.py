@@ -68,10 +68,9 @@ def parse(
     from regard.run.devices import keep_freed_memory, set_threads
     from regard.text.files import read_lines
 
-    if write_silver is not None and not math.isfinite(write_silver):
-        raise RecipeError(f"--write-silver {write_silver}: it is a log p per word, as -0.1")
     if pretty + draw + as_json + (write_silver is not None) > 1:
         raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
+    _refuse_values(write_silver, svg)
     split = by_blanks if tokenised else treebank_words()
     set_threads(threads)
     keep_freed_memory()
@@ -92,6 +91,15 @@ def parse(
             typer.echo(line)
         if svg is not None and best:
             _write_svg(svg / f"{number}.svg", best[0].tree)
+
+
+def _refuse_values(write_silver: float | None, svg: Path | None) -> None:
+    from regard.errors import RecipeError
+
+    if write_silver is not None and not math.isfinite(write_silver):
+        raise RecipeError(f"--write-silver {write_silver}: it is a log p per word, as -0.1")
+    if svg is not None and svg.exists() and not svg.is_dir():
+        raise RecipeError(f"--svg {svg}: is a file: name a folder")
 
 
 def _silver(best: "Sequence[Parse]", threshold: float) -> list[str]:

@@ -39,12 +39,18 @@ def print_plan(
 
 
 def announce(run: "Run", quiet: bool) -> None:
-    """At a start of training: what it keeps in memory and on disk, and whether there is room."""
+    """At a start of training: what it keeps in memory and on disk, and what looks unintended."""
     from regard.plan import outline
 
     found = outline(run.recipe, run.tokenizer.size, run.dtype, run.directory, run.shares)
     if not quiet:
         note(f"memory {_in(sum(found.memory), BYTES)} and each batch's; disk {_disk(found.disk)}")
+    training = run.recipe.training
+    if training.warmup_steps >= training.steps and not quiet:
+        note(
+            f"training.warmup_steps = {training.warmup_steps:,} of training.steps = "
+            f"{training.steps:,}: the rate rises to the end and never falls"
+        )
     warn_of_little_disk(run.directory, found.disk)
 
 

@@ -157,5 +157,5 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
 def _without_blanks(lines: list[str]) -> bool:
     """Whether words seem to be too long to be words."""
-    text = "\n".join(lines)
-    return len(text) > 15 * len(text.split())
+    words = "\n".join(lines).split()
+    return len("".join(words)) > 10 * len(words)

@@ -10,6 +10,7 @@ from regard.errors import RecipeError, RegardError
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
+    from regard.run.model_directory import Model
 
 
 DECIDED = {
@@ -54,6 +55,8 @@ class Start:
         """The recipe, and prepared data; raises RegardError where they do not go together."""
         from regard.data.layouts import refuse_without_room
         from regard.run.beginning import begun
+        from regard.run.finetuning import keep_origin, refuse_other_shape
+        from regard.score.bleu import refuse_missing
 
         self.trees.refuse_unfit(self.task, with_text=self.texts.any)
         if self.data is not None and (self.texts.any or self.trees.trees or self.tokenizer):
@@ -61,25 +64,51 @@ class Start:
                 f"{self.data}: is prepared data, which has its text and tokenizer: give --data, or "
                 "--source and --target or --trees, not both"
             )
+        model = None if self.start_from is None else self._model(self.start_from)
         earlier, prepared = begun(self.out), self.data or self.out / "data"
         there = self.data is not None or (prepared.is_dir() and (earlier or not self._can_prepare))
         if not (there or self._can_prepare):
+            if (self.out / "checkpoints").is_dir():
+                raise RegardError(f"{self.out}: was begun with --data: give it again")
             raise RegardError(
-                f"{self.out}: was begun with --data: give it again"
-                if earlier
-                else f"{self.out}: nothing to train on yet: give --source and --target, --trees, "
-                "or --data"
+                f"{self.out}: nothing to train on yet: give --source and --target, --trees, or "
+                "--data"
             )
-        recipe = self._recipe(earlier, prepared if there else None)
+        began_with = earlier or (None if model is None else model.recipe)
+        recipe = self._recipe(began_with, prepared if there else None)
         if self.texts.any:
             refuse_text(recipe)
         if not there:
             refuse_without_room(recipe.data)
+            refuse_missing(recipe.training.bleu_tokenizer)
+        if self.start_from is not None and model is not None:
+            refuse_other_shape(self.start_from, model, recipe)
+            keep_origin(self.start_from, self.out)
+        if not there:
             self._prepare(prepared, recipe)
         elif self.data is None and (self.texts.any or self.trees.trees):
             self._refuse_other_input(prepared)
         refuse_other_task(prepared, recipe)
         return (recipe if self.data is None else self._as_prepared(recipe)), prepared
+
+    def _model(self, directory: Path) -> "Model":
+        """The model to begin with; raises RegardError where it is for another task."""
+        from regard.run.model_directory import open_model
+        from regard.text.tokenizer import Tokenizer
+
+        model = open_model(directory)
+        output = model.recipe.task.output
+        trees = self.task == "parse" or self.trees.trees
+        if (trees and output == "text") or (
+            output == "trees" and (self.texts.any or self.task == "translate")
+        ):
+            kinds = ("parser", "translator") if output == "trees" else ("translator", "parser")
+            raise RegardError(f"{directory}: is a {kinds[0]}: a {kinds[1]} cannot begin with it")
+        if self.tokenizer is not None and (
+            Tokenizer.load(self.tokenizer).fingerprint != model.tokenizer.fingerprint
+        ):
+            raise RegardError(f"{directory}: has a tokenizer of its own: leave out --tokenizer")
+        return model
 
     @property
     def _can_prepare(self) -> bool:
@@ -143,16 +172,13 @@ class Start:
     def _recipe(self, earlier: "Recipe | None", prepared: Path | None) -> "Recipe":
         from regard.data.pairs import recipe_of
         from regard.presets import recipe_named
-        from regard.run.model_directory import open_model
 
         if self.recipe is not None:
             found = recipe_named(self.recipe)
-        elif earlier is not None:
-            found = earlier
-        elif self.start_from is not None:
-            found = open_model(self.start_from).recipe
+        elif earlier or prepared is None:
+            found = earlier or self._suited()
         else:
-            found = self._suited() if prepared is None else recipe_of(prepared)
+            found = recipe_of(prepared)
         if self.task == "parse" or self.trees.trees:
             found = found.but(output="trees")
         elif self.task == "translate":

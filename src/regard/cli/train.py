@@ -92,7 +92,7 @@ def train(
     `regard train --out runs/x`   (go on)
 
     `regard train --from runs/x --source law.en --target law.de --out runs/law
-    --set training.steps=2000`   (a model for a field of its own)
+    --set training.steps=2000 --set training.warmup_steps=500`   (for a field of its own)
 
     `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
@@ -131,7 +131,6 @@ def train(
             processes=processes,
             micro_batches=micro_batches,
             shard=shard,
-            start_from=start_from,
         )
         if processes.first:
             verb = "parse" if chosen.task.output == "trees" else "translate"
@@ -149,7 +148,6 @@ def run_training(
     processes: "Processes | None" = None,
     micro_batches: int | None = None,
     shard: bool = False,
-    start_from: Path | None = None,
 ) -> None:
     """Train on prepared data with progress, obeying signals; leaves a model in `out`.
 
@@ -161,7 +159,7 @@ def run_training(
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay
     from regard.run.directory import Run
-    from regard.run.finetuning import begin_with
+    from regard.run.finetuning import begin_from_model
     from regard.run.interrupt import Interrupted, interruptible
     from regard.run.journal import tensorboard
     from regard.run.processes import ALONE
@@ -189,8 +187,7 @@ def run_training(
             shard=shard,
         )
         if processes.first:
-            if start_from is not None:
-                begin_with(start_from, run)
+            begin_from_model(run)
             announce(run, quiet)
         try:
             train(run, validate)

@@ -20,7 +20,12 @@ def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, cuts: i
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
     sentences = _Alike(count, source, target, vocabulary)
     share = Share(0, 1, cuts)
-    return Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
+    batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
+    # A row of several sentences has no more positions than the longest of them.
+    return batch._replace(
+        source=batch.source._replace(positions=batch.source.positions % rules.max_length),
+        target=batch.target._replace(positions=batch.target.positions % rules.max_length),
+    )
 
 
 def _packed(rules: DataRecipe) -> tuple[int, int, int]:

@@ -24,7 +24,7 @@ from regard.errors import DataError
 from regard.recipe import Recipe
 from regard.text.tokenizer import EOS
 
-FORMAT = "regard prepared data, version 1"
+FORMAT = "regard prepared data, version 2"
 SPLITS, SIDES = ("train", "valid"), ("source", "target")
 FILES = frozenset(
     [

@@ -11,6 +11,8 @@ def begun(directory: Path) -> Recipe | None:
     """The recipe that a run directory was begun with, or None for a new one."""
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
+    if (directory / "train.source.ids.npy").exists():
+        raise RegardError(f"{directory}: is prepared data: name another directory for the run")
     path = directory / "recipe.toml"
     return Recipe.read(path) if path.exists() else None
 

@@ -199,10 +199,10 @@ class Run:
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates] | None:
         """What the first process finds in the newest checkpoint; it gets weights and moments."""
         newest = self._newest(1)
-        if self.processes.first and not newest and (self.directory / "manifest.json").exists():
+        if self.processes.first and not newest and (self.directory / "model.safetensors").exists():
             raise TrainingError(
                 f"{self.directory}: holds a finished model and no checkpoints: choose another "
-                "--out, or remove its manifest.json to train again"
+                "--out, or remove its model.safetensors to train again"
             )
         return self.processes.all(self._restored(newest[0], optimizer) if newest else None)[0]
 

@@ -60,6 +60,11 @@ def bleu(
     return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
 
 
+def refuse_missing(tokenizer: BleuTokenizer) -> None:
+    """Raise MissingExtra where the tokenizer is not installed."""
+    _bleu(tokenizer)
+
+
 def _bleu(tokenizer: BleuTokenizer, *, force: bool = False) -> BLEU:
     try:
         return BLEU(tokenize=tokenizer, force=force)
