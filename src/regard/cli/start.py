@@ -58,22 +58,12 @@ class Start:
         from regard.run.finetuning import keep_origin, refuse_other_shape
         from regard.score.bleu import refuse_missing
 
-        self.trees.refuse_unfit(self.task, with_text=self.texts.any)
-        if self.data is not None and (self.texts.any or self.trees.trees or self.tokenizer):
-            raise RegardError(
-                f"{self.data}: is prepared data, which has its text and tokenizer: give --data, or "
-                "--source and --target or --trees, not both"
-            )
+        self._refuse_unfit()
         model = None if self.start_from is None else self._model(self.start_from)
         earlier, prepared = begun(self.out), self.data or self.out / "data"
         there = self.data is not None or (prepared.is_dir() and (earlier or not self._can_prepare))
         if not (there or self._can_prepare):
-            if (self.out / "checkpoints").is_dir():
-                raise RegardError(f"{self.out}: was begun with --data: give it again")
-            raise RegardError(
-                f"{self.out}: nothing to train on yet: give --source and --target, --trees, or "
-                "--data"
-            )
+            raise RegardError(f"{self.out}: {self._nothing_to_train_on()}")
         began_with = earlier or (None if model is None else model.recipe)
         recipe = self._recipe(began_with, prepared if there else None)
         if self.texts.any:
@@ -91,19 +81,35 @@ class Start:
         refuse_other_task(prepared, recipe)
         return (recipe if self.data is None else self._as_prepared(recipe)), prepared
 
+    def _refuse_unfit(self) -> None:
+        """Raise RegardError where the options do not go together."""
+        self.trees.refuse_unfit(self.task, with_text=self.texts.any)
+        if self.data is not None and (self.texts.any or self.trees.trees or self.tokenizer):
+            raise RegardError(
+                f"{self.data}: is prepared data, which has its text and tokenizer: give --data, or "
+                "--source and --target or --trees, not both"
+            )
+
+    def _nothing_to_train_on(self) -> str:
+        if (self.out / "checkpoints").is_dir():
+            return "was begun with --data: give it again"
+        return "nothing to train on yet: give --source and --target, --trees, or --data"
+
     def _model(self, directory: Path) -> "Model":
         """The model to begin with; raises RegardError where it is for another task."""
         from regard.run.model_directory import open_model
         from regard.text.tokenizer import Tokenizer
 
         model = open_model(directory)
-        output = model.recipe.task.output
-        trees = self.task == "parse" or self.trees.trees
-        if (trees and output == "text") or (
-            output == "trees" and (self.texts.any or self.task == "translate")
-        ):
-            kinds = ("parser", "translator") if output == "trees" else ("translator", "parser")
-            raise RegardError(f"{directory}: is a {kinds[0]}: a {kinds[1]} cannot begin with it")
+        made = asked = model.recipe.task.output
+        if self.task == "parse" or self.trees.trees:
+            asked = "trees"
+        elif self.task == "translate" or self.texts.any:
+            asked = "text"
+        if asked != made:
+            kind = {"text": "translator", "trees": "parser"}
+            names = f"{kind[made]}: a {kind[asked]}"
+            raise RegardError(f"{directory}: is a {names} cannot begin with it")
         if self.tokenizer is not None and (
             Tokenizer.load(self.tokenizer).fingerprint != model.tokenizer.fingerprint
         ):
