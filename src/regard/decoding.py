@@ -119,7 +119,7 @@ class Decoding:
         else:
             slots = BATCH_TOKENS if cpu else BATCH_TOKENS_GPU
             slots = slots * 4 // max(4, self.recipe.beam)
-            batches = list(_by_length(sources, slots, workers))
+            batches = list(by_length(sources, slots, workers))
 
         def decode(batch: list[int]) -> Found:
             rows = self._rows([sources[i] for i in batch])
@@ -188,7 +188,7 @@ def _side_by_side(
         torch.set_num_threads(threads)
 
 
-def _by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
+def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
     """Indices in batches of at most so many slots, long sentences first.
 
     There are as many batches for each of the workers, and they are of like size.

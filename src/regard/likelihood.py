@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.batches import one_per_row
-from regard.decoding import WINDOW
+from regard.decoding import WINDOW, by_length
 from regard.errors import DataError, ModelError
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translate import Translator
 
 AT_ONCE = 1024
-"""Target slots of a batch, each of which has logits over the whole vocabulary."""
+"""Slots of a batch on either side; each target one has logits over the whole vocabulary."""
 
 
 class Likelihood(NamedTuple):
@@ -63,7 +63,7 @@ def _encoded(
 
 def _likelihoods(translator: Translator, pairs: Sequence[Pair]) -> list[Likelihood]:
     found = [0.0] * len(pairs)
-    for batch in _batches(pairs):
+    for batch in by_length([max(pair, key=len) for pair in pairs], AT_ONCE, workers=1):
         for i, log_p in zip(batch, _log_p(translator, [pairs[i] for i in batch]), strict=True):
             found[i] = log_p
     alpha = translator.recipe.alpha
@@ -71,20 +71,6 @@ def _likelihoods(translator: Translator, pairs: Sequence[Pair]) -> list[Likeliho
         Likelihood(log_p, len(target), log_p / ((5 + len(target)) / 6) ** alpha)
         for log_p, (_, target) in zip(found, pairs, strict=True)
     ]
-
-
-def _batches(pairs: Sequence[Pair]) -> Iterator[list[int]]:
-    """Indices of pairs of like length, as many as fit beside one another."""
-    batch: list[int] = []
-    width = 0
-    for i in sorted(range(len(pairs)), key=lambda i: (-len(pairs[i][1]), -len(pairs[i][0]))):
-        width = max(width, *map(len, pairs[i]))
-        if batch and (len(batch) + 1) * width > AT_ONCE:
-            yield batch
-            batch, width = [], max(map(len, pairs[i]))
-        batch.append(i)
-    if batch:
-        yield batch
 
 
 @torch.inference_mode()

@@ -34,6 +34,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
+    help='"Attention Is All You Need" as working software.',
     epilog="Begin with `regard demo`, which needs no data; each command has examples: "
     "`regard train --help`.",
     add_completion=False,
@@ -54,7 +55,7 @@ def regard(
         typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
     ] = False,
 ) -> None:
-    """ "Attention Is All You Need" as working software."""
+    """The options that stand before a command."""
 
 
 for command in (demo, prepare, train, average, translate, parse, score, look, serve):

@@ -201,7 +201,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def recipe_of(directory: Path) -> Recipe:
-    """What data was prepared for; raises DataError as `read_manifest` does."""
+    """The recipe that data was prepared with; raises DataError as `read_manifest` does."""
     try:
         return Recipe.model_validate(read_manifest(directory)["recipe"])
     except (KeyError, ValidationError):

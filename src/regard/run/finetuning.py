@@ -85,6 +85,7 @@ def begin_from_model(run: Run) -> None:
     }
     checkpoints.save(folder, optimizer.named_weights(), optimizer.state(), about, keep=1)
     run.journal.write("begin", model=str(directory), step=0)
+    run.warn(f"{run.directory}: begins with the weights of {directory}")
 
 
 def _origin(run: Path) -> dict[str, str]:
