@@ -116,7 +116,12 @@ def test_the_window_changes(opened: Opened) -> None:
     page = opened.page
     page.click('[id="left 2"]')
     page.set_viewport_size({"width": 340, "height": 700})
-    page.wait_for_function("document.querySelector('#lines svg').clientWidth < 330")
+    width = "document.querySelector('#lines svg').clientWidth"
+    for _ in range(100):  # from here: the page's policy lets nothing poll inside it
+        if page.evaluate(width) < 330:
+            break
+        page.wait_for_timeout(50)
+    assert page.evaluate(width) < 330
     assert page.get_attribute('[id="left 2"]', "aria-pressed") == "true"
     assert opened.said() == f"“word2” attends most to: {strongest(1, 2)}"
 
