@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard.decoding
 from regard.data.batches import Rows
 from regard.data.grammar import example
 from regard.kernels.packed import can_pack
@@ -57,23 +58,31 @@ def exactly(best: list[Translation]) -> list[tuple[str, str]]:
 
 
 @settings(deadline=None, max_examples=6)
-@given(st.randoms(use_true_random=False), st.integers(1, 30), st.sampled_from([1, 2, 3]))
-def test_neither_order_nor_company_nor_threads_change_a_bit(
+@given(
+    st.randoms(use_true_random=False),
+    st.integers(1, 30),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([0, 10**9]),
+)
+def test_neither_order_nor_company_nor_threads_nor_copies_change_a_bit(
     translator: Translator,
     alone: list[list[tuple[str, str]]],
     draw: random.Random,
     window: int,
     threads: int,
+    copies_from: int,
 ) -> None:
     order = draw.choices(range(len(SENTENCES)), k=draw.randint(1, 30))  # some are there twice
-    before = torch.get_num_threads()
+    before = torch.get_num_threads(), regard.decoding.COPIES_FROM
     try:
         torch.set_num_threads(threads)
+        regard.decoding.COPIES_FROM = copies_from
         found = translator.stream([SENTENCES[i] for i in order], n_best=4, window=window)
         for i, best in zip(order, found, strict=True):
             assert exactly(best) == alone[i]
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        regard.decoding.COPIES_FROM = before[1]
 
 
 def test_what_is_compared_would_show_a_difference(alone: list[list[tuple[str, str]]]) -> None:

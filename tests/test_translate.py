@@ -1,6 +1,7 @@
 """Text in, text out: in its own order, whatever is decoded together."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,6 +95,52 @@ def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPat
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1]
+
+
+@pytest.fixture
+def three_cores() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_cores")
+@pytest.mark.parametrize("room", ["for all", "for no process", "for few bytes", "forbidden"])
+def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    here, there = translator(), translator()
+    expected = list(here.stream(LINES, n_best=2))
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    if room == "for no process":
+        monkeypatch.setattr(os, "fork", _no_room)
+    if room == "for few bytes":
+        monkeypatch.setattr(regard.decoding, "free_bytes", lambda _: 2**31 - 1)
+    there.may_be_copied = room != "forbidden"
+    assert list(there.stream(LINES, n_best=2)) == expected
+    assert len(here.model.batches) > 3  # type: ignore[union-attr]
+    elsewhere = room == "for all"
+    assert len(there.model.batches) == (0 if elsewhere else len(here.model.batches))  # type: ignore
+    with pytest.raises(ValueError, match="not this batch"):
+        monkeypatch.setattr(there.model, "start", _refuse)
+        there.translate(LINES)
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_who_listens_is_told_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.translate, "TOLD", 0.0)
+    told: list[str] = []
+    some = translator()
+    found = [best[0].text for best in some.stream(LINES, hear={7: told.append})]
+    assert told
+    assert some.model.batches  # type: ignore[union-attr]
+    assert found == translator().translate(LINES)
+
+
+def _no_room() -> int:
+    raise BlockingIOError("Resource temporarily unavailable")
 
 
 def threads_of_a_new_thread() -> int:

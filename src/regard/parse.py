@@ -65,7 +65,7 @@ def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None =
 class Parser(Decoding):
     """A model of trees, its tokenizer and how to search.
 
-    For one thread at a time: on a CPU a window of sentences divides PyTorch's threads.
+    For one thread at a time, as `translate.Translator` is.
     """
 
     def __init__(

@@ -73,7 +73,8 @@ class Translator(Decoding):
 
     `exact` is that of `load`, for which the model has been packed in blocks.
 
-    For one thread at a time: on a CPU a translation divides PyTorch's threads among its batches.
+    For one thread at a time: on a CPU a translation divides PyTorch's threads among its batches, or
+    has copies of this process decode them, where there are many.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Translator(Decoding):
                 listen=_Telling(heard, self.tokenizer) if heard else None,
             )  # fmt: skip
 
-        return [self._texts(best) for best in self.hypotheses(sources, found)]
+        return [self._texts(best) for best in self.hypotheses(sources, found, here=bool(hear))]
 
     def _texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizer.decode([h.tokens for h in best])

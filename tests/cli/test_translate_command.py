@@ -18,7 +18,9 @@ import pytest
 
 from cli.refusing import GOOD, World, contents, process, refused, regard, unchanged
 from cli.test_refused_places import NOWHERE, full_disk
+from data.ended import assert_gone
 from regard.cli.main import main
+from regard.data.copies import can_be_copied
 from run.killing import PROCESSES
 
 COUNT = 5_000
@@ -133,6 +135,36 @@ def test_exactly_the_same_in_other_company(world: World, text: Path, precision: 
     backwards = regard(*command, "--window", "7", stdin=b"".join(lines[::-1])).stdout.splitlines()
     assert backwards[::-1] == together
     assert len(set(together)) > 30
+
+
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_be_copied(), reason="not on this system")
+def test_a_long_text_is_translated_by_copies_which_end_with_the_command(
+    text: Path, made: Path, plain: str
+) -> None:
+    command = [sys.executable, "-m", "regard", "translate", made / "model", "-i", text]
+    for signum, status in ((None, 0), (signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
+        with subprocess.Popen(
+            [*command, "--threads", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as running:
+            while len(copies := children(running.pid)) < 2:
+                assert running.poll() is None
+                time.sleep(0.005)
+            if signum:
+                os.killpg(running.pid, signum)
+            out, said = running.communicate(timeout=60)
+        assert running.returncode == status
+        assert said == ("regard: interrupted\n" if signum == signal.SIGINT else "")
+        assert plain == out if signum is None else plain.startswith(out)
+        assert_gone(copies)
 
 
 def test_a_signal_stops_and_the_same_command_goes_on(world: World, text: Path, plain: str) -> None:

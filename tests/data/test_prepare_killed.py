@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from data.ended import assert_gone
 from regard.data import prepare as module
 from regard.data.aligned import Progress
 from regard.data.prepare import prepare
@@ -78,15 +79,6 @@ def names(folder: Path) -> list[str]:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def assert_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 30
-    for pid in pids:
-        status = Path(f"/proc/{pid}/stat")
-        while status.exists() and ") Z " not in status.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
+from data.ended import assert_gone, ended
 from regard.data.workers import Workers
 from regard.errors import DataError, RegardError
 
@@ -39,21 +39,6 @@ class Counting:
 
 def exhausted(_: int) -> None:
     raise MemoryError
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; without its parent it may be listed for a while as a zombie."""
-    try:
-        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-
-
-def assert_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 30
-    while not all(map(gone, pids)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -139,24 +124,10 @@ def test_none_outlives_the_process_that_started_them(signum: int) -> None:
         "    print(*workers.pids, flush=True)\n"
         "    for _ in workers.map(bytes, [10**6] * 10**6): print('+', flush=True)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout
-        pids = [int(pid) for pid in process.stdout.readline().split()]
-        assert process.stdout.readline() == "+\n"
-        if signum == signal.SIGKILL:
-            process.kill()
-        else:
-            os.killpg(process.pid, signum)
-        _, said = process.communicate()
-        assert process.returncode == -signum
-        assert said.count("Traceback") == (signum == signal.SIGINT)  # its own
-    assert_gone(pids)
+    first, _, said, status = ended(program, signum)
+    assert status == -signum
+    assert said.count("Traceback") == (signum == signal.SIGINT)  # its own
+    assert_gone([int(pid) for pid in first.split()])
 
 
 def test_they_start_without_what_they_do_not_need() -> None:

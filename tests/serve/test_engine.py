@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+import torch
 
+from regard import decoding
 from regard.serve import engine as engines
 from regard.serve.engine import Asked, Engine, Rendering
 from regard.serve.languages import Pair
@@ -55,6 +57,25 @@ def test_what_looks_wrong_is_searched_again_and_the_first_sound_one_is_given(
     assert (good.flaws, good.retried) == ((), False)
     assert [t.text for t in echo.translations] == ["sound", "too"]
     assert (echo.flaws, echo.retried) == ((), True)
+
+
+def test_a_server_is_not_copied(
+    start: Any, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy would keep its clients' sockets open."""
+    monkeypatch.setattr(decoding, "COPIES_FROM", 0)
+    monkeypatch.setattr(decoding, "BATCH_TOKENS", 8)
+    monkeypatch.setattr(decoding, "can_be_copied", lambda: True)
+    monkeypatch.setattr(decoding, "Copies", lambda *_: pytest.fail("copied"))
+    monkeypatch.setattr(translator, "may_be_copied", True)
+    before, lines = torch.get_num_threads(), ["the dog", "the cat", "the tree"] * 3
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(pytest.fail.Exception, match="copied"):
+            translator.translate(lines)
+        assert len(rendered(start(translator), *lines)) == 9
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_region_has_the_sentences_of_its_language(shouting: Shouting, metrics: Metrics) -> None:

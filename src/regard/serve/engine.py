@@ -78,6 +78,7 @@ class Engine:
     ):
         self.pair, self.beam = pair, translator.recipe.beam
         self._translator, self._metrics, self._turn = translator, metrics, turn
+        translator.may_be_copied = False
         self._batcher = Batcher(
             self._render,
             lambda asked: self._lengths([a.sentence for a in asked]),
