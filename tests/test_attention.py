@@ -1,12 +1,15 @@
 """§3.2 by hand-worked values, and multi-head attention against torch.nn."""
 
 import math
+from typing import Any
 
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention, attention, causal_mask, segment_mask
-from regard.kernels.attention import Mask
+from regard.kernels.attention import Mask, attend
+from regard.kernels.packed import PackedLinear, can_pack
 
 
 def test_equation_one_by_hand() -> None:
@@ -55,3 +58,26 @@ def test_d_k_and_d_v_are_free() -> None:
     assert module.W_v.out_features == 10
     x = torch.randn(2, 3, 11)
     assert module(x, x, Mask(torch.ones(1, 1, 1, 3, dtype=torch.bool))).shape == x.shape
+
+
+@pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
+def test_packed_attention_is_in_the_precision_that_is_kept() -> None:
+    torch.manual_seed(1)
+    attending = MultiHeadAttention(16, 2, 8, 8)
+    x, memory = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
+    masks = [Mask(torch.ones(1, 1, 1, keys, dtype=torch.bool)) for keys in (5, 7)]
+    with torch.no_grad():
+        expected = attending(x, x, masks[0]), attending(x, memory, masks[1])
+        seen = []
+
+        def recorded(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
+            seen.append((key.dtype, value.dtype))
+            return attend(query, key, value, *others)
+
+        attending.equation_1 = recorded  # type: ignore[method-assign]
+        attending.pack(PackedLinear, torch.bfloat16)
+        found = attending(x, x, masks[0]), attending(x, memory, masks[1])
+    assert seen == [(torch.bfloat16, torch.bfloat16)] * 2
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)

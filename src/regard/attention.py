@@ -90,20 +90,23 @@ class MultiHeadAttention(nn.Module):
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         if x is memory:
             query, past = self.project(x)
-            return self.attend(query, past, mask)
+            return self.attend(query, self._kept(*past), mask)
         return self.attend(self.queries(x), self.keys_values(memory), mask)
 
     def project(
         self, x: Float[Tensor, "rows length d_model"]
     ) -> tuple[Float[Tensor, "rows heads length d_k"], KeysValues]:
-        """Self-attention's Q W^Q, K W^K and V W^V by head, in one matrix product."""
+        """Self-attention's Q W^Q, K W^K and V W^V by head, in one matrix product.
+
+        Keys and values are of the states' precision: a cache takes them in the one that is kept.
+        """
         y = (
             self.W_qkv(x)
             if self.W_qkv is not None
             else linear(x, *_joined(self.W_q, self.W_k, self.W_v))
         )
         query, keys, values = self._split(y, self.d_k, self.d_k, self.d_v)
-        return query, self._kept(keys, values)
+        return query, KeysValues(keys, values)
 
     def queries(
         self, x: Float[Tensor, "rows queries d_model"]

@@ -77,7 +77,7 @@ class DecoderLayer(nn.Module):
         self,
         y: Float[Tensor, "sentences beams d"],
         past: Cache,
-        places: Int[Tensor, "sentences beams"],
+        places: Int[Tensor, "sentences beams"] | None,
         ancestry: Mask,
         memory: Cache,
         memory_mask: Mask,
@@ -110,6 +110,8 @@ class DecoderState:
     """True where a slot of the past is of this hypothesis."""
     filled: Int[Tensor, " sentences"]
     """Slots of a sentence that are taken; its other ones hold nothing that is attended to."""
+    level: bool
+    """Whether all sentences have taken equally many: until slots are dropped."""
     length: int
     """Tokens decoded so far, <s> included."""
     memory: tuple[Cache, ...]
@@ -154,6 +156,7 @@ class DecoderState:
             past=tuple(cache.only(slots) for cache in self.past),
             ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
             filled=filled,
+            level=False,
         )
 
 
@@ -237,6 +240,7 @@ class Transformer(nn.Module):
             past=tuple(Cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
             ancestry=source.ids.new_zeros(len(encoded), 1, 0, dtype=torch.bool),
             filled=source.ids.new_zeros(len(encoded)),
+            level=True,
             length=0,
             memory=tuple(Cache(*keys_values) for keys_values in memory),
             memory_mask=(source.segments != 0)[:, None, None, :],
@@ -255,7 +259,7 @@ class Transformer(nn.Module):
         ancestry = F.pad(state.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
         mask, memory_mask = Mask(ancestry[:, None]), Mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            y = layer.step(y, past, places, mask, memory, memory_mask)
+            y = layer.step(y, past, None if state.level else places, mask, memory, memory_mask)
         after = replace(
             state, ancestry=ancestry, filled=state.filled + beams, length=state.length + 1
         )

@@ -80,7 +80,10 @@ def attend(
         return output * mask.reachable
     if torch.is_grad_enabled():
         return _CpuAttention.apply(query, key, value, mask, dropout)
-    return _in_parts(query.to(key.dtype), key, value, mask, dropout).to(query.dtype)
+    # In one pass each: the precision and the order that the products read, then those of W_o.
+    ready = query.to(key.dtype, memory_format=torch.contiguous_format)
+    output = _in_parts(ready, key, value, mask, dropout).transpose(1, 2)
+    return output.to(query.dtype, memory_format=torch.contiguous_format).transpose(1, 2)
 
 
 def with_room(

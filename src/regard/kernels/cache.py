@@ -29,15 +29,21 @@ class Cache:
         self,
         keys: Float[Tensor, "sentences heads new d_k"],
         values: Float[Tensor, "sentences heads new d_v"],
-        places: Int[Tensor, "sentences new"],
+        places: Int[Tensor, "sentences new"] | None,
     ) -> None:
-        """As many slots more, in place while there is room; the new ones go to these places."""
+        """As many slots more, in place while there is room; the new ones go to these places.
+
+        None is the last places in every sentence, which is faster.
+        """
         self.slots += keys.shape[2]
         # By one vector at a time: a product of a part of a longer store would copy that part.
         self.keys, self.values = (with_room(kept, self.slots) for kept in (self.keys, self.values))
-        sentences = torch.arange(len(places), device=places.device)[:, None]
-        self.keys[sentences, :, places] = keys.transpose(1, 2).to(self.keys.dtype)
-        self.values[sentences, :, places] = values.transpose(1, 2).to(self.values.dtype)
+        for kept, new in (self.keys, keys), (self.values, values):
+            if places is None:
+                kept[:, :, self.slots - new.shape[2] : self.slots] = new
+            else:
+                sentences = torch.arange(len(places), device=places.device)[:, None]
+                kept[sentences, :, places] = new.transpose(1, 2).to(kept.dtype)
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> Cache:
         """What these sentences have."""
