@@ -16,9 +16,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -115,6 +116,7 @@ class Worker:
                 "installs it"
             )
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
+        self._beside = 0  # bytes
         self._process = subprocess.Popen(
             [contender.python, PEERS / contender.script, *contender.arguments],
             stdin=subprocess.PIPE,
@@ -133,19 +135,40 @@ class Worker:
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Its answer, and "busy_elsewhere": how many cores were at other work meanwhile.
 
-        Raises ContenderFailed where it ends instead.
+        Its "peak_memory" includes what processes of its own had besides, as seen in the round that
+        warms up: to look is slow. Raises ContenderFailed where it ends instead.
         """
         begin, used = time.perf_counter(), self._used_by_others()
-        answer = self._answer_to(request)
+        with nullcontext() if request.get("round") else self._watched():
+            answer = self._answer_to(request)
         busy = (self._used_by_others() - used) / (time.perf_counter() - begin)
+        answer["peak_memory"] += self._beside
         return answer | {"busy_elsewhere": round(max(0.0, busy), 2)}
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Within the block it is seen what its own processes share with no other."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.05):
+                self._beside = max(self._beside, _held_by_children_of(self._process.pid))
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def _used_by_others(self) -> float:
         """Processor seconds of all other processes, and what other virtual machines took."""
         of_all = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
         user, nice, system, _idle, _waiting, *rest = map(int, of_all)
         of_this = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (user + nice + system + sum(rest) - sum(map(int, of_this[11:13]))) / TICKS
+        # With those of its own that have ended.
+        return (user + nice + system + sum(rest) - sum(map(int, of_this[11:15]))) / TICKS
 
     def _answer_to(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin
@@ -172,6 +195,17 @@ class Worker:
         self._stderr.seek(0)
         last = self._stderr.read().decode(errors="replace").strip().splitlines()[-5:]
         raise ContenderFailed("\n    ".join([f"failed: it ended with status {status}", *last]))
+
+
+def _held_by_children_of(pid: int) -> int:
+    """Bytes that each of a process's children has for itself; 0 where the system does not tell."""
+    held = 0
+    with suppress(OSError):  # of one that has just ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                lines = Path(f"/proc/{child}/smaps_rollup").read_text().splitlines()
+                held += 1024 * sum(int(x.split()[1]) for x in lines if x.startswith("Private_"))
+    return held
 
 
 def _variables(threads: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ import side_by_side as sides
 from side_by_side import Contender, Spread, compare, ratio
 
 WORKER = """
+import subprocess
 import sys
 sys.path.insert(0, {peers!r})
 from worker import serve
@@ -16,6 +17,9 @@ def turn(request):
     print("a library says something")
     with open({log!r}, "a") as log:
         log.write(sys.argv[1])
+    if sys.argv[1] == "with a child":
+        script = "import time; held = b'x' * 10**8; time.sleep(1)"
+        subprocess.run([sys.executable, "-c", script])
     if sys.argv[1] == "f" and request["round"] == 2:
         raise ValueError("out of ideas")
     return {{"seconds": 2.0, "tokens": 10 * request["round"]}}
@@ -46,6 +50,13 @@ def test_contenders_take_turns_and_the_first_round_does_not_count(script: str, l
     assert results["two"].per_second("tokens") == [5.0, 10.0]
     assert all(turn["peak_memory"] > 1e6 for turn in results["one"].turns)
     assert all(turn["busy_elsewhere"] >= 0 for turn in results["one"].turns)
+
+
+def test_what_a_contenders_own_processes_hold_counts(script: str) -> None:
+    contenders = [Contender("alone", script, ["a"]), Contender("two", script, ["with a child"])]
+    results, _ = compare(contenders, rounds=1, threads=1)
+    alone, two = (result.turns[0]["peak_memory"] for result in results.values())
+    assert 1.0e8 < two - alone < 1.3e8
 
 
 def test_what_fails_is_named_and_the_others_go_on(
