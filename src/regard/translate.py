@@ -50,8 +50,8 @@ def load(
 ) -> Translator:
     """Open a model directory for translation; raises ModelError where it is missing or damaged.
 
-    `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors
-    with VNNI, which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
+    `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors,
+    which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
 
     If `exact`, the translation and the score of a sentence are the same, to the last bit, whatever
     else is translated, in whatever order and by however many threads. True tries whether this

@@ -5,6 +5,8 @@ is opened; `Int8Linear` also rounds the weight to 8 bits, one scale for each out
 in integers, twice as fast as bf16.
 """
 
+from functools import cache
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -33,14 +35,19 @@ class PackedLinear(nn.Module):
 class Int8Linear(nn.Module):
     """x W^T + b with x and W in 8 bits; a scale for each row of x and for each output.
 
-    The sum is exact in int32, so the error is that of the rounding alone: a row's largest entry and
-    a weight's largest entry are 127.
+    The sum is exact in int32, so the error is that of the rounding alone: a row's largest entry is
+    127 and a weight's largest entry `largest`, 127 where that keeps sums exact.
     """
 
-    def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
+    def __init__(
+        self,
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Tensor | None = None,
+        largest: int | None = None,
+    ):
         super().__init__()
         weight = weight.detach().float()
-        self.scale = _scale(weight.abs().amax(1))
+        self.scale = _scale(weight.abs().amax(1), largest or largest_weight())
         rounded = (weight / self.scale[:, None]).round_().to(torch.int8)
         self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
@@ -49,7 +56,7 @@ class Int8Linear(nn.Module):
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
         """What nn.Linear computes of fp32 states, up to the rounding."""
         largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
-        scale = _scale(largest)
+        scale = _scale(largest, LARGEST)
         # Only unsigned activations have a fast kernel: n is sent as n + 128, its top bit flipped.
         rounded = (x / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(TOP_BIT)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
@@ -59,9 +66,9 @@ class Int8Linear(nn.Module):
         return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
 
 
-def _scale(largest: Tensor) -> Tensor:
-    """What is rounded to 1 where this is rounded to 127."""
-    return torch.add(TINY, largest, alpha=1 / LARGEST)
+def _scale(entry: Tensor, rounded: int) -> Tensor:
+    """What is rounded to 1 where this entry is rounded to that number."""
+    return torch.add(TINY, entry, alpha=1 / rounded)
 
 
 def can_pack(dtype: torch.dtype) -> bool:
@@ -72,17 +79,24 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 
 def refuse_int8(device: torch.device) -> None:
-    """Raise RecipeError where products of 8 bits are not exact, or there are none."""
-    if device.type != "cpu" or not can_pack(torch.float32) or not _int8_is_exact():
-        raise RecipeError(
-            "precision int8 is for x86 processors with VNNI instructions: use bf16 or fp32 here"
-        )
+    """Raise RecipeError where there are no products of 8 bits."""
+    if device.type != "cpu" or not can_pack(torch.float32) or not largest_weight():
+        raise RecipeError("there is no int8 on this device: use bf16 or fp32")
 
 
-def _int8_is_exact() -> bool:
-    """Older processors add pairs of products in 16 bits, which overflow."""
+@cache
+def largest_weight() -> int:
+    """The largest that keeps the sums of `Int8Linear` exact; 0 where there are none.
+
+    127 with VNNI instructions. Older x86 processors add pairs of products in 16 bits, which two of
+    255 x 64 still fit: their weights have 7 bits.
+    """
+    return next(filter(_is_exact, (LARGEST, 64)), 0)
+
+
+def _is_exact(largest: int) -> bool:
     try:
         ones = torch.ones(16, 64)
-        return bool((Int8Linear(ones)(ones) == 64).all())
+        return bool((Int8Linear(ones, largest=largest)(ones) == 64).all())
     except (RuntimeError, NotImplementedError):
         return False
