@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard.data.copies
 import regard.decoding
 from regard.data.batches import Rows
 from regard.errors import DataError, ModelError, RecipeError, RegardError
@@ -112,6 +113,7 @@ def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.Monk
     here, there = translator(), translator()
     expected = list(here.stream(LINES, n_best=2))
     monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.data.copies, "_REST", 60.0)
     if room == "for no process":
         monkeypatch.setattr(os, "fork", _no_room)
     if room == "for few bytes":

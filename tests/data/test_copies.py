@@ -212,17 +212,19 @@ def test_a_thread_that_reads_standard_input_holds_nobody_up() -> None:
         late.cancel()
 
 
-def burn(seconds: float) -> None:
-    """Run without Python's lock, as products do."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
-
-
-def test_other_threads_come_to_rest_before() -> None:
-    """What they hold locked would be locked in a copy for ever."""
-    thread = threading.Thread(target=burn, args=[0.3])
+def at_work(rounds: int) -> threading.Thread:
+    """A thread that runs without Python's lock, as products do: some microsecond each round."""
+    thread = threading.Thread(target=hashlib.pbkdf2_hmac, args=["sha256", b"", b"", rounds])
     thread.start()
+    while not regard.data.copies._others_run():
+        time.sleep(0)
+    return thread
+
+
+def test_other_threads_come_to_rest_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they hold locked would be locked in a copy for ever."""
+    monkeypatch.setattr(regard.data.copies, "_REST", 60.0)
+    thread = at_work(rounds=500_000)
     with copies(abs, range(9)) as results:
         assert not thread.is_alive()
         assert list(results) == list(range(9))
@@ -230,8 +232,7 @@ def test_other_threads_come_to_rest_before() -> None:
 
 def test_beside_a_thread_that_works_on_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regard.data.copies, "_REST", 0.05)
-    thread = threading.Thread(target=burn, args=[1.0])
-    thread.start()
+    thread = at_work(rounds=5_000_000)
     with pytest.raises(OSError, match="another thread is at work"):
         copies(abs, range(9))
     assert thread.is_alive()
@@ -239,8 +240,11 @@ def test_beside_a_thread_that_works_on_there_is_none(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_after_threads_that_took_products_copies_can_take_them() -> None:
+def test_after_threads_that_took_products_copies_can_take_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """These free what they took after they are joined, under a lock that each product needs."""
+    monkeypatch.setattr(regard.data.copies, "_REST", 60.0)
     some = torch.ones(64, 64)
 
     def product(_: int) -> float:
