@@ -2,9 +2,9 @@
 
     python experiments/rounding/run.py MODEL --source FILE --reference FILE
 
-fp32, bf16 and int8 are translated as `regard translate --precision` does. Weights of 7 and of 8 bits
-are also rounded in the obvious way, in fp32, so that both are there whatever this processor has.
-Prints JSON.
+fp32, bf16 and int8 are translated as `regard translate --precision` does. Weights of 7 and of 8
+bits are also rounded in the obvious way, in fp32, so that both are there whatever this processor
+has. Prints JSON.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from regard.translate import Translator, load
 
 
 class Rounded(nn.Module):
-    """What Int8Linear computes, in fp32: of each row of x 127 steps, of each output's weights some."""
+    """What Int8Linear computes, in fp32: x in 127 steps up from zero, the weights in `largest`."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, largest: int):
         super().__init__()
@@ -75,7 +75,8 @@ def main() -> None:
         found = way().translate(sentences)
         exactly = exactly or found
         same = sum(one == other for one, other in zip(found, exactly, strict=True))
-        one = {"BLEU": round(bleu(found, [reference]), 2), "as in fp32": round(same / len(found), 3)}
+        score = round(bleu(found, [reference]), 2)
+        one = {"BLEU": score, "as in fp32": round(same / len(found), 3)}
         record["precisions"][name] = one
         sys.stderr.write(f"{name}: {one}\n")
     sys.stdout.write(json.dumps(record, indent=2) + "\n")
