@@ -224,7 +224,7 @@ def _side_by_side(
 def _by_copies(
     decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
 ) -> Iterator[Found]:
-    """The same, each batch with one core in a copy of this process, if there is room for copies."""
+    """The same, each batch with one core in a copy of this process, if it can be copied now."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:

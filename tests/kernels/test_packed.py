@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.errors import RecipeError
+from regard.kernels import packed
 from regard.kernels.packed import (
     Int8Linear,
     PackedLinear,
@@ -96,10 +97,10 @@ def test_without_products_of_8_bits_they_are_refused(monkeypatch: pytest.MonkeyP
         return torch.full((16, 16), 63.0)
 
     monkeypatch.setattr(Int8Linear, "forward", overflowing)
-    largest_weight.cache_clear()
+    # without what is remembered, nor leaving it
+    monkeypatch.setattr(packed, "largest_weight", largest_weight.__wrapped__)
     with pytest.raises(RecipeError, match="there is no int8 on this device: use bf16 or fp32"):
         refuse_int8(torch.device("cpu"))
-    largest_weight.cache_clear()
 
 
 @pytest.mark.parametrize("instructions", ["AVX2", "SSE41"])

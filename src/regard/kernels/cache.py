@@ -38,12 +38,12 @@ class Cache:
         self.slots += keys.shape[2]
         # By one vector at a time: a product of a part of a longer store would copy that part.
         self.keys, self.values = (with_room(kept, self.slots) for kept in (self.keys, self.values))
+        sentences = None if places is None else torch.arange(len(places), device=places.device)
         for kept, new in (self.keys, keys), (self.values, values):
-            if places is None:
+            if sentences is None:
                 kept[:, :, self.slots - new.shape[2] : self.slots] = new
             else:
-                sentences = torch.arange(len(places), device=places.device)[:, None]
-                kept[sentences, :, places] = new.transpose(1, 2).to(kept.dtype)
+                kept[sentences[:, None], :, places] = new.transpose(1, 2).to(kept.dtype)
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> Cache:
         """What these sentences have."""
