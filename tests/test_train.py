@@ -3,7 +3,7 @@
 import itertools
 import math
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, Batches
+from regard.data.batches import Batch, Batches, Rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
 from regard.errors import RegardError, TrainingError
@@ -25,8 +25,9 @@ from regard.run.files import read_tensors
 from regard.run.interrupt import Interrupt, Interrupted
 from regard.run.journal import Record, read_journal
 from regard.run.model_directory import open_model
+from regard.run.processes import OutOfMemory
 from regard.schedule import learning_rate
-from regard.train import Loss, batch_loss, stop_unless_finite, train, update
+from regard.train import Loss, _learned, batch_loss, stop_unless_finite, train, update
 from regard.transformer import Transformer
 from regard.validate import validator
 from run.copying import RECIPE, prepared, trained
@@ -82,6 +83,110 @@ def test_one_update_is_the_same_however_its_pairs_are_batched(data: Path) -> Non
         other, other_losses = updated(batches)
         torch.testing.assert_close(other, moment, atol=1e-6, rtol=0, msg=name)
         assert other_losses == pytest.approx(losses, rel=1e-6), name
+
+
+@pytest.fixture
+def halved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Batch]]:
+    """Every batch is learned from by halves; the list is of what is computed."""
+    heard: list[Batch] = []
+
+    def listening(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        heard.append(batch)
+        return batch_loss(model, batch, smoothing)
+
+    monkeypatch.setattr("regard.train.HALVED_FROM", 0)
+    monkeypatch.setattr("regard.train.batch_loss", listening)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield heard
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("layout", ["grouped", "packed"])
+def test_an_update_by_halves_is_that_of_the_whole_batch(
+    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    batches = epoch(data, layout, 397, row_length=16)[:3]
+    other, other_losses = updated(batches)
+    assert sorted(len(half.labels) for half in halved) == sorted(
+        rows for b in batches for rows in (len(b.labels) // 2, len(b.labels) - len(b.labels) // 2)
+    )
+    monkeypatch.setattr("regard.train.HALVED_FROM", math.inf)
+    moment, losses = updated(batches)
+    assert len(halved) == 3 * len(batches)
+    torch.testing.assert_close(other, moment, atol=1e-6, rtol=0)
+    assert other_losses == pytest.approx(losses, rel=1e-6)
+
+
+def test_halves_have_masks_of_their_own_the_same_in_each_run(
+    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [batch] = epoch(data, "grouped", 4001)
+    twice = batch._replace(  # so that both halves are the same rows
+        source=Rows(*(torch.cat([x, x]) for x in batch.source)),
+        target=Rows(*(torch.cat([x, x]) for x in batch.target)),
+        labels=torch.cat([batch.labels, batch.labels]),
+    )
+    losses: list[Tensor] = []
+
+    def learned(*others: Any) -> Tensor:
+        losses.append(_learned(*others))
+        return losses[-1]
+
+    monkeypatch.setattr("regard.train._learned", learned)
+    weights = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        model = Transformer(CALM.but(dropout=0.3).model, VOCABULARY).train()
+        optimizer = FlatAdam(model, CALM.training, torch.bfloat16)
+        for _ in range(3):
+            update(model, optimizer, [twice], 0.01, 0.1)
+        weights.append(optimizer.master)
+    assert len(halved) == 12
+    assert torch.equal(*weights)
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(losses[:6], 2))
+
+
+def test_a_half_without_memory_leaves_no_gradient_behind(
+    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [batch] = epoch(data, "grouped", 4001)
+    model = model_of()
+    optimizer = FlatAdam(model, CALM.training, torch.float32)
+
+    def short_of_memory(*others: Any) -> Tensor:
+        _learned(*others)
+        raise MemoryError
+
+    with monkeypatch.context() as short:
+        short.setattr("regard.train._learned", short_of_memory)
+        with pytest.raises(OutOfMemory):
+            update(model, optimizer, [batch], 0.01, 0.1)
+    assert len(halved) == 2
+    update(model, optimizer, [batch], 0.01, 0.1)
+    torch.testing.assert_close(optimizer.state()["exp_avg"], updated([batch])[0])
+
+
+@pytest.mark.parametrize(
+    ("threads", "rows", "least", "parts"),
+    [(2, 2, 1, 2), (6, 2, 1, 2), (3, 2, 1, 1), (1, 2, 1, 1), (2, 1, 1, 1), (2, 2, 10**12, 1)],
+)
+def test_halves_are_for_an_even_number_of_cores_and_for_much_work(
+    data: Path,
+    halved: list[Batch],
+    monkeypatch: pytest.MonkeyPatch,
+    threads: int,
+    rows: int,
+    least: int,
+    parts: int,
+) -> None:
+    [batch] = epoch(data, "grouped", 4001)
+    while len(batch.labels) > rows:
+        batch = batch.halves()[0]
+    monkeypatch.setattr("regard.train.HALVED_FROM", least)
+    torch.set_num_threads(threads)
+    updated([batch])
+    assert len(halved) == parts
 
 
 def test_an_update_is_that_of_the_definitions(data: Path) -> None:

@@ -7,7 +7,6 @@ side on a CPU; what is found comes back in the sentences' own order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from regard.errors import RecipeError, RegardError
 from regard.kernels.device import on_cpu
 from regard.kernels.exact import WIDTH, BlockedLinear
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
+from regard.kernels.threads import side_by_side
 from regard.recipe import SearchRecipe
 from regard.run.devices import (
     choose_device,
@@ -136,9 +136,9 @@ class Decoding:
         if copies > max(1, threads // 2):  # else cores would be left over
             decoded = _by_copies(decode, batches, copies)
         elif cpu and self.one_by_one:
-            decoded = _side_by_side(decode, batches, threads, share=1)
+            decoded = side_by_side(decode, batches, threads, share=1)
         else:
-            decoded = _side_by_side(decode, batches, workers)
+            decoded = side_by_side(decode, batches, workers)
         found: Found = [[] for _ in sources]
         for batch, best_of_each in zip(batches, decoded, strict=True):
             for i, best in zip(batch, best_of_each, strict=True):
@@ -197,30 +197,6 @@ def _room_for_copies() -> int:
     return free_bytes(torch.device("cpu")) // COPY_BYTES
 
 
-def _side_by_side(
-    decode: Callable[[list[int]], Found],
-    batches: Sequence[list[int]],
-    workers: int,
-    share: int | None = None,
-) -> Iterator[Found]:
-    """What `decode` gives of each batch, in order.
-
-    Several batches are decoded at once, each with a share of the cores, an equal one if None: what
-    is not a large matrix product scales better so.
-    """
-    workers, threads = max(1, min(workers, len(batches))), torch.get_num_threads()
-    share = share or threads // workers
-    if share == threads:
-        yield from map(decode, batches)
-        return
-    pool = ThreadPoolExecutor(workers, "decode", torch.set_num_threads, (share,))
-    try:
-        yield from pool.map(decode, batches)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
-
-
 def _by_copies(
     decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
 ) -> Iterator[Found]:
@@ -228,7 +204,7 @@ def _by_copies(
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:
-        yield from _side_by_side(decode, batches, count, 1)
+        yield from side_by_side(decode, batches, count, 1)
         return
     with closing(copies):
         yield from copies

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 from regard.kernels.device import on_cpu
+from regard.kernels.dropout import drop
 from regard.kernels.linear import Linear
-from regard.kernels.residual import add_norm, drop
+from regard.kernels.residual import add_norm
 from regard.recipe import ModelRecipe
 
 

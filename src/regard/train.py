@@ -6,15 +6,20 @@ scores: a `validate` callable is handed in.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
 from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
+from regard.kernels.device import on_cpu
+from regard.kernels.dropout import masks_from
+from regard.kernels.threads import side_by_side
 from regard.recipe import Recipe
 from regard.run.devices import is_out_of_memory
 from regard.run.directory import Run
@@ -26,6 +31,9 @@ from regard.transformer import Transformer
 
 Validate = Callable[[Transformer], dict[str, Any]]
 """What to journal of a model, its validation `loss` at least."""
+HALVED_FROM = 10**10
+"""Slots of a batch times weights of the model from which its halves are learned from side by side
+on a CPU, some 0.1 s of work: with less they wait for each other's Python."""
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
@@ -133,15 +141,49 @@ def _collected(
     each = []
     try:
         for batch in batches:
-            smoothed, plain = losses(model, batch, smoothing)
-            smoothed.backward()
+            halves = losses is batch_loss and _gains_by_halves(model, batch)
+            learn = partial(_learned_by_halves if halves else _learned, model, losses, smoothing)
+            each.append(learn(batch))
             optimizer.collect()
-            each.append(torch.stack([smoothed.detach(), plain]))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         return None
     return torch.stack(each).sum(0)
+
+
+def _learned(
+    model: Transformer, losses: BatchLoss, smoothing: float, batch: Batch
+) -> Float[Tensor, "2"]:
+    """(smoothed, plain) loss of a batch, whose gradient is added to the parameters' own."""
+    smoothed, plain = losses(model, batch, smoothing)
+    smoothed.backward()
+    return torch.stack([smoothed.detach(), plain])
+
+
+def _learned_by_halves(
+    model: Transformer, losses: BatchLoss, smoothing: float, batch: Batch
+) -> Float[Tensor, "2"]:
+    """The same, a half of the rows on each half of the cores: while one waits for the memory, the
+    other multiplies.
+
+    There are two, because a sum of two does not depend on which of them comes first.
+    """
+    seeds = torch.randint(2**62, (2,)).tolist()
+
+    def learned(half: tuple[Batch, int]) -> Tensor:
+        rows, seed = half
+        with masks_from(seed):
+            return _learned(model, losses, smoothing, rows)
+
+    first, second = side_by_side(learned, list(zip(batch.halves(), seeds, strict=True)), 2)
+    return first + second
+
+
+def _gains_by_halves(model: Transformer, batch: Batch) -> bool:
+    if not on_cpu(batch.labels) or torch.get_num_threads() % 2 or len(batch.labels) < 2:
+        return False
+    return batch.slots * sum(weight.numel() for weight in model.parameters()) >= HALVED_FROM
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:

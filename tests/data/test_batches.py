@@ -158,6 +158,26 @@ def test_packed_batches_have_one_shape(corpus, recipe, seed):
 
 
 @unhurried
+@given(corpora(), recipes, seeds, layouts)
+def test_halves_are_the_rows_of_a_batch_without_columns_of_padding(corpus, recipe, seed, layout):
+    for batch in Batches(corpus, recipe, seed, layout=layout).take(3):
+        halves = batch.halves()
+        assert [len(half.labels) for half in halves] == [
+            len(batch.labels) // 2,
+            -(-len(batch.labels) // 2),
+        ]
+        assert [pair for half in halves for pair in pairs_of(half)] == pairs_of(batch)
+        for half in halves:
+            for rows, tokens in (
+                (half.source, half.source_tokens),
+                (half.target, half.target_tokens),
+            ):
+                assert tokens == (rows.segments != 0).sum()
+                assert (rows.segments != 0).any(0).all()
+            assert half.labels.shape == half.target.ids.shape
+
+
+@unhurried
 @given(corpora(), recipes, seeds, layouts, windows, st.integers(0, 29))
 def test_restored_position_goes_on_with_the_same_batches(
     corpus, recipe, seed, layout, window, taken

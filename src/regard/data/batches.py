@@ -72,6 +72,16 @@ class Rows(NamedTuple):
         """The same on another device."""
         return Rows(*(_moved(tensor, device) for tensor in self))
 
+    def of(self, rows: slice) -> Rows:
+        """These of the rows, no wider than their longest, as views."""
+        width = int(self.segments[rows].any(0).sum())
+        return Rows(*(tensor[rows, :width] for tensor in self))
+
+    @property
+    def tokens(self) -> int:
+        """Positions that are not padding."""
+        return int((self.segments != 0).sum())
+
 
 class Batch(NamedTuple):
     """Sentence pairs to learn from."""
@@ -99,6 +109,16 @@ class Batch(NamedTuple):
             target=self.target.to(device),
             labels=_moved(self.labels, device),
         )
+
+    def halves(self) -> list[Batch]:
+        """Its rows in two batches of like size, which are views of this one."""
+        middle = len(self.labels) // 2
+        return [self._of(slice(middle)), self._of(slice(middle, None))]
+
+    def _of(self, rows: slice) -> Batch:
+        source, target = self.source.of(rows), self.target.of(rows)
+        labels = self.labels[rows, : target.ids.shape[1]]
+        return Batch(source, target, labels, source.tokens, target.tokens)
 
 
 class Share(NamedTuple):

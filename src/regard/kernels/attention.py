@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.kernels.device import on_cpu
+from regard.kernels.dropout import kept
 
 VECTOR = 16  # fp32 numbers in a 512-bit register: a shorter last run of a softmax row is slow
 FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -147,7 +148,7 @@ def _weighed(
     dropout: float,
     product: Callable[[Tensor, Tensor], Tensor] = torch.bmm,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries, keys and values by head, weights, those after dropout, and what dropout kept."""
+    """Queries, keys and values by head; weights, those after dropout, and what that scaled by."""
     rows, heads, queries, d_k = query.shape
     key, value = (with_room(kv, kv.shape[2]) for kv in (key, value))
     # [rows, heads, length, d] -> [rows * heads, length, d]; for one row this alone would be a view
@@ -157,9 +158,9 @@ def _weighed(
     if mask.reachable is not None:
         weights *= mask.reachable
     weights = weights.view(rows * heads, queries, -1)
-    kept = (torch.rand_like(weights) >= dropout) / (1 - dropout) if dropout else None
-    dropped = (weights if kept is None else weights * kept).to(query.dtype)
-    return query, key, value, weights, dropped, kept
+    scaled = kept(weights, dropout) / (1 - dropout) if dropout else None
+    dropped = (weights if scaled is None else weights * scaled).to(query.dtype)
+    return query, key, value, weights, dropped, scaled
 
 
 class _CpuAttention(torch.autograd.Function):
@@ -176,13 +177,13 @@ class _CpuAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        query, key, value, weights, dropped, kept = ctx.saved_tensors
+        query, key, value, weights, dropped, scaled = ctx.saved_tensors
         rows, heads, keys = ctx.shape
         gradient = gradient.reshape(rows * heads, query.shape[1], -1)
         d_value = torch.bmm(dropped.transpose(1, 2), gradient)
         d_weights = torch.bmm(gradient, value.transpose(1, 2)).float()
-        if kept is not None:
-            d_weights *= kept
+        if scaled is not None:
+            d_weights *= scaled
         # Of the softmax: dS = P * (dP - sum(dP * P)).
         d_scores = torch._softmax_backward_data(d_weights, weights, -1, torch.float32)
         d_scores = d_scores.mul_(query.shape[-1] ** -0.5).to(query.dtype)

@@ -1,9 +1,4 @@
-"""Add & Norm as one operation: LayerNorm(x + Dropout(y)), §3.1 and §5.4.
-
-On a CPU, PyTorch draws dropout masks one number at a time, which costs more than the matrix
-products of a small model; here one call draws 64 random bits for four elements, so that the
-probability is a multiple of 1/65536.
-"""
+"""Add & Norm as one operation: LayerNorm(x + Dropout(y)), §3.1 and §5.4."""
 
 from typing import Any
 
@@ -14,6 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
+from regard.kernels.dropout import kept
 
 
 def add_norm(
@@ -27,22 +23,6 @@ def add_norm(
         return norm(x + F.dropout(y, dropout))
     out: Tensor = _CpuAddNorm.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
     return out
-
-
-def drop(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
-    """Dropout(x), where no norm comes after it: embedding + position, and the ReLU."""
-    if not on_cpu(x) or dropout == 0.0:
-        return F.dropout(x, dropout)
-    return x * kept(x, dropout) / (1 - dropout)
-
-
-def kept(x: Tensor, dropout: float) -> Tensor:
-    """A mask like x: 0 with the given probability (to 1/65536), else 1."""
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    halves = words.view(torch.int16)[: x.numel()]
-    threshold = round(dropout * 2**16) - 2**15
-    mask = torch.empty(x.numel(), dtype=x.dtype)
-    return torch.ge(halves, threshold, out=mask).view(x.shape)
 
 
 class _CpuAddNorm(torch.autograd.Function):
