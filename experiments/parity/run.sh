@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains Multi30k with three seeds by the fast paths in bf16 and by the obvious ones in fp32; goes on
-# where it was stopped.
+# Trains Multi30k with three seeds by the fast paths in bf16, by halves of batches too, and by the
+# obvious ones in fp32; goes on where it was stopped.
 # Usage: REGARD_DATA=... experiments/parity/run.sh [recipe|steep [FOLDER]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -11,11 +11,12 @@ mkdir -p "$out"
     --source "$text/train.en" --target "$text/train.de" \
     --valid-source "$text/val.en" --valid-target "$text/val.de"
 for seed in 1 2 3; do
-    for path in fast obvious; do
+    for path in fast halves obvious; do
         run=$out/$path-$seed
-        regard=(.venv/bin/regard)
+        regard=(.venv/bin/python "experiments/parity/$path.py")
         precision=bf16
-        [[ $path == fast ]] || regard=(.venv/bin/python experiments/parity/obvious.py) precision=fp32
+        [[ $path != fast ]] || regard=(.venv/bin/regard)
+        [[ $path != obvious ]] || precision=fp32
         "${regard[@]}" train --recipe "$recipe" --data "$out/data" --out "$run" \
             --set training.seed=$seed --set training.precision=$precision
         [[ -f $run/test.de ]] || {
