@@ -6,7 +6,6 @@ scores: a `validate` callable is handed in.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -141,9 +140,10 @@ def _collected(
     each = []
     try:
         for batch in batches:
+            # a compiled step is one program, and one of divided weights one exchange after another
             halves = losses is batch_loss and _gains_by_halves(model, batch)
-            learn = partial(_learned_by_halves if halves else _learned, model, losses, smoothing)
-            each.append(learn(batch))
+            learn = _learned_by_halves if halves else _learned
+            each.append(learn(model, batch, smoothing, losses))
             optimizer.collect()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -153,7 +153,7 @@ def _collected(
 
 
 def _learned(
-    model: Transformer, losses: BatchLoss, smoothing: float, batch: Batch
+    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss
 ) -> Float[Tensor, "2"]:
     """(smoothed, plain) loss of a batch, whose gradient is added to the parameters' own."""
     smoothed, plain = losses(model, batch, smoothing)
@@ -162,7 +162,7 @@ def _learned(
 
 
 def _learned_by_halves(
-    model: Transformer, losses: BatchLoss, smoothing: float, batch: Batch
+    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss
 ) -> Float[Tensor, "2"]:
     """The same, a half of the rows on each half of the cores: while one waits for the memory, the
     other multiplies.
@@ -174,7 +174,7 @@ def _learned_by_halves(
     def learned(half: tuple[Batch, int]) -> Tensor:
         rows, seed = half
         with masks_from(seed):
-            return _learned(model, losses, smoothing, rows)
+            return _learned(model, rows, smoothing, losses)
 
     first, second = side_by_side(learned, list(zip(batch.halves(), seeds, strict=True)), 2)
     return first + second
