@@ -170,6 +170,7 @@ def search(
         logits, state = model.step(last.flatten(), state.select(live.rows))
         before = live
         candidates = rules.continuations(live, logits)
+        del logits  # the next ones take their place
         live, finished = rules.choose(candidates, finished)
         if listen is not None:
             listen(sentences, candidates, live, finished)
