@@ -32,8 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.data.batches import Batch, Batches, Rows
+from regard.data.batches import Batch, Batches
 from regard.data.prefetch import Prefetched
+from regard.data.rows import Rows
 from regard.decoding import Decoding
 from regard.kernels.compiled import compiled
 from regard.optimizer import FlatAdam

@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.data.batches import Batch, one_per_row
+from regard.data.batches import Batch
+from regard.data.rows import one_per_row
 from regard.kernels.cache import Cache
 from regard.kernels.packed import PackedLinear, can_pack
 from regard.run.devices import choose_dtype, keep_freed_memory

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard.decoding
-from regard.data.batches import Rows
 from regard.data.grammar import example
+from regard.data.rows import Rows
 from regard.kernels.packed import can_pack
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.errors import DataError, ModelError
 from regard.likelihood import likelihoods
 from regard.text.tokenizer import BOS, EOS, Tokenizer

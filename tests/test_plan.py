@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.data.batches import Batch, one_per_row
+from regard.data.batches import Batch
+from regard.data.rows import one_per_row
 from regard.errors import TrainingError
 from regard.loss import smoothed_loss
 from regard.optimizer import FlatAdam

@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, Batches, Rows
+from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
+from regard.data.rows import Rows
 from regard.errors import RegardError, TrainingError
 from regard.loss import smoothed_loss
 from regard.optimizer import FlatAdam

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.data.batches import Rows, one_per_row
+from regard.data.rows import Rows, one_per_row
 from regard.kernels.packed import Int8Linear, PackedLinear
 from regard.paper import TABLE_3, parameters
 from regard.recipe import ModelRecipe

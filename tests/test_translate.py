@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import regard.data.copies
 import regard.decoding
-from regard.data.batches import Rows
+from regard.data.rows import Rows
 from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model

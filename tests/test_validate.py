@@ -8,9 +8,10 @@ import sacrebleu
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import Batches, one_per_row
+from regard.data.batches import Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare
+from regard.data.rows import one_per_row
 from regard.errors import DataError
 from regard.recipe import Recipe
 from regard.run.journal import read_journal

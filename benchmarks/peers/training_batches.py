@@ -91,7 +91,10 @@ def train_in_turn(
     prepare: Callable[[Shape], tuple[nn.Module, Step]],
     regroup: Callable[[Rounds], Rounds] = lambda rounds: rounds,
 ) -> None:
-    """Serve: in each round, a step with each of its batches. The folder is the first argument."""
+    """Serve: in each round, a step with each of its batches, after one with each that is not timed.
+
+    The folder is the first argument.
+    """
 
     def start() -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
         shape, rounds = load(Path(sys.argv[1]))

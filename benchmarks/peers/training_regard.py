@@ -7,7 +7,7 @@ from training_batches import RATE, Batch, Shape, Step, train_in_turn
 
 import regard
 from regard.data.batches import Batch as RegardBatch
-from regard.data.batches import Rows
+from regard.data.rows import Rows
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run.devices import choose_device, choose_dtype, keep_freed_memory

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.batches import Rows
+from regard.data.rows import Rows
 from regard.data.treebank import Treebank, as_text
 from regard.decoding import Found, open_to_decode
 from regard.parse import Parser

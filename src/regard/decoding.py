@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.data.batches import Rows, one_per_row
 from regard.data.copies import Copies, can_be_copied
+from regard.data.rows import Rows, one_per_row
 from regard.errors import RecipeError, RegardError
 from regard.kernels.device import on_cpu
 from regard.kernels.exact import WIDTH, BlockedLinear
@@ -53,7 +53,7 @@ COPIES_FROM = 4096
 that takes a twentieth of a second to begin and to end, and spares the threads' waiting for each
 other's Python."""
 COPY_BYTES = 2**30
-"""Memory that there is to be for each copy; one of the paper's base takes 0.4 to 0.9 GB."""
+"""Memory that there is to be for each copy; one of the paper's base takes 0.4 to 0.7 GB."""
 
 Found = list[list[Hypothesis]]
 """Of each sentence its hypotheses, best first."""

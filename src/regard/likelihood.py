@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.decoding import WINDOW, by_length
 from regard.errors import DataError, ModelError
 from regard.text.tokenizer import BOS, EOS, PAD

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.data.batches import Rows
+from regard.data.rows import Rows
 from regard.data.treebank import as_text
 from regard.decoding import WINDOW, Decoding, Found, open_to_decode
 from regard.errors import MissingExtra, ModelError

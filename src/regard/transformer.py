@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention, causal_mask, segment_mask
-from regard.data.batches import Rows
+from regard.data.rows import Rows
 from regard.kernels.attention import Mask
 from regard.kernels.cache import Cache
 from regard.kernels.exact import BlockedLinear, blocks_agree, widths_agree

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.data.batches import Rows
+from regard.data.rows import Rows
 from regard.decoding import WINDOW, Decoding, open_to_decode
 from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe

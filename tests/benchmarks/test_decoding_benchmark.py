@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from side_by_side import Result
 
-from regard.data.batches import one_per_row
 from regard.data.grammar import example
+from regard.data.rows import one_per_row
 from regard.run.model_directory import open_model, write_model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD

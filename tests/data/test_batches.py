@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batches import Batch, Batches, Rows, one_per_row
+from regard.data.batches import Batch, Batches
+from regard.data.rows import Rows, one_per_row
 from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 

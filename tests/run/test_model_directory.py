@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.errors import ModelError, RegardError
 from regard.recipe import Recipe
 from regard.run.files import remove_leftovers, seal

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.search import search
 from regard.serve.retry import LONGEST_PERIOD, Remembering, WithoutRepetition, search_again
 from regard.text.tokenizer import BOS, EOS, PAD

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.text.tokenizer import BOS, EOS

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.kernels.packed import PackedLinear, can_pack
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer

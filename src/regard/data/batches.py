@@ -15,8 +15,6 @@ position is three numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.layouts import Integers, grouped, packed, packed_rows, refuse_without_row
+from regard.data.rows import Places, Rows, moved
 from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
@@ -58,31 +57,6 @@ class PairSource(Protocol):
         """Ids of target sentence i, </s> included."""
 
 
-class Rows(NamedTuple):
-    """One side of a batch."""
-
-    ids: Int[Tensor, "rows length"]
-    """Tokens; 0 is padding."""
-    segments: Int[Tensor, "rows length"]
-    """1, 2, ... number the sentences of a row; 0 is padding."""
-    positions: Int[Tensor, "rows length"]
-    """Counted from 0 within each sentence; 0 in padding."""
-
-    def to(self, device: torch.device | str) -> Rows:
-        """The same on another device."""
-        return Rows(*(_moved(tensor, device) for tensor in self))
-
-    def of(self, rows: slice) -> Rows:
-        """These of the rows, no wider than their longest, as views."""
-        width = int(self.segments[rows].any(0).sum())
-        return Rows(*(tensor[rows, :width] for tensor in self))
-
-    @property
-    def tokens(self) -> int:
-        """Positions that are not padding."""
-        return int((self.segments != 0).sum())
-
-
 class Batch(NamedTuple):
     """Sentence pairs to learn from."""
 
@@ -107,7 +81,7 @@ class Batch(NamedTuple):
         return self._replace(
             source=self.source.to(device),
             target=self.target.to(device),
-            labels=_moved(self.labels, device),
+            labels=moved(self.labels, device),
         )
 
     def halves(self) -> list[Batch]:
@@ -142,14 +116,6 @@ class Share(NamedTuple):
 
 
 WHOLE = Share()
-
-
-def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
-    """The plain case: a sentence a row, padded to the longest."""
-    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
-    tokens = np.fromiter(chain.from_iterable(sentences), np.int64, count=lengths.sum())
-    shape = len(sentences), int(lengths.max(initial=0))
-    return _Places.of(lengths, np.arange(len(sentences)), shape).rows(tokens)
 
 
 class Batches:
@@ -243,8 +209,8 @@ class Batches:
         shape = None if len(pairs) else (1, 1)
         if self._packed:
             shape = -(-packed_rows(self._recipe) // self.share.cuts), self._recipe.row_length
-        source_places = _Places.of(self._source_lengths[pairs], rows, shape)
-        target_places = _Places.of(self._target_lengths[pairs], rows, shape)
+        source_places = Places.of(self._source_lengths[pairs], rows, shape)
+        target_places = Places.of(self._target_lengths[pairs], rows, shape)
         source = _end_to_end([self._pairs.source(i) for i in pairs.tolist()])
         target = _end_to_end([self._pairs.target(i) for i in pairs.tolist()])
         shifted = np.where(target_places.positions == 0, BOS, np.roll(target, 1))
@@ -306,46 +272,5 @@ class Batches:
                 )
 
 
-class _Places(NamedTuple):
-    """Where the tokens of some sentences stand in rows x length."""
-
-    slots: Integers
-    """Of each token, with the rows laid end to end."""
-    segments: Integers
-    positions: Integers
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(
-        cls, lengths: NDArray[Any], rows: Integers, shape: tuple[int, int] | None = None
-    ) -> _Places:
-        """Sentence after sentence in its row; rows ascend. Without a shape, the smallest."""
-        begins = np.cumsum(lengths, dtype=np.int64) - lengths
-        first = np.searchsorted(rows, rows)  # sentence of each one's row
-        offsets = begins - begins[first]
-        shape = shape or (int(rows[-1]) + 1, int((offsets + lengths).max()))
-        positions = np.arange(lengths.sum()) - np.repeat(begins, lengths)
-        slots = np.repeat(rows * shape[1] + offsets, lengths) + positions
-        segments = np.repeat(np.arange(len(rows)) - first + 1, lengths)
-        return cls(slots, segments, positions, shape)
-
-    def filled(self, values: NDArray[Any]) -> Int[Tensor, "rows length"]:
-        """One value a token; 0 elsewhere."""
-        flat = np.zeros(self.shape[0] * self.shape[1], np.int64)
-        flat[self.slots] = values
-        return torch.from_numpy(flat.reshape(self.shape))
-
-    def rows(self, ids: NDArray[Any]) -> Rows:
-        """The tokens in their places."""
-        return Rows(self.filled(ids), self.filled(self.segments), self.filled(self.positions))
-
-
 def _end_to_end(sentences: list[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(sentences) if sentences else np.empty(0, np.int64)
-
-
-def _moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        # from pinned memory the copy is queued, and the host need not wait for the GPU
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)

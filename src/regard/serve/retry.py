@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.data.batches import Rows, one_per_row
+from regard.data.rows import Rows, one_per_row
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.transformer import DecoderState, Transformer

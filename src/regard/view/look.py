@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from regard.data.batches import one_per_row
+from regard.data.rows import one_per_row
 from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.search import search
