@@ -19,7 +19,7 @@ from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.transformer import DecoderState, Transformer
-from regard.translate import Translation, Translator, load
+from regard.translate import Translation, Translator, joined, load
 from run.copying import RECIPE, strings
 
 TOKENIZER = Tokenizer.learn(strings(97, seed=1), "bpe", 300)
@@ -243,8 +243,23 @@ def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts:
     assert isinstance(whole.model, Heard)
     assert sorted(whole.model.sources) == sorted([*ids, EOS] for ids in TOKENIZER.encode(parts))
     for translation, (first, second) in zip(found, zip(*each, strict=True), strict=True):
-        assert translation.text == f"{first.text} {second.text}"
+        assert translation.text == joined([first.text, second.text])
         assert translation.score == pytest.approx(first.score + second.score)
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        (["Good morning.", "All is well."], "Good morning. All is well."),
+        (["안녕하세요.", "반갑습니다."], "안녕하세요. 반갑습니다."),
+        (["你好世界。", "今天很好！", "我"], "你好世界。今天很好！我"),
+        (["これは", "ペンです。"], "これはペンです。"),
+        (["", "a", "", "b"], "a b"),
+        ([], ""),
+    ],
+)
+def test_parts_are_joined_as_their_script_has_it(parts: list[str], whole: str) -> None:
+    assert joined(parts) == whole
 
 
 @settings(deadline=None, max_examples=50)

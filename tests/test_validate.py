@@ -113,6 +113,19 @@ def test_a_pair_longer_than_any_batch_is_validated_on_too(tmp_path: Path) -> Non
     assert plain_loss(model.eval(), Pairs.open(data, "valid"), recipe) == result["loss"]
 
 
+def test_the_loss_is_that_of_every_pair_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a window of pairs, how many batches there are is an estimate."""
+    data = with_long_validation(tmp_path, 97)
+    recipe = RECIPE.but(validate_sentences=2)
+    model, pairs = model_for(data).eval(), Pairs.open(data, "valid")
+    whole = plain_loss(model, pairs, recipe)
+    for window in (3, 7, 11):
+        monkeypatch.setattr("regard.data.batches.WINDOW", window)
+        assert plain_loss(model, pairs, recipe) == pytest.approx(whole, rel=1e-5)
+
+
 def test_more_pieces_than_learned_positions_are_refused_before_training(tmp_path: Path) -> None:
     data = with_long_validation(tmp_path, 97)
     longest = int(Pairs.open(data, "valid").source_lengths.max())

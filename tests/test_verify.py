@@ -10,8 +10,9 @@ import pytest
 
 from cli.spoiling import reseal
 from regard.errors import ModelError, TrainingError
+from regard.run.directory import Run
 from regard.run.files import read_tensors, write_tensors
-from regard.train import update
+from regard.train import train, update
 from regard.verify import verify_resume
 from run.copying import RECIPE, prepared, trained
 
@@ -56,6 +57,17 @@ def test_a_run_with_one_checkpoint_is_replayed_twice(data: Path, tmp_path: Path)
     assert found.startswith(
         "steps 11 to 15, stopped and resumed at 13, end bit for bit as a replay"
     )
+
+
+def test_a_run_whose_patience_ended_it_is_replayed_too(data: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.but(keep=1, average=1, validate_every=1, patience=1, save_every=0)
+    run = Run(tmp_path / "run", recipe, data)
+    try:
+        train(run, lambda _: {"loss": 1.0})  # the second is no lower
+    finally:
+        run.close()
+    found = verify_resume(tmp_path / "run", recipe, data, 4, pytest.fail)
+    assert found.startswith("steps 2 to 6, stopped and resumed at 4, end bit for bit as a replay")
 
 
 def test_what_is_not_exact_is_found_out(

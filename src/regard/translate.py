@@ -29,6 +29,8 @@ CLAUSE_ENDS = re.compile(
 )
 BLANKS = re.compile(r"\s+")
 """Where a line that is too long is cut, the former before the latter; else in its middle."""
+UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
+"""Chinese and Japanese characters and marks, beside which no blank stands."""
 TOLD = 0.05
 """Seconds between two tellings of what is written so far."""
 
@@ -178,7 +180,7 @@ class Translator(Decoding):
                 yield of_parts[0]
             else:  # the k-th best of a split sentence is made of its parts' k-th best
                 yield [
-                    Translation(" ".join(t.text for t in texts), sum(t.score for t in texts))
+                    Translation(joined([t.text for t in texts]), sum(t.score for t in texts))
                     for texts in zip(*of_parts, strict=False)
                 ]
 
@@ -197,6 +199,15 @@ class Translator(Decoding):
     def _texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizer.decode([h.tokens for h in best])
         return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Sentences, or parts of one, with a blank between them where their script has one."""
+    whole = ""
+    for part in filter(None, parts):
+        blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "
+        whole += blank + part
+    return whole
 
 
 class _Telling:

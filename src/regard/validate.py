@@ -150,9 +150,8 @@ def plain_loss(
     share = Share(processes.rank, processes.count)
     batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
     total = torch.zeros(2, dtype=torch.float64, device=device)  # loss, tokens
-    for _ in range(batches.batches_per_epoch):
-        for batch in batches.take(1):
-            total[0] += batch_loss(model, batch.to(device), smoothing=0.0)[1]
-            total[1] += batch.target_tokens
+    for batch in batches.rest_of_epoch():
+        total[0] += batch_loss(model, batch.to(device), smoothing=0.0)[1]
+        total[1] += batch.target_tokens
     processes.add_up(total)
     return float(total[0] / total[1])

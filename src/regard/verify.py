@@ -66,7 +66,13 @@ def _replayed(
         shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
     for stop in stops:
         part = recipe.but(
-            steps=stop, validate_every=2**31 - 1, save_every=0, save_minutes=0.0, keep=1, average=1
+            steps=stop,
+            patience=0,  # else a run that has come to its end so would make no step
+            validate_every=2**31 - 1,
+            save_every=0,
+            save_minutes=0.0,
+            keep=1,
+            average=1,
         )
         run = Run(folder, part, data, accept_changes=True)
         try:

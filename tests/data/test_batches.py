@@ -174,8 +174,20 @@ def test_halves_are_the_rows_of_a_batch_without_columns_of_padding(corpus, recip
                 (half.target, half.target_tokens),
             ):
                 assert tokens == (rows.segments != 0).sum()
-                assert (rows.segments != 0).any(0).all()
+                assert (rows.segments != 0).any(0).all() or rows.ids.shape[1] == 1
             assert half.labels.shape == half.target.ids.shape
+
+
+@unhurried
+@given(corpora(), recipes, seeds, layouts, windows, st.integers(0, 3))
+def test_the_rest_of_an_epoch_ends_with_it(corpus, recipe, seed, layout, window, taken):
+    with windows_of(window):
+        batches = Batches(corpus, recipe, seed, layout=layout)
+        seen = batches.take(taken) if taken < batches.batches_per_epoch else []
+        seen += batches.rest_of_epoch()
+        assert batches.epoch == 1
+        assert sum(len(pairs_of(batch)) for batch in seen) == len(corpus)
+        assert not list(batches.rest_of_epoch())
 
 
 @unhurried

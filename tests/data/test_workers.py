@@ -37,6 +37,12 @@ class Counting:
         return os.getpid(), self.calls
 
 
+def chatty(number: int) -> int:
+    print("as a library might")  # noqa: T201
+    os.write(1, b"as its C code might\n")
+    return number
+
+
 def exhausted(_: int) -> None:
     raise MemoryError
 
@@ -54,6 +60,12 @@ def test_results_come_in_the_order_of_the_tasks(count: int) -> None:
         assert len(workers.pids) == count
         assert list(workers.map(squared, range(17))) == [n * n for n in range(17)]
         assert list(workers.map(str, range(3))) == ["0", "1", "2"]
+
+
+def test_what_is_printed_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    with Workers(1) as workers:
+        assert list(workers.map(chatty, range(3))) == [0, 1, 2]
+    assert capfd.readouterr().err.count("as its C code might") == 3
 
 
 def test_a_job_lives_in_each_process_as_long_as_it_is_asked(three: Workers) -> None:

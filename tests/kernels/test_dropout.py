@@ -18,6 +18,12 @@ def test_every_place_is_dropped_equally_often(dropout: float) -> None:
     assert (share - (1 - dropout)).abs().max() < 5 * (dropout * (1 - dropout) / 5000) ** 0.5
 
 
+@pytest.mark.parametrize("dropout", [1 - 2**-17, 1 - 2**-20])
+def test_nearly_all_may_be_dropped(dropout: float) -> None:
+    torch.manual_seed(4)
+    assert kept(torch.empty(5000), dropout).sum() <= 2
+
+
 def test_dropped_masks_are_independent() -> None:
     torch.manual_seed(4)
     draws = torch.stack([kept(torch.empty(16), 0.5) for _ in range(20000)])

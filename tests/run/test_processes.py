@@ -291,13 +291,15 @@ def test_without_torchrun_they_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_killing_one_of_torchruns_ends_all_and_names_it(data: Path, tmp_path: Path) -> None:
-    """As a user sees it, by the public command."""
+def test_torchrun_starts_all_again_when_one_is_killed_until_it_has_done_so_often_enough(
+    data: Path, tmp_path: Path
+) -> None:
+    """As a user sees it, by the public command; they go on from the newest checkpoint."""
     (tmp_path / "recipe.toml").write_text(CALM.but(steps=10**6).to_toml())
     run, log = tmp_path / "run", tmp_path / "log"
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--standalone", "-m", "regard", "train", "--data", str(data)),
+        *("--max-restarts", "1", "--standalone", "-m", "regard", "train", "--data", str(data)),
         *("--recipe", str(tmp_path / "recipe.toml"), "--out", str(run), "--quiet"),
     ]
     with (
@@ -305,17 +307,27 @@ def test_killing_one_of_torchruns_ends_all_and_names_it(data: Path, tmp_path: Pa
         subprocess.Popen(command, stderr=file, env=os.environ | {"OMP_NUM_THREADS": "1"}) as agent,
     ):
         try:
-            while not newest(run / "checkpoints", 1, print):
-                assert agent.poll() is None, log.read_text()
-                time.sleep(0.1)
-            children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
-            ranks = {_environment(int(child))["RANK"]: int(child) for child in children}
-            os.kill(ranks["1"], signal.SIGKILL)
-            agent.wait(10)
-            assert not any(Path(f"/proc/{process}").exists() for process in ranks.values())
+            for _ in range(2):
+                before = reached(run)
+                while reached(run) == before:
+                    assert agent.poll() is None, log.read_text()
+                    time.sleep(0.1)
+                children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+                ranks = {_environment(int(child))["RANK"]: int(child) for child in children}
+                os.kill(ranks["1"], signal.SIGKILL)
+                while any(Path(f"/proc/{process}").exists() for process in ranks.values()):
+                    time.sleep(0.01)
+            agent.wait(60)
         finally:
             agent.kill()
+    first, second = events(run, "start")
+    assert second["step"] > first["step"] == 0
     assert "regard: rank 0: rank 1 has ended, and the others cannot go on alone" in log.read_text()
+
+
+def reached(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max((checkpoint.step for checkpoint in newest(run / "checkpoints", 1, print)), default=0)
 
 
 def _environment(process: int) -> dict[str, str]:

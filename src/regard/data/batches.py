@@ -15,6 +15,7 @@ position is three numbers.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -162,6 +163,11 @@ class Batches:
         A part of a batch that has fewer rows than parts may be nothing but padding.
         """
         return [part for _ in range(n) for part in self._next()]
+
+    def rest_of_epoch(self) -> Iterator[Batch]:
+        """The share of each batch that the present epoch still has."""
+        while self._window + 1 < self._windows or self._batch < len(self._plan()):
+            yield from self._next()
 
     def state(self) -> dict[str, int]:
         """The position, and what it is counted in; `restore` takes it."""

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import BinaryIO
 
 
 def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -21,3 +22,13 @@ def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+
+
+def pipes() -> tuple[BinaryIO, BinaryIO]:
+    """In a process that was started so: what it is asked through, and what it answers through.
+
+    What a library prints is no answer, and goes to standard error from here on.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return sys.stdin.buffer, answers

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 
 from regard.data.batches import WHOLE, Batch, Batches, Share
-from regard.data.child import started
+from regard.data.child import pipes, started
 from regard.data.pairs import Pairs
 from regard.data.rows import Rows
 from regard.errors import TrainingError
@@ -99,7 +98,7 @@ class Prefetched:
 
 def serve() -> None:
     """What the other process does: pack a batch for each byte that comes."""
-    asked, given = sys.stdin.buffer, sys.stdout.buffer
+    asked, given = pipes()
     with suppress(BrokenPipeError):
         try:
             make, state = pickle.load(asked)

@@ -33,8 +33,8 @@ class Rows(NamedTuple):
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
-        """These of the rows, no wider than their longest, as views."""
-        width = int(self.segments[rows].any(0).sum())
+        """These of the rows, no wider than their longest, as views; of padding alone, 1 wide."""
+        width = max(1, int(self.segments[rows].any(0).sum()))
         return Rows(*(tensor[rows, :width] for tensor in self))
 
     @property

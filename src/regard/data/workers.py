@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from regard.data.child import started
+from regard.data.child import pipes, started
 from regard.errors import RegardError
 
 Task = TypeVar("Task")
@@ -148,7 +147,7 @@ class _Process:
 
 def serve() -> None:
     """What each process does: a job, again and again, until nobody asks any more."""
-    asked, given = sys.stdin.buffer, sys.stdout.buffer
+    asked, given = pipes()
     job: Any = None
     answer: tuple[Any, Exception | None]
     with suppress(EOFError, OSError, MemoryError):

@@ -31,7 +31,7 @@ def kept(x: Tensor, dropout: float) -> Tensor:
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     words.random_(-(2**63), None, generator=_GENERATOR.get())
     halves = words.view(torch.int16)[: x.numel()]
-    threshold = round(dropout * 2**16) - 2**15
+    threshold = min(round(dropout * 2**16), 2**16 - 1) - 2**15  # 2^16 is no 16-bit number
     mask = torch.empty(x.numel(), dtype=x.dtype)
     return torch.ge(halves, threshold, out=mask).view(x.shape)
 

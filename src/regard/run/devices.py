@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from regard.errors import RecipeError, TrainingError
+from regard.run.memory import all_bytes
 
 MOST_THREADS = 1024
 """More than these the operating system may refuse to start, and then ends the process."""
@@ -55,10 +56,7 @@ def refuse_too_large(parameters: int, device: torch.device, shares: int = 1) -> 
 
     Or its part of them, where they are divided among so many processes.
     """
-    if device.type == "cuda":
-        memory = torch.cuda.mem_get_info(device)[1]
-    else:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = all_bytes(device)
     # In fp32: weights, two moments, the gradient and, where that is not added up at once, its sum.
     needed = 20 * parameters if shares == 1 else 16 * parameters // shares
     if needed > memory:

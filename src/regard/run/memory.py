@@ -3,22 +3,44 @@
 import ctypes
 import os
 import resource
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-CGROUP = Path("/sys/fs/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+class _Kind(NamedTuple):
+    """How a version of control groups calls what bounds a container, or a job of a scheduler."""
+
+    folder: str
+    bound: str
+    used: str
+    cached: str
+
+
+_V1 = _Kind("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2 = _Kind("", "memory.max", "memory.current", "inactive_file")
+
+
+def all_bytes(device: torch.device) -> int:
+    """What there is, in use or not."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([physical, *(bound for bound, _ in _bounds())])
 
 
 def free_bytes(device: torch.device) -> int:
     """What each process on this host may still take."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    free = _line("/proc/meminfo", "MemAvailable") or physical
-    with suppress(OSError, ValueError):  # a container's own bound, or "max"
-        free = min(free, int((CGROUP / "memory.max").read_text()) - _kept_by_container())
+    free = _line("/proc/meminfo", "MemAvailable") or all_bytes(device)
+    free = min([free, *(bound - used for bound, used in _bounds())])
     return max(0, free) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -42,11 +64,25 @@ def peak_bytes(device: torch.device) -> int:
     return _line("/proc/self/status", "VmHWM") or most
 
 
-def _kept_by_container() -> int:
-    """Bytes of a container that no process will get: all in use but what files are cached in."""
-    used = int((CGROUP / "memory.current").read_text())
-    counts = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-    return used - int(counts.get("inactive_file", 0))
+def _bounds() -> Iterator[tuple[int, int]]:
+    """Of each group that this process is in, and of those around it: its bound, and what of that is
+    taken for good: all in use but what files are cached in."""
+    for kind, group in _groups():
+        with suppress(OSError, ValueError):  # none here, or "max"
+            bound, used = (int((group / name).read_text()) for name in (kind.bound, kind.used))
+            counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            yield bound, used - int(counts.get(kind.cached, 0))
+
+
+def _groups() -> Iterator[tuple[_Kind, Path]]:
+    with suppress(OSError):
+        for line in MEMBERSHIP.read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            kind = _V2 if number == "0" else _V1
+            if kind is _V2 or "memory" in controllers.split(","):
+                within = Path(path.strip("/"))  # of a container it may be the host's, unseen here
+                for part in (within, *within.parents):
+                    yield kind, CGROUPS / kind.folder / part
 
 
 def _line(path: str, key: str) -> int | None:

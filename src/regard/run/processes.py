@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from regard.errors import RegardError, TrainingError, printable
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 WAIT = timedelta(days=7)
 """For what the first process does alone: to prepare a corpus may take hours."""
+SECONDS_TO_MEET = 300.0
+"""From the first process's start until it has heard of all others."""
 SECONDS_TO_DIE = 2.0
 """A killed process whose memory the system is still taking back may need so long."""
 
@@ -188,7 +191,8 @@ def together() -> Iterator[Processes]:
 
 def _met() -> Processes:
     try:
-        store, rank, count = next(iter(rendezvous("env://")))
+        shared, rank, count = next(iter(rendezvous("env://")))
+        store = PrefixStore(_agreed_name(shared, rank, count), shared)
         processes = Processes(rank, count, PrefixStore("regard", store))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=count)
@@ -200,6 +204,30 @@ def _met() -> Processes:
             f"the processes do not find one another ({reason}): start them with torchrun"
         ) from None
     return processes
+
+
+def _agreed_name(store: Store, rank: int, count: int) -> str:
+    """A new name, the same in all processes.
+
+    When torchrun starts all of them again, its store still has what those before them have left
+    there. The first one answers whoever it finds greeting; only one that lives takes the answer.
+    """
+    name = uuid.uuid4().hex
+    if rank:
+        store.set(f"greeting/{rank}", name)
+        name = store.get(f"answer/{name}").decode()
+        store.set(f"{name}/{rank}", "here")
+        return name
+    missing = set(range(1, count))
+    until = time.monotonic() + SECONDS_TO_MEET
+    while missing := {other for other in missing if not store.check([f"{name}/{other}"])}:
+        if time.monotonic() > until:
+            raise RuntimeError(f"nothing is heard of rank {min(missing)}")
+        for other in missing:
+            if store.check([f"greeting/{other}"]):
+                store.set(f"answer/{store.get(f'greeting/{other}').decode()}", name)
+        time.sleep(0.01)
+    return name
 
 
 def _end(processes: Processes, error: BaseException) -> NoReturn:
