@@ -247,6 +247,11 @@ def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts:
         assert translation.score == pytest.approx(first.score + second.score)
 
 
+def test_a_single_text_is_no_list_of_sentences() -> None:
+    with pytest.raises(TypeError, match=r"give \[text\]"):
+        translator().translate("A dog.")
+
+
 @pytest.mark.parametrize(
     ("parts", "whole"),
     [

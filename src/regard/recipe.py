@@ -122,7 +122,7 @@ class TrainingRecipe(Section):
     """Adam's decay of the first moment."""
     beta2: Share = 0.98
     """Adam's decay of the second moment."""
-    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    epsilon: Annotated[float, Field(ge=1e-30)] = 1e-9
     """Adam's epsilon."""
     label_smoothing: Share = 0.1
     """epsilon_ls, spread over the whole vocabulary."""

@@ -112,8 +112,11 @@ class Translator(Decoding):
 
         `hear` has listeners by the number of a sentence, from 0. Each is told, in any thread, of
         the best hypothesis, twenty times a second while it grows; another may overtake it. Of a
-        sentence that is split nothing is told. Errors name a sentence as `where:number`.
+        sentence that is split nothing is told. Errors name a sentence as `where:number`. Raises
+        TypeError for a single str, each character of which would be a sentence.
         """
+        if isinstance(sentences, str):
+            raise TypeError("one str is no list of sentences: give [text]")
         numbered = enumerate(sentences, start=1)
         while some := list(itertools.islice(numbered, window)):
             sources, first = self._encode(some, split, where), some[0][0] - 1

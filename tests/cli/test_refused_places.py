@@ -5,6 +5,8 @@ import os
 import re
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,3 +108,32 @@ def test_prepare_replaces_nothing_but_prepared_data(world: World) -> None:
     with unchanged(world.folder):
         said = refused("prepare", *world.text, *world.out)
     assert said.endswith("is not empty, and not prepared data to replace: choose another --out")
+
+
+def test_closed_streams(world: World) -> None:
+    """As a daemon may leave them: no input is empty input, and no output is refused."""
+    argv = [sys.executable, "-m", "regard", "translate", world.made / "model"]
+    ended = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *argv], capture_output=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *argv], input=b"a dog\n", stderr=subprocess.PIPE
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(b"regard: standard output is closed: ")
+
+
+def test_an_interrupt_while_it_is_loaded() -> None:
+    """Ctrl-C in the first tenths of a second, in the midst of an import."""
+    program = (
+        "import builtins, sys\n"
+        "plain = builtins.__import__\n"
+        "def interrupted(name, *others):\n"
+        "    if name == 'typer':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return plain(name, *others)\n"
+        "builtins.__import__ = interrupted\n"
+        "from regard.__main__ import run\n"
+        "run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (ended.returncode, ended.stderr) == (130, b"regard: interrupted\n")

@@ -132,7 +132,8 @@ def test_a_run_keeps_the_shape_it_was_begun_with(world: World) -> None:
     run = world.copy("run")
     with unchanged(world.folder):
         said = refused(*resume(world, run, "--accept-changes", "--set", "model.d_ff=48"))
-    assert said.startswith(f"{run}/checkpoints/step-4: does not fit this recipe")
+    start = f"{run}/checkpoints/step-4: does not fit this recipe (model.d_ff: "
+    assert said.startswith(start)
     assert "choose another --out" in said
 
 
@@ -152,8 +153,16 @@ def test_a_run_keeps_the_data_it_was_begun_with(world: World, changed: str) -> N
     assert regard(*prepare, other, "--tokenizer", tokenizer).status == 0
     with unchanged(world.folder):
         said = refused("train", "-q", "--data", other, "--out", run)
-    assert said.startswith(f"{run}/checkpoints/step-4: the ")
+        knowingly = [*resume(world, run, "--accept-changes")]
+        knowingly[knowingly.index("--data") + 1] = other
+        if changed == "tokenizer":  # what the weights have been learned for is never changed
+            assert refused(*knowingly) == said
+    assert said.startswith(f"{run}/checkpoints/step-4: the {changed} changed since this run began")
     assert "choose another --out" in said
+    if changed == "data":
+        accepted = regard(*knowingly)
+        assert accepted.status == 0
+        assert "the data changed since this run began" in accepted.stderr
 
 
 def test_a_run_keeps_the_text_it_was_begun_with(world: World) -> None:

@@ -93,7 +93,13 @@ def test_a_model_must_be_one_and_a_port_free(made: Path, tmp_path: Path) -> None
     assert "no API key" in refused("serve", f"{made / 'model'}=en-de", "--keys", keys)
 
 
-@pytest.mark.parametrize("option", ["--precision=fp99", "--beam=0", "--host=no.such.host.invalid"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--precision=fp99", "--beam=0", "--host=no.such.host.invalid"),
+        *("--cors=example.org", "--cors=https://example.org/"),
+    ],
+)
 def test_a_wrong_option_is_refused(made: Path, option: str) -> None:
     name = option.strip("-").partition("=")[0]
     assert name in refused("serve", f"{made / 'model'}=en-de", option)

@@ -41,11 +41,16 @@ def strings(count: int, seed: int, longest: int = 7) -> list[str]:
     return [" ".join(draw.choices("0123456789", k=draw.randint(2, longest))) for _ in range(count)]
 
 
-def prepared(folder: Path, recipe: Recipe = RECIPE, lines: list[str] | None = None) -> Path:
+def prepared(
+    folder: Path,
+    recipe: Recipe = RECIPE,
+    lines: list[str] | None = None,
+    tokenizer: Path | None = None,
+) -> Path:
     """Data to train on, in `folder`/data."""
     text = folder / "digits.txt"
     text.write_text("".join(line + "\n" for line in lines or strings(97, seed=1)), "utf-8")
-    prepare([text], [text], folder / "data", recipe)
+    prepare([text], [text], folder / "data", recipe, tokenizer=tokenizer)
     return folder / "data"
 
 

@@ -196,8 +196,25 @@ def test_changes_that_do_not_fit_after_all_leave_everything(copy: Path, data: Pa
     trained(copy, data, SHORT)  # as it was begun
 
 
-def test_other_data_is_refused_or_accepted(copy: Path, tmp_path: Path) -> None:
+def test_no_more_parts_than_rows(copy: Path, data: Path) -> None:
+    before = content(copy)
+    with pytest.raises(TrainingError, match=r"100000: a batch has at most \d+ rows"):
+        Run(copy, SHORT, data, micro_batches=100_000)
+    assert content(copy) == before
+
+
+def test_another_tokenizer_is_never_accepted(copy: Path, tmp_path: Path) -> None:
+    """Of prepared text that was replaced, it is the only copy."""
     other = prepared(tmp_path, SHORT, strings(89, seed=5))
+    before = content(copy)
+    for accept_changes in (False, True):
+        with pytest.raises(ModelError, match="the tokenizer changed since this run began"):
+            trained(copy, other, SHORT, accept_changes=accept_changes)
+        assert content(copy) == before
+
+
+def test_other_data_is_refused_or_accepted(copy: Path, data: Path, tmp_path: Path) -> None:
+    other = prepared(tmp_path, SHORT, strings(89, seed=5), data / "tokenizer.json")
     longer = SHORT.but(steps=8)
     before = content(copy)
     with pytest.raises(ModelError, match="the data changed since this run began"):
@@ -205,7 +222,8 @@ def test_other_data_is_refused_or_accepted(copy: Path, tmp_path: Path) -> None:
     assert content(copy) == before
     warnings: list[str] = []
     trained(copy, other, longer, accept_changes=True, warn=warnings.append)
-    assert "reading the data from its beginning" in warnings[0]
+    assert "the data changed since this run began" in warnings[0]
+    assert "reading the data from its beginning" in warnings[1]
     assert open_model(copy).manifest["step"] == 8
 
 

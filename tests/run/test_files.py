@@ -60,6 +60,16 @@ def test_tensors_come_back_as_they_were_whatever_they_were_views_of(tmp_path: Pa
         assert torch.equal(back[name], tensor)
 
 
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_who_may_read_tensors_follows_from_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_tensors(tmp_path / "file", {"a": torch.ones(3)})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
 @given(st.binary(max_size=37))
 def test_what_is_no_safetensors_is_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

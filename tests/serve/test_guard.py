@@ -60,6 +60,13 @@ def test_bodies_of_any_kind_are_refused_in_one_sentence(
     assert list(answer.json()) == ["error"]
 
 
+def test_what_says_that_it_is_far_too_large_is_not_waited_for(serve: Serve) -> None:
+    """Nothing of its body has come yet."""
+    headers = JSON | {"content-length": str(2**40)}
+    answer = serve().post("/translate", content=b"{", headers=headers)
+    assert answer.status_code == 413
+
+
 def test_every_answer_has_safe_headers_and_no_other_site_may_read_it(serve: Serve) -> None:
     client = serve()
     for path in ("/health", "/docs", "/nothing", "/metrics"):

@@ -183,7 +183,7 @@ def test_languages_health_and_settings(serve: Serve) -> None:
 
 
 def test_a_key_is_asked_for_where_there_are_keys(serve: Serve) -> None:
-    client = serve(keys=["one", "two"])
+    client = serve(keys=["one", "two", "열쇠"])
     for path in ("/translate", "/detect"):
         missing, wrong = (client.post(path, json=ASKED | k) for k in ({}, {"api_key": "three"}))
         assert missing.status_code == 400
@@ -192,3 +192,5 @@ def test_a_key_is_asked_for_where_there_are_keys(serve: Serve) -> None:
         assert client.post(path, json=ASKED | {"api_key": "two"}).status_code == 200
     bearer = {"Authorization": "Bearer one"}
     assert client.post("/translate", json=ASKED, headers=bearer).status_code == 200
+    written = {b"authorization": "Bearer 열쇠".encode()}
+    assert client.post("/translate", json=ASKED, headers=written).status_code == 200

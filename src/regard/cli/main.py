@@ -65,6 +65,7 @@ for command in (demo, prepare, train, average, translate, parse, score, look, se
 def main() -> None:
     """Run a command; bad input ends in one sentence on stderr and exit status 2."""
     try:
+        _open_closed_streams()
         # Typer's own way to run a command prints its refusals in a box, as tracebacks even, and
         # takes interrupts and closed pipes for itself.
         command = typer.main.get_command(app)
@@ -86,6 +87,16 @@ def main() -> None:
             _silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)
         _refuse(f"{place}: {error.strerror or error}: make room there or name another place")
+
+
+def _open_closed_streams() -> None:
+    """Which one file after another would else be taken for; a closed standard output is refused."""
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        mode = "r" if name == "stdin" else "w"
+        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    if "stdout" in closed:
+        _refuse("standard output is closed: send it somewhere, as with > /dev/null")
 
 
 def _usage(error: typer.TyperException) -> str:

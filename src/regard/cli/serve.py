@@ -1,6 +1,7 @@
 """`regard serve`: models behind an HTTP server."""
 
 import gc
+import re
 import signal
 import socket
 import sys
@@ -65,7 +66,7 @@ def serve(
     `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
     from regard.decoding import settled
-    from regard.errors import MissingExtra
+    from regard.errors import MissingExtra, RecipeError
     from regard.run.devices import keep_freed_memory, set_threads
 
     try:
@@ -80,6 +81,11 @@ def serve(
         raise MissingExtra("regard serve", "serve") from None
     from regard.translate import load
 
+    for origin in cors or ():
+        if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
+            raise RecipeError(
+                f"--cors {origin}: give an origin without a path, as https://example.org"
+            )
     precision = settled(precision)
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)

@@ -50,7 +50,7 @@ def train(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a field of the recipe."),
     ] = None,
     accept_changes: Annotated[
-        bool, typer.Option(help="Resume although recipe or data changed.")
+        bool, typer.Option(help="Resume although the recipe, or what --data holds, changed.")
     ] = False,
     board: Annotated[bool, typer.Option(help="Write TensorBoard events (extra: board).")] = False,
     micro_batches: Annotated[

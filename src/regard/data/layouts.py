@@ -125,6 +125,14 @@ def most_rows(recipe: DataRecipe) -> int:
     return min(recipe.source_tokens, recipe.target_tokens) // 2  # a sentence and its </s>
 
 
+def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
+    """Raise TrainingError where a batch cannot be cut into so many parts."""
+    if parts > most_rows(recipe):
+        raise TrainingError(
+            f"--micro-batches {parts}: a batch has at most {most_rows(recipe)} rows to divide"
+        )
+
+
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> Plan:

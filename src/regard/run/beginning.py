@@ -1,8 +1,9 @@
 """What a run directory was begun with: a recipe and a tokenizer, to which it stays."""
 
+from collections.abc import Collection
 from pathlib import Path
 
-from regard.errors import RecipeError, RegardError
+from regard.errors import ModelError, RecipeError, RegardError
 from regard.recipe import Recipe
 from regard.run.files import refusing_write_errors, write_file
 
@@ -50,3 +51,29 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
             with refusing_write_errors(path):
                 (directory / "manifest.json").unlink(missing_ok=True)
             write_file(path, content)
+
+
+def changed_shape(directory: Path, recipe: Recipe) -> str:
+    """What of the model the run was begun with otherwise; empty if nothing."""
+    before = begun(directory) or recipe
+    return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
+
+
+def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> str:
+    """Raise ModelError where the tokenizer has changed, or the data unless `knowingly`.
+
+    Returns what is to be said of what has been accepted, or nothing.
+    """
+    if "tokenizer" in changed:  # its pieces are what the weights have been learned for
+        raise ModelError(
+            f"{checkpoint}: the tokenizer changed since this run began, as it does when other text "
+            "is prepared: put it back, or choose another --out"
+        )
+    if not changed:
+        return ""
+    if not knowingly:
+        raise ModelError(
+            f"{checkpoint}: the data changed since this run began: put it back, choose another "
+            "--out, or go on knowingly with --accept-changes"
+        )
+    return f"{checkpoint}: the data changed since this run began"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batches, Share
-from regard.data.layouts import most_rows
+from regard.data.layouts import most_rows, refuse_more_parts
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches
 from regard.errors import ModelError, TrainingError
@@ -25,7 +25,12 @@ from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.averaging import average
-from regard.run.beginning import keep_beginning, refuse_another_recipe
+from regard.run.beginning import (
+    changed_shape,
+    keep_beginning,
+    refuse_another_recipe,
+    refuse_changed,
+)
 from regard.run.devices import choose_device, choose_dtype, free_memory, refuse_too_large
 from regard.run.files import refusing_write_errors, remove_leftovers
 from regard.run.interrupt import SIGNALS, Interrupt, Interrupted
@@ -71,6 +76,7 @@ class Run:
         self.device = choose_device()
         self.dtype = choose_dtype(self.recipe.training.precision, self.device)
         batches_of(self.pairs, self.recipe)
+        refuse_more_parts(self.micro_batches or 1, self.recipe.data)
         if self.shard and self.shares == 1:
             self.warn("--shard divides a model among torchrun's processes; the only one has it all")
         count = parameters(self.recipe.model, self.tokenizer.size)
@@ -210,18 +216,16 @@ class Run:
         self, checkpoint: checkpoints.Checkpoint, optimizer: Optimizer
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates]:
         about = checkpoint.manifest
-        for what, mine in self.fingerprints.items():
-            if about[what] != mine and not self.accept_changes:
-                raise ModelError(
-                    f"{checkpoint.path}: the {what} changed since this run began: put it back, "
-                    "choose another --out, or go on knowingly with --accept-changes"
-                )
+        changed = [what for what, mine in self.fingerprints.items() if about[what] != mine]
+        if accepted := refuse_changed(changed, checkpoint.path, knowingly=self.accept_changes):
+            self.warn(accepted)
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             return State(**about["state"]), about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:
+            why = changed_shape(self.directory, self.recipe) or str(error)
             raise ModelError(
-                f"{checkpoint.path}: does not fit this recipe ({error}): choose another --out"
+                f"{checkpoint.path}: does not fit this recipe ({why}): choose another --out"
             ) from None
 
     def _go_to(self, position: dict[str, int], batches: Batches) -> None:

@@ -195,7 +195,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
+    path.touch()
+    mode = path.stat().st_mode  # as the user's umask has it; safetensors writes for the owner alone
     safetensors.torch.save_file(copies, path)
+    path.chmod(mode)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -67,7 +67,10 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         limit = self._limits.body
+        declared = dict(scope["headers"]).get(b"content-length", b"")
         try:
+            if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
+                raise TooLarge  # what would not be read to its end need not be waited for
             async with asyncio.timeout(self._limits.seconds):
                 body = await _whole(receive, limit)
         except TooLarge:
