@@ -272,6 +272,9 @@ def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world
         assert refused(*begin, "--trees", trees, *world.out) == (
             f"{model}: is a translator: a parser cannot begin with it"
         )
+        assert refused(*begin, *lines, "--set", "tokenizer.vocabulary=2000") == (
+            f"{model}: has a tokenizer of its own: leave out tokenizer.*"
+        )
         assert refused(*begin, *world.text, "--out", model) == (
             f"{model}: is the model to begin with: choose another --out"
         )

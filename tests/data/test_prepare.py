@@ -366,7 +366,7 @@ def test_an_empty_corpus_is_refused(corpus: Corpus) -> None:
 
 def test_a_corpus_too_small_to_hold_out_from_is_refused(corpus: Corpus) -> None:
     corpus.write(SOURCES[:9], TARGETS[:9])
-    assert "has 9 usable pairs, too few to hold out" in corpus.refusal()
+    assert "has 9 usable pairs of 9, too few to hold out" in corpus.refusal()
     valid = {"valid_sources": [corpus.source], "valid_targets": [corpus.target]}
     assert corpus.prepare(**valid).train.kept == 9
 
@@ -377,6 +377,11 @@ def test_a_corpus_that_leaves_nothing_is_refused_with_the_counts(corpus: Corpus)
     message = corpus.refusal(RECIPE.but(max_length=2), **valid)
     assert "no pair is left to train on (102 read: 1 empty, 101 too long)" in message
     assert "no pair is left to validate on" in corpus.refusal(RECIPE.but(max_length=2))
+
+
+def test_one_pair_again_and_again_is_refused(corpus: Corpus) -> None:
+    corpus.write(SOURCES[:1] * 50, TARGETS[:1] * 50)
+    assert "(50 read: 50 held out): give text whose pairs differ" in corpus.refusal()
 
 
 def test_validation_files_without_a_whole_pair_are_refused(corpus: Corpus, tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ class Start:
             Tokenizer.load(self.tokenizer).fingerprint != model.tokenizer.fingerprint
         ):
             raise RegardError(f"{directory}: has a tokenizer of its own: leave out --tokenizer")
+        if any(assignment.startswith("tokenizer.") for assignment in self.assignments):
+            raise RegardError(f"{directory}: has a tokenizer of its own: leave out tokenizer.*")
         return model
 
     @property

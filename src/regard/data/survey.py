@@ -54,8 +54,8 @@ def survey(
         raise DataError("is empty: give text, one sentence a line", text.files[0][0])
     if hold_out and clean < 10:
         raise DataError(
-            f"has {clean} usable pairs, too few to hold out a tenth for validation: give at least "
-            "ten, or validation files",
+            f"has {clean} usable pairs of {pairs}, too few to hold out a tenth for validation: "
+            "give at least ten, or validation files",
             text.files[0][0],
         )
     few = sorted((number, pair) for _, number, pair in drawn[: clean // 10])
