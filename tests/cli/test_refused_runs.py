@@ -273,7 +273,7 @@ def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world
             f"{model}: is a translator: a parser cannot begin with it"
         )
         assert refused(*begin, *lines, "--set", "tokenizer.vocabulary=2000") == (
-            f"{model}: has a tokenizer of its own: leave out tokenizer.*"
+            f"{model}: has a tokenizer: leave tokenizer.* as it is"
         )
         assert refused(*begin, *world.text, "--out", model) == (
             f"{model}: is the model to begin with: choose another --out"

@@ -72,6 +72,9 @@ class Start:
             refuse_without_room(recipe.data)
             refuse_missing(recipe.training.bleu_tokenizer)
         if self.start_from is not None and model is not None:
+            set_here = any(field.startswith("tokenizer.") for field in self.assignments)
+            if set_here and recipe.tokenizer != model.recipe.tokenizer:
+                raise RegardError(f"{self.start_from}: has a tokenizer: leave tokenizer.* as it is")
             refuse_other_shape(self.start_from, model, recipe)
             keep_origin(self.start_from, self.out)
         if not there:
@@ -114,8 +117,6 @@ class Start:
             Tokenizer.load(self.tokenizer).fingerprint != model.tokenizer.fingerprint
         ):
             raise RegardError(f"{directory}: has a tokenizer of its own: leave out --tokenizer")
-        if any(assignment.startswith("tokenizer.") for assignment in self.assignments):
-            raise RegardError(f"{directory}: has a tokenizer of its own: leave out tokenizer.*")
         return model
 
     @property

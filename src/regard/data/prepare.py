@@ -210,7 +210,7 @@ def _refuse_nothing_left(
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             advice = "give more text, or loosen data.max_length and data.max_ratio"
-            if counts.held_out == counts.read:  # and every pair like one that is
+            if counts.read and counts.held_out == counts.read:  # and all are like one that is
                 advice = "give text whose pairs differ from one another"
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or 'all too long'}): "
