@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Which one file after another would else be taken for; a closed standard output is refused."""
+    """Else the next file to be opened would be taken for one; a closed output is refused."""
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
         mode = "r" if name == "stdin" else "w"
