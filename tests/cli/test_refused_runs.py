@@ -120,6 +120,14 @@ def test_more_checkpoints_than_there_are(world: World) -> None:
     assert said == f"{world.made / 'run'}: has 3 whole checkpoints, not 9: give --last 3"
 
 
+@pytest.mark.parametrize("also", [[], ["--plan"]])
+def test_no_more_parts_than_rows(world: World, also: list[str]) -> None:
+    run = world.copy("run")
+    with unchanged(world.folder):
+        said = refused(*resume(world, run, "--micro-batches", "100000", *also))
+    assert re.match(r"--micro-batches 100000: a batch has at most \d+ rows to divide", said)
+
+
 def test_a_run_keeps_the_recipe_it_was_begun_with(world: World) -> None:
     run = world.copy("run")
     with unchanged(world.folder):

@@ -196,13 +196,6 @@ def test_changes_that_do_not_fit_after_all_leave_everything(copy: Path, data: Pa
     trained(copy, data, SHORT)  # as it was begun
 
 
-def test_no_more_parts_than_rows(copy: Path, data: Path) -> None:
-    before = content(copy)
-    with pytest.raises(TrainingError, match=r"100000: a batch has at most \d+ rows"):
-        Run(copy, SHORT, data, micro_batches=100_000)
-    assert content(copy) == before
-
-
 def test_another_tokenizer_is_never_accepted(copy: Path, tmp_path: Path) -> None:
     """Of prepared text that was replaced, it is the only copy."""
     other = prepared(tmp_path, SHORT, strings(89, seed=5))

@@ -98,6 +98,7 @@ def train(
     """
     from regard.cli.console import note
     from regard.cli.plan import print_plan
+    from regard.data.layouts import refuse_more_parts
     from regard.errors import RegardError
     from regard.run.devices import be_deterministic, set_threads
     from regard.run.processes import together
@@ -118,6 +119,7 @@ def train(
             found = verified(out, chosen, prepared, verify_resume, note)
             typer.echo(f"{out}: {found}")
             return
+        refuse_more_parts(micro_batches or 1, chosen.data)
         if plan:
             print_plan(chosen, out, prepared, processes, micro_batches, shard, quiet)
             return

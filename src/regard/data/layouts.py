@@ -127,10 +127,8 @@ def most_rows(recipe: DataRecipe) -> int:
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
     """Raise TrainingError where a batch cannot be cut into so many parts."""
-    if parts > most_rows(recipe):
-        raise TrainingError(
-            f"--micro-batches {parts}: a batch has at most {most_rows(recipe)} rows to divide"
-        )
+    if parts > (most := max(1, most_rows(recipe))):
+        raise TrainingError(f"--micro-batches {parts}: a batch has at most {most} rows to divide")
 
 
 def packed(

@@ -59,21 +59,15 @@ def changed_shape(directory: Path, recipe: Recipe) -> str:
     return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
 
 
-def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> str:
-    """Raise ModelError where the tokenizer has changed, or the data unless `knowingly`.
-
-    Returns what is to be said of what has been accepted, or nothing.
-    """
+def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
+    """Raise ModelError where the tokenizer has changed, or the data unless `knowingly`."""
     if "tokenizer" in changed:  # its pieces are what the weights have been learned for
         raise ModelError(
             f"{checkpoint}: the tokenizer changed since this run began, as it does when other text "
             "is prepared: put it back, or choose another --out"
         )
-    if not changed:
-        return ""
-    if not knowingly:
+    if changed and not knowingly:
         raise ModelError(
             f"{checkpoint}: the data changed since this run began: put it back, choose another "
             "--out, or go on knowingly with --accept-changes"
         )
-    return f"{checkpoint}: the data changed since this run began"

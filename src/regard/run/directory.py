@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batches, Share
-from regard.data.layouts import most_rows, refuse_more_parts
+from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches
 from regard.errors import ModelError, TrainingError
@@ -76,7 +76,6 @@ class Run:
         self.device = choose_device()
         self.dtype = choose_dtype(self.recipe.training.precision, self.device)
         batches_of(self.pairs, self.recipe)
-        refuse_more_parts(self.micro_batches or 1, self.recipe.data)
         if self.shard and self.shares == 1:
             self.warn("--shard divides a model among torchrun's processes; the only one has it all")
         count = parameters(self.recipe.model, self.tokenizer.size)
@@ -217,8 +216,9 @@ class Run:
     ) -> tuple[State, dict[str, int], checkpoints.RandomStates]:
         about = checkpoint.manifest
         changed = [what for what, mine in self.fingerprints.items() if about[what] != mine]
-        if accepted := refuse_changed(changed, checkpoint.path, knowingly=self.accept_changes):
-            self.warn(accepted)
+        refuse_changed(changed, checkpoint.path, knowingly=self.accept_changes)
+        if changed:
+            self.warn(f"{checkpoint.path}: the data changed since this run began")
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             return State(**about["state"]), about["batches"], randoms
