@@ -22,6 +22,7 @@ from regard.data.rows import Rows, one_per_row
 from regard.errors import RecipeError, RegardError
 from regard.kernels.device import on_cpu
 from regard.kernels.exact import WIDTH, BlockedLinear
+from regard.kernels.one_core import can_use_loops, use_loops
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.kernels.threads import side_by_side
 from regard.recipe import SearchRecipe
@@ -52,6 +53,9 @@ COPIES_FROM = 4096
 """From so many source tokens on each core decodes batches of its own, in a copy of this process:
 that takes a twentieth of a second to begin and to end, and spares the threads' waiting for each
 other's Python."""
+LOOPS_FROM = 8192
+"""And from so many they use `regard.loops`, if what is decoded together need not agree to the last
+bit with what is decoded alone: to load them takes a quarter of a second, once in a process."""
 COPY_BYTES = 2**30
 """Memory that there is to be for each copy; one of the paper's base takes 0.4 to 0.7 GB."""
 
@@ -128,13 +132,15 @@ class Decoding:
         It may be called in a copy of this process, where what it changes is lost, unless `here`.
         """
         cpu, threads = on_cpu(self._weight), torch.get_num_threads()
-        workers = _workers() if cpu else 1
-        shared = cpu and self.may_be_copied and not here and _is_long(sources) and can_be_copied()
+        workers, tokens = _workers() if cpu else 1, sum(map(len, sources))
+        may_share = self.may_be_copied and not here and can_be_copied()
+        shared = cpu and may_share and tokens >= COPIES_FROM
         batches = self._batches(sources, threads if shared else workers)
         copies = min(len(batches), threads, _room_for_copies()) if shared else 0
         decode = partial(self._search, sources, search)
         if copies > max(1, threads // 2):  # else cores would be left over
-            decoded = _by_copies(decode, batches, copies)
+            loops = self.exact is False and tokens >= LOOPS_FROM and can_use_loops()
+            decoded = _by_copies(decode, batches, copies, loops)
         elif cpu and self.one_by_one:
             decoded = side_by_side(decode, batches, threads, share=1)
         else:
@@ -189,20 +195,17 @@ def _workers() -> int:
     return threads // -(-threads // WORKERS)
 
 
-def _is_long(sources: Sequence[Sequence[int]]) -> bool:
-    return sum(map(len, sources)) >= COPIES_FROM
-
-
 def _room_for_copies() -> int:
     return free_bytes(torch.device("cpu")) // COPY_BYTES
 
 
 def _by_copies(
-    decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
+    decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int, loops: bool
 ) -> Iterator[Found]:
     """The same, each batch with one core in a copy of this process, if it can be copied now."""
+    prepare = use_loops if loops else partial(torch.set_num_threads, 1)
     try:
-        copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
+        copies = Copies(decode, batches, count, prepare)
     except OSError:
         yield from side_by_side(decode, batches, count, 1)
         return

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from regard.errors import ModelError, RecipeError
 from regard.kernels.device import on_cpu
+from regard.kernels.one_core import array, by_loops
 from regard.recipe import SearchRecipe
 
 BLOCK = 128
@@ -290,6 +291,28 @@ def _summary(
     Some rows at a time: on a CPU so that their numbers stay in its caches, on a GPU so that they
     have room.
     """
+    best, totals = (_by_loops if by_loops() else _by_parts)(logits)
+    for block in {token // BLOCK for token in never}:
+        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
+        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
+        best[:, block] = tokens.amax(dim=-1)
+    return best, totals
+
+
+def _by_loops(
+    logits: Float[Tensor, "rows vocabulary"],
+) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
+    from regard import loops
+
+    best = torch.empty(len(logits), -(-logits.shape[1] // BLOCK))
+    totals = torch.empty(len(logits))
+    loops.summary(array(logits), array(best), array(totals))
+    return best, totals
+
+
+def _by_parts(
+    logits: Float[Tensor, "rows vocabulary"],
+) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
     some = max(1, (AT_ONCE if on_cpu(logits) else AT_ONCE_GPU) // logits.shape[1])
     maxima, totals = [], []
     for part in logits.split(some):
@@ -300,12 +323,7 @@ def _summary(
         # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
         maxima.append(largest)
-    best = torch.cat(maxima)
-    for block in {token // BLOCK for token in never}:
-        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
-        best[:, block] = tokens.amax(dim=-1)
-    return best, torch.cat(totals)
+    return torch.cat(maxima), torch.cat(totals)
 
 
 def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:

@@ -8,10 +8,11 @@ in integers, with VNNI instructions twice as fast as bf16.
 from functools import cache
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from regard.errors import RecipeError
+from regard.kernels.one_core import array, by_loops
 
 LARGEST = 127
 # As tensors: of a number each operation would make one first.
@@ -55,15 +56,32 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
         """What nn.Linear computes of fp32 states, up to the rounding."""
-        largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
-        scale = _scale(largest, LARGEST)
-        # Only unsigned activations have a fast kernel: n is sent as n + 128, its top bit flipped.
-        rounded = (x / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(TOP_BIT)
+        rounded, scale = _rounded(x)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
         return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
+
+
+def _rounded(
+    x: Float[Tensor, "*batch inputs"],
+) -> tuple[UInt8[Tensor, "*batch inputs"], Float[Tensor, "*batch 1"]]:
+    """n + 128 for each entry of x, and the scale of each row, which times n is x.
+
+    Only unsigned activations have a fast kernel.
+    """
+    if by_loops():
+        from regard import loops
+
+        rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
+        rows = x.reshape(-1, x.shape[-1])
+        loops.rounded(array(rows), array(rounded.view(rows.shape)), array(scale.view(-1)))
+        return rounded, scale
+    largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
+    scale = _scale(largest, LARGEST)
+    # The top bit flipped, of 8 with a sign, adds 128.
+    return (x / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(TOP_BIT), scale
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:

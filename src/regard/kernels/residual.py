@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
 from regard.kernels.dropout import kept
+from regard.kernels.one_core import array, by_loops
 
 
 def add_norm(
@@ -19,9 +20,20 @@ def add_norm(
     dropout: float = 0.0,
 ) -> Float[Tensor, "*batch d_model"]:
     """LayerNorm(x + Dropout(y)); `dropout` is the probability of dropping an element of y."""
+    if not torch.is_grad_enabled() and not dropout and by_loops():
+        return _by_loop(x, y, norm)
     if not on_cpu(x) or not torch.is_grad_enabled():
         return norm(x + F.dropout(y, dropout))
     out: Tensor = _CpuAddNorm.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
+    return out
+
+
+def _by_loop(x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
+    from regard import loops
+
+    out = torch.empty_like(x)
+    rows = (array(z.reshape(-1, z.shape[-1])) for z in (x, y))
+    loops.add_norm(*rows, array(norm.weight), array(norm.bias), norm.eps, array(out.view(-1, out.shape[-1])))
     return out
 
 
