@@ -1,0 +1,184 @@
+"""What PyTorch computes in several passes over a tensor in one: loops that Numba compiles.
+
+Each works on the rows of NumPy arrays, on one core, and does not hold Python's lock. bf16, which
+NumPy lacks, comes as the 16 bits of each number. Importing this compiles them, for some seconds the
+first time on a machine; from then on they are loaded from a cache in a fraction of a second.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., object])
+Numbers = NDArray[Any]  # fp32, or bf16 as 16 bits without sign
+
+f32, i32, u16, u32, u8 = np.float32, np.int32, np.uint16, np.uint32, np.uint8
+
+BLOCK = 128
+"""Logits of which `summary` finds one maximum."""
+
+# Sums may be made in any order, or they could not be made by vectors; NaN and infinity stay what
+# they are.
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+_TO_BYTE = f32(2**23 + 2**22 + 128)  # n + this is held as an integer, whose last byte is n + 128
+
+
+def _compiled(*signatures: str) -> Callable[[Function], Function]:
+    options = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
+
+    def compile_now(function: Function) -> Function:
+        try:
+            return njit(list(signatures), cache=True, **options)(function)
+        except RuntimeError:  # there is no folder to which the cache could be written
+            return njit(list(signatures), **options)(function)
+
+    return compile_now
+
+
+def _within(function: Function) -> Function:
+    """Of what other loops call: LLVM puts it there."""
+    return njit(fastmath=_FAST, error_model="numpy")(function)
+
+
+def _read(number: Any) -> Any:
+    """fp32 of a number in fp32 or bf16."""
+
+
+@overload(_read)
+def _read_as(number: Any) -> Any:
+    def bf16(number: Any) -> Any:
+        return _number(u32(number) << u32(16))
+
+    def fp32(number: Any) -> Any:
+        return number
+
+    return bf16 if number.bitwidth == 16 else fp32
+
+
+def _write(row: Any, place: int, number: Any) -> None:
+    """Put an fp32 number there, rounded to the nearest if the row is of bf16."""
+
+
+@overload(_write)
+def _write_as(row: Any, place: int, number: Any) -> Any:
+    def bf16(row: Any, place: int, number: Any) -> None:
+        bits = _bits(number)
+        row[place] = u16((bits + u32(0x7FFF) + ((bits >> u32(16)) & u32(1))) >> u32(16))
+
+    def fp32(row: Any, place: int, number: Any) -> None:
+        row[place] = number
+
+    return bf16 if row.dtype.bitwidth == 16 else fp32
+
+
+@_within
+def _bits(number: f32) -> u32:
+    return f32(number).view(u32)
+
+
+@_within
+def _number(bits: u32) -> f32:
+    return u32(bits).view(f32)
+
+
+@_within
+def _ordered(number: f32) -> i32:
+    """An integer that is the larger the larger the number is, and back: largest of all is NaN.
+
+    Numba finds the largest integer of a row by vectors, but the largest float one by one.
+    """
+    bits = i32(_bits(number))
+    return i32(bits ^ ((bits >> i32(31)) & i32(0x7FFFFFFF)))
+
+
+@_within
+def _unordered(integer: i32) -> f32:
+    return _number(u32(integer ^ ((integer >> i32(31)) & i32(0x7FFFFFFF))))
+
+
+@_within
+def _largest(row: Numbers) -> f32:
+    largest = i32(-(2**31))
+    for j in range(len(row)):
+        largest = max(largest, _ordered(_read(row[j])))
+    return _unordered(largest)
+
+
+@_within
+def _exp(x: f32) -> f32:
+    """e^x for x <= 0, with an error below 3e-7 of it; 2^-126 where it would be less."""
+    t = f32(x * f32(1.4426950408889634))
+    t = f32(-126) if t < f32(-126) else t
+    whole = np.floor(t)
+    f = f32(t - whole)
+    p = f32(1.8775767e-3)  # 2^f for 0 <= f < 1
+    p = p * f + f32(8.9893397e-3)
+    p = p * f + f32(5.5826318e-2)
+    p = p * f + f32(2.4015361e-1)
+    p = p * f + f32(6.9315308e-1)
+    p = p * f + f32(9.9999994e-1)
+    return p * _number(u32(i32(whole) + i32(127)) << u32(23))
+
+
+@_compiled("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
+def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
+    """x / scale + 128 as integers, where scale makes the largest of each row 127."""
+    rows, columns = x.shape
+    for r in range(rows):
+        row, out_row = x[r], out[r]
+        largest = u32(0)
+        for j in range(columns):
+            largest = max(largest, u32(_bits(row[j]) & u32(0x7FFFFFFF)))  # without its sign
+        scale[r] = _number(largest) * f32(1 / 127) + f32(1e-30)
+        factor = f32(1) / scale[r]
+        for j in range(columns):
+            out_row[j] = u8(_bits(row[j] * factor + _TO_BYTE))
+
+
+@_compiled(
+    "void(float32[:, ::1], float32[:, ::1], float32[::1])",
+    "void(uint16[:, ::1], float32[:, ::1], float32[::1])",
+)
+def summary(logits: Numbers, maxima: Numbers, total: Numbers) -> None:
+    """Of each row the largest of each block, and log sum exp; 0 where nothing is possible."""
+    rows, columns = logits.shape
+    for r in range(rows):
+        row = logits[r]
+        for block in range(maxima.shape[1]):
+            maxima[r, block] = _largest(row[block * BLOCK : (block + 1) * BLOCK])
+        largest = _largest(maxima[r])
+        powers = f32(0)
+        for j in range(columns):
+            powers += _exp(_read(row[j]) - largest)
+        total[r] = f32(0) if largest == f32(-np.inf) else largest + np.log(powers)
+
+
+@_compiled(
+    *(
+        f"void({n}[:, ::1], {n}[:, ::1], {n}[::1], {n}[::1], float32, {n}[:, ::1])"
+        for n in ("float32", "uint16")
+    )
+)
+def add_norm(
+    x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: f32, out: Numbers
+) -> None:
+    """LayerNorm(x + y), in fp32 within."""
+    rows, columns = x.shape
+    total = np.empty(columns, np.float32)
+    for r in range(rows):
+        x_row, y_row, out_row = x[r], y[r], out[r]
+        sum_1, sum_2 = f32(0), f32(0)
+        for j in range(columns):
+            total[j] = _read(x_row[j]) + _read(y_row[j])
+            sum_1 += total[j]
+        mean = sum_1 / f32(columns)
+        for j in range(columns):
+            total[j] -= mean
+            sum_2 += total[j] * total[j]
+        factor = f32(1) / np.sqrt(sum_2 / f32(columns) + eps)
+        for j in range(columns):
+            _write(out_row, j, total[j] * factor * _read(weight[j]) + _read(bias[j]))
