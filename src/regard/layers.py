@@ -27,7 +27,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Equation (2)."""
-        inner = F.relu(self.W_1(x), inplace=not torch.is_grad_enabled())
+        inner = self.W_1(x, relu=True)
         if self.training and self.relu_dropout:
             inner = drop(inner, self.relu_dropout)
         output: Tensor = self.W_2(inner)

@@ -182,3 +182,42 @@ def add_norm(
         factor = f32(1) / np.sqrt(sum_2 / f32(columns) + eps)
         for j in range(columns):
             _write(out_row, j, total[j] * factor * _read(weight[j]) + _read(bias[j]))
+
+
+@_compiled("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
+def scaled(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
+    """Turn each y into y * scale + bias, with a scale for each row; and that into max(0, that)."""
+    rows, columns = y.shape
+    lowest = f32(0) if relu else f32(-np.inf)
+    for r in range(rows):
+        row = y[r]
+        for j in range(columns):
+            number = row[j] * scale[r] + bias[j]
+            row[j] = lowest if number < lowest else number
+
+
+@_compiled(
+    *(
+        f"void({n}[:, :, :, ::1], float32[:, :, :, ::1], float32, {n}[:, :, :, ::1])"
+        for n in ("float32", "uint16")
+    )
+)
+def weights(scores: Numbers, bias: Numbers, factor: f32, out: Numbers) -> None:
+    """softmax(scores * factor + bias); a bias of one row or one query is that of all."""
+    rows, heads, queries, keys = scores.shape
+    exps = np.empty(keys, np.float32)
+    for r in range(rows):
+        for h in range(heads):
+            for q in range(queries):
+                here, out_row = scores[r, h, q], out[r, h, q]
+                own = bias[min(r, bias.shape[0] - 1), 0, min(q, bias.shape[2] - 1)]
+                for k in range(keys):
+                    exps[k] = _read(here[k]) * factor + own[k]
+                largest = _largest(exps)
+                total = f32(0)
+                for k in range(keys):
+                    exps[k] = _exp(exps[k] - largest)
+                    total += exps[k]
+                inverse = f32(1) / total
+                for k in range(keys):
+                    _write(out_row, k, exps[k] * inverse)

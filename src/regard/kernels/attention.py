@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.kernels.device import on_cpu
 from regard.kernels.dropout import kept
+from regard.kernels.one_core import array, by_loops
 
 VECTOR = 16  # fp32 numbers in a 512-bit register: a shorter last run of a softmax row is slow
 FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -133,11 +134,11 @@ def _output(query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: floa
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """What torch.bmm computes, of full groups of rows."""
+    """What torch.bmm computes; in fp32, which alone is exact, of full groups of rows."""
     rows = left.shape[1]
-    if rows % GROUP:
-        left = F.pad(left, (0, 0, 0, -rows % GROUP))
-    return torch.bmm(left, right)[:, :rows]
+    if rows % GROUP == 0 or left.dtype != torch.float32:
+        return torch.bmm(left, right)
+    return torch.bmm(F.pad(left, (0, 0, 0, -rows % GROUP)), right)[:, :rows]
 
 
 def _weighed(
@@ -154,13 +155,25 @@ def _weighed(
     # [rows, heads, length, d] -> [rows * heads, length, d]; for one row this alone would be a view
     query, key, value = (x.contiguous().flatten(0, 1) for x in (query, key, value))
     scores = product(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
-    weights = torch.add(mask.bias, scores, alpha=d_k**-0.5).softmax(-1)
+    weights = _softmax(scores, mask.bias, d_k**-0.5)
     if mask.reachable is not None:
         weights *= mask.reachable
     weights = weights.view(rows * heads, queries, -1)
     scaled = kept(weights, dropout) / (1 - dropout) if dropout else None
     dropped = (weights if scaled is None else weights * scaled).to(query.dtype)
     return query, key, value, weights, dropped, scaled
+
+
+def _softmax(scores: Tensor, bias: Tensor, factor: float) -> Tensor:
+    """Of scores * factor + bias: in fp32, or by a loop in the precision of the scores."""
+    if not by_loops():
+        return torch.add(bias, scores, alpha=factor).softmax(-1)
+    from regard import loops
+
+    scores = scores.contiguous()
+    weights = torch.empty_like(scores)
+    loops.weights(array(scores), array(bias.contiguous()), factor, array(weights))
+    return weights
 
 
 class _CpuAttention(torch.autograd.Function):

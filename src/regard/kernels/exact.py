@@ -40,12 +40,14 @@ class BlockedLinear(PackedLinear):
     That last one is filled up with zeros.
     """
 
-    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """What nn.Linear computes."""
+    def forward(
+        self, x: Float[Tensor, "*batch inputs"], relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """What a packed layer computes."""
         *whole, last = x.reshape(-1, x.shape[-1]).split(BLOCKS[-1])
         fill = BLOCKS[bisect_left(BLOCKS, len(last))] - len(last)
         filled = F.pad(last, (0, 0, 0, fill)) if fill else last
-        parts = [super(BlockedLinear, self).forward(part) for part in (*whole, filled)]
+        parts = [super(BlockedLinear, self).forward(part, relu) for part in (*whole, filled)]
         parts[-1] = parts[-1][: len(last)]
         y = torch.cat(parts) if whole else parts[0]
         return y.view(*x.shape[:-1], y.shape[-1])

@@ -20,31 +20,39 @@ def linear(
     x: Float[Tensor, "*batch inputs"],
     weight: Float[Tensor, "outputs inputs"],
     bias: Float[Tensor, " outputs"],
+    relu: bool = False,
 ) -> Float[Tensor, "*batch outputs"]:
-    """What torch.nn.functional.linear computes."""
+    """What torch.nn.functional.linear computes; with `relu`, 0 where that is negative."""
     if x.dtype == torch.bfloat16 and on_cpu(x) and can_pack(torch.bfloat16):
-        return _CpuLinear.apply(x, weight, bias)
-    return F.linear(x, weight, bias)
+        return _CpuLinear.apply(x, weight, bias, relu)
+    y = F.linear(x, weight, bias)
+    return F.relu(y, inplace=not torch.is_grad_enabled()) if relu else y
 
 
 class Linear(nn.Linear):
     """nn.Linear, by the operation above."""
 
-    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """x W^T + b."""
-        return linear(x, self.weight, self.bias)
+    def forward(
+        self, x: Float[Tensor, "*batch inputs"], relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """x W^T + b; or max(0, x W^T + b)."""
+        return linear(x, self.weight, self.bias, relu)
 
 
 class _CpuLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        after = "relu" if relu else "none"
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
+        ctx.save_for_backward(x, weight, y if relu else None)
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, weight, positive = ctx.saved_tensors
+        if positive is not None:
+            gradient = torch.ops.aten.threshold_backward(gradient, positive, 0)
         # [*batch, features] -> [rows, features]
         rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
-        return gradient @ weight, rows.t() @ inputs, rows.sum(0)
+        return gradient @ weight, rows.t() @ inputs, rows.sum(0), None

@@ -28,9 +28,12 @@ class PackedLinear(nn.Module):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
         self.bias = None if bias is None else bias.detach()
 
-    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """What nn.Linear computes."""
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+    def forward(
+        self, x: Float[Tensor, "*batch inputs"], relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """What nn.Linear computes; with `relu`, 0 where that is negative."""
+        after = "relu" if relu else "none"
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], "")
 
 
 class Int8Linear(nn.Module):
@@ -54,14 +57,25 @@ class Int8Linear(nn.Module):
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
         self.bias = None if bias is None else bias.detach().float()
 
-    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-        """What nn.Linear computes of fp32 states, up to the rounding."""
+    def forward(
+        self, x: Float[Tensor, "*batch inputs"], relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """What nn.Linear computes of fp32 states, up to the rounding; or 0, as above."""
         rounded, scale = _rounded(x)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
+        if self.bias is None:
+            y.mul_(scale)
+        elif by_loops():
+            from regard import loops
+
+            loops.scaled(array(y.view(-1, y.shape[-1])), array(scale.view(-1)), array(self.bias), relu)
+            return y
+        else:
+            torch.addcmul(self.bias, y, scale, out=y)
+        return y.clamp_(min=0) if relu else y
 
 
 def _rounded(
