@@ -124,6 +124,23 @@ def _exp(x: f32) -> f32:
     return p * _number(u32(i32(whole) + i32(127)) << u32(23))
 
 
+@_within
+def _log_sum_exp(row: Numbers, largest: f32) -> f32:
+    """0 where nothing is possible."""
+    powers = f32(0)
+    for j in range(len(row)):
+        powers += _exp(_read(row[j]) - largest)
+    return f32(0) if largest == -np.inf else largest + np.log(powers)
+
+
+@_within
+def _is_among(token: int, never: Numbers) -> bool:
+    for other in never:
+        if token == other:
+            return True
+    return False
+
+
 @_compiled("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
 def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
     """x / scale + 128 as integers, where scale makes the largest of each row 127."""
@@ -140,21 +157,48 @@ def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
 
 
 @_compiled(
-    "void(float32[:, ::1], float32[:, ::1], float32[::1])",
-    "void(uint16[:, ::1], float32[:, ::1], float32[::1])",
+    *(
+        f"void(float32[:, ::1], {n}[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], "
+        "float32[:, ::1])"
+        for n in ("float32", "uint16")
+    )
 )
-def summary(logits: Numbers, maxima: Numbers, total: Numbers) -> None:
-    """Of each row the largest of each block, and log sum exp; 0 where nothing is possible."""
-    rows, columns = logits.shape
-    for r in range(rows):
-        row = logits[r]
-        for block in range(maxima.shape[1]):
-            maxima[r, block] = _largest(row[block * BLOCK : (block + 1) * BLOCK])
-        largest = _largest(maxima[r])
-        powers = f32(0)
-        for j in range(columns):
-            powers += _exp(_read(row[j]) - largest)
-        total[r] = f32(0) if largest == f32(-np.inf) else largest + np.log(powers)
+def most_likely(
+    live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
+) -> None:
+    """Of each sentence the largest live + log softmax(logits), largest first, of equals the first.
+
+    Tokens that `never` follow are left out. Where there are too few, -inf fills the places; where
+    one logit is NaN, that does.
+    """
+    sentences, beams = live.shape
+    columns, places = logits.shape[1], best.shape[1]
+    maxima = np.empty((columns + BLOCK - 1) // BLOCK, np.float32)
+    for s in range(sentences):
+        parents[s], tokens[s], best[s] = 0, 0, -np.inf
+        for beam in range(beams):
+            own, row = live[s, beam], logits[s * beams + beam]
+            if own == -np.inf:
+                continue
+            for block in range(len(maxima)):
+                maxima[block] = _largest(row[block * BLOCK : (block + 1) * BLOCK])
+            total = _log_sum_exp(row, _largest(maxima))
+            if np.isnan(own + total):
+                best[s] = np.nan
+                break
+            for block in range(len(maxima)):
+                if own + (maxima[block] - total) <= best[s, -1]:
+                    continue
+                for token in range(block * BLOCK, min(columns, (block + 1) * BLOCK)):
+                    log_p = own + (_read(row[token]) - total)
+                    if log_p <= best[s, -1] or _is_among(token, never):
+                        continue
+                    place = places - 1
+                    while place > 0 and log_p > best[s, place - 1]:
+                        parents[s, place], tokens[s, place] = parents[s, place - 1], tokens[s, place - 1]
+                        best[s, place] = best[s, place - 1]
+                        place -= 1
+                    parents[s, place], tokens[s, place], best[s, place] = beam, token, log_p
 
 
 @_compiled(

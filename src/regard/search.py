@@ -263,6 +263,8 @@ def _most_likely(
 
     To rank them all would be slow. They are in the `count` blocks that have the largest maxima.
     """
+    if by_loops():
+        return _by_loop(live, logits, never, count)
     vocabulary, beams = logits.shape[1], live.shape[1]
     # [rows, ...] -> [sentences, beams, ...]
     maxima, totals = (x.unflatten(0, (-1, beams)) for x in _summary(logits, never))
@@ -283,6 +285,22 @@ def _most_likely(
     return parents.gather(1, best), tokens.gather(1, best), log_p.gather(1, best)
 
 
+def _by_loop(
+    live: Float[Tensor, "sentences beams"],
+    logits: Float[Tensor, "rows vocabulary"],
+    never: tuple[int, ...],
+    count: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    from regard import loops
+
+    parents, tokens = (torch.empty(len(live), count, dtype=torch.int64) for _ in range(2))
+    log_p = torch.empty(len(live), count)
+    loops.most_likely(
+        *map(array, (live.contiguous(), logits, torch.tensor(never), parents, tokens, log_p))
+    )
+    return parents, tokens, log_p
+
+
 def _summary(
     logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...]
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
@@ -291,28 +309,6 @@ def _summary(
     Some rows at a time: on a CPU so that their numbers stay in its caches, on a GPU so that they
     have room.
     """
-    best, totals = (_by_loops if by_loops() else _by_parts)(logits)
-    for block in {token // BLOCK for token in never}:
-        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
-        best[:, block] = tokens.amax(dim=-1)
-    return best, totals
-
-
-def _by_loops(
-    logits: Float[Tensor, "rows vocabulary"],
-) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
-    from regard import loops
-
-    best = torch.empty(len(logits), -(-logits.shape[1] // BLOCK))
-    totals = torch.empty(len(logits))
-    loops.summary(array(logits), array(best), array(totals))
-    return best, totals
-
-
-def _by_parts(
-    logits: Float[Tensor, "rows vocabulary"],
-) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
     some = max(1, (AT_ONCE if on_cpu(logits) else AT_ONCE_GPU) // logits.shape[1])
     maxima, totals = [], []
     for part in logits.split(some):
@@ -323,7 +319,12 @@ def _by_parts(
         # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
         maxima.append(largest)
-    return torch.cat(maxima), torch.cat(totals)
+    best = torch.cat(maxima)
+    for block in {token // BLOCK for token in never}:
+        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
+        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
+        best[:, block] = tokens.amax(dim=-1)
+    return best, torch.cat(totals)
 
 
 def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:
