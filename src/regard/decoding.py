@@ -203,7 +203,12 @@ def _by_copies(
     decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int, loops: bool
 ) -> Iterator[Found]:
     """The same, each batch with one core in a copy of this process, if it can be copied now."""
-    prepare = use_loops if loops else partial(torch.set_num_threads, 1)
+
+    def prepare() -> None:
+        torch.set_num_threads(1)
+        if loops:
+            use_loops()
+
     try:
         copies = Copies(decode, batches, count, prepare)
     except OSError:

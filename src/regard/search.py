@@ -291,7 +291,7 @@ def _by_loop(
     never: tuple[int, ...],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from regard import loops
+    from regard.loops import search as loops
 
     parents, tokens = (torch.empty(len(live), count, dtype=torch.int64) for _ in range(2))
     log_p = torch.empty(len(live), count)

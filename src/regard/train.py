@@ -18,6 +18,7 @@ from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
 from regard.kernels.device import on_cpu
 from regard.kernels.dropout import masks_from
+from regard.kernels.one_core import use_loops
 from regard.kernels.threads import side_by_side
 from regard.recipe import Recipe
 from regard.run.devices import is_out_of_memory
@@ -173,6 +174,7 @@ def _learned_by_halves(
 
     def learned(half: tuple[Batch, int]) -> Tensor:
         rows, seed = half
+        use_loops()
         with masks_from(seed):
             return _learned(model, rows, smoothing, losses)
 

@@ -155,7 +155,10 @@ def _weighed(
     # [rows, heads, length, d] -> [rows * heads, length, d]; for one row this alone would be a view
     query, key, value = (x.contiguous().flatten(0, 1) for x in (query, key, value))
     scores = product(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
-    weights = _softmax(scores, mask.bias, d_k**-0.5)
+    if dropout == 0.0 and by_loops():
+        weights = _softmax(scores, mask.bias, d_k**-0.5)
+    else:
+        weights = torch.add(mask.bias, scores, alpha=d_k**-0.5).softmax(-1)
     if mask.reachable is not None:
         weights *= mask.reachable
     weights = weights.view(rows * heads, queries, -1)
@@ -165,15 +168,29 @@ def _weighed(
 
 
 def _softmax(scores: Tensor, bias: Tensor, factor: float) -> Tensor:
-    """Of scores * factor + bias: in fp32, or by a loop in the precision of the scores."""
-    if not by_loops():
-        return torch.add(bias, scores, alpha=factor).softmax(-1)
-    from regard import loops
+    """Of scores * factor + bias, by a loop: in the precision of the scores."""
+    from regard.loops.attention import weights
 
     scores = scores.contiguous()
-    weights = torch.empty_like(scores)
-    loops.weights(array(scores), array(bias.contiguous()), factor, array(weights))
-    return weights
+    out = torch.empty_like(scores)
+    weights(array(scores), array(bias.contiguous()), factor, array(out))
+    return out
+
+
+def _softmax_backward(
+    gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
+) -> Tensor:
+    """The gradient of the scores: P * (dP - sum(dP * P)) * factor."""
+    if scaled is None and by_loops():
+        from regard.loops.attention import weights_backward
+
+        weights_backward(array(gradient), array(weights), factor)
+        return gradient
+    d_weights = gradient.float()
+    if scaled is not None:
+        d_weights *= scaled
+    d_scores = torch._softmax_backward_data(d_weights, weights, -1, torch.float32)
+    return d_scores.mul_(factor).to(gradient.dtype)
 
 
 class _CpuAttention(torch.autograd.Function):
@@ -194,12 +211,8 @@ class _CpuAttention(torch.autograd.Function):
         rows, heads, keys = ctx.shape
         gradient = gradient.reshape(rows * heads, query.shape[1], -1)
         d_value = torch.bmm(dropped.transpose(1, 2), gradient)
-        d_weights = torch.bmm(gradient, value.transpose(1, 2)).float()
-        if scaled is not None:
-            d_weights *= scaled
-        # Of the softmax: dS = P * (dP - sum(dP * P)).
-        d_scores = torch._softmax_backward_data(d_weights, weights, -1, torch.float32)
-        d_scores = d_scores.mul_(query.shape[-1] ** -0.5).to(query.dtype)
+        d_weights = torch.bmm(gradient, value.transpose(1, 2))
+        d_scores = _softmax_backward(d_weights, weights, scaled, query.shape[-1] ** -0.5)
         d_query = torch.bmm(d_scores, key)
         d_key = torch.bmm(d_scores.transpose(1, 2), query)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
+from regard.kernels.one_core import array, by_loops
 
 CHUNK_CPU = 1024  # tokens: the logits stay near the caches
 CHUNK_GPU = 8192  # tokens: a product large enough to fill the device
@@ -63,23 +64,19 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             t = labels[here, None]
             z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
             logits = z @ embedding.t()
-            right = logits.gather(1, t).float()
             if learning:
-                p = torch.softmax(logits, 1, out=logits)
-                log_p = p.gather(1, t).float().clamp(min=1e-38).log()
+                right, log_p = _to_gradient(logits, t, smoothing)
             else:
+                right = logits.gather(1, t).float()
                 log_p = right - logits.float().logsumexp(1, keepdim=True)
             nll = -(log_p * (t != 0)).sum()
             plain = plain + nll
             smoothed = smoothed + nll + smoothing * (right - z.float() @ mean[:, None]).sum()
             if learning:
-                # scatter_add_ would copy all of p, twice.
-                entries = (torch.arange(len(p), device=p.device), t[:, 0])
-                d_logits = p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
                 torch.addmm(
-                    mean.to(z.dtype), d_logits, embedding, beta=-smoothing, out=d_states[here]
+                    mean.to(z.dtype), logits, embedding, beta=-smoothing, out=d_states[here]
                 )
-                d_embedding.addmm_(d_logits.t(), z)
+                d_embedding.addmm_(logits.t(), z)
                 z_sum = z_sum + z.sum(0, dtype=torch.float32)
         if learning:
             d_embedding -= (smoothing / len(embedding) * z_sum).to(embedding.dtype)
@@ -94,3 +91,20 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         d_states, d_embedding = ctx.saved_tensors
         # In place: the gradients are made once and used once.
         return d_states.mul_(gradient), d_embedding.mul_(gradient), None, None, None
+
+
+def _to_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p, in fp32."""
+    if by_loops():
+        from regard.loops.cross_entropy import softmax_gradient
+
+        right, log_p = torch.empty(2, len(logits), 1).unbind()
+        softmax_gradient(*map(array, (logits, labels[:, 0])), smoothing, array(right[:, 0]), array(log_p[:, 0]))
+        return right, log_p
+    right = logits.gather(1, labels).float()
+    p = torch.softmax(logits, 1, out=logits)
+    log_p = p.gather(1, labels).float().clamp(min=1e-38).log()
+    # scatter_add_ would copy all of p, twice.
+    entries = (torch.arange(len(p), device=p.device), labels[:, 0])
+    p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
+    return right, log_p

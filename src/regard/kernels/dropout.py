@@ -31,9 +31,18 @@ def kept(x: Tensor, dropout: float) -> Tensor:
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     words.random_(-(2**63), None, generator=_GENERATOR.get())
     halves = words.view(torch.int16)[: x.numel()]
-    threshold = min(round(dropout * 2**16), 2**16 - 1) - 2**15  # 2^16 is no 16-bit number
     mask = torch.empty(x.numel(), dtype=x.dtype)
-    return torch.ge(halves, threshold, out=mask).view(x.shape)
+    return torch.ge(halves, threshold(dropout) - 2**15, out=mask).view(x.shape)
+
+
+def threshold(dropout: float) -> int:
+    """How many of 65536 random numbers drop an element; not all, since that is no 16-bit number."""
+    return min(round(dropout * 2**16), 2**16 - 1)
+
+
+def seed() -> int:
+    """What the masks of one operation by loops follow from."""
+    return int(torch.randint(2**63 - 1, (), generator=_GENERATOR.get()))
 
 
 @contextmanager

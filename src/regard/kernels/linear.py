@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
+from regard.kernels.one_core import array, by_loops, rows
 from regard.kernels.packed import can_pack
 
 
@@ -50,9 +51,27 @@ class _CpuLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        x, weight, positive = ctx.saved_tensors
-        if positive is not None:
-            gradient = torch.ops.aten.threshold_backward(gradient, positive, 0)
+        x, weight, y = ctx.saved_tensors
+        gradient, d_bias = (_by_loops if by_loops() else _of_sum)(gradient, y)
         # [*batch, features] -> [rows, features]
-        rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
-        return gradient @ weight, rows.t() @ inputs, rows.sum(0), None
+        d_rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
+        return gradient @ weight, d_rows.t() @ inputs, d_bias, None
+
+
+def _of_sum(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The gradients of x W^T + b and of b, where y is what ReLU made of it, if that did."""
+    if y is not None:
+        gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
+    return gradient, gradient.flatten(0, -2).sum(0)
+
+
+def _by_loops(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+    from regard.loops import linear as loops
+
+    d_bias = torch.zeros(gradient.shape[-1])
+    if y is None:
+        loops.column_sums(rows(gradient), array(d_bias))
+        return gradient, d_bias.to(gradient.dtype)
+    d_sum = torch.empty(y.shape, dtype=y.dtype)
+    loops.relu_backward(rows(gradient), rows(y), rows(d_sum), array(d_bias))
+    return d_sum, d_bias.to(y.dtype)

@@ -6,6 +6,8 @@ does what lies between two matrix products in one go, on one core.
 
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -21,16 +23,16 @@ def can_use_loops() -> bool:
     Numba refuses a NumPy that is newer than it knows. Nothing but time is lost then.
     """
     try:
-        import regard.loops  # noqa: F401
+        for name in ("attention", "cross_entropy", "linear", "packed", "residual", "search"):
+            import_module(f"regard.loops.{name}")
     except ImportError:
         return False
     return True
 
 
 def use_loops() -> None:
-    """From here on, in this thread and with one core; if there are any."""
-    torch.set_num_threads(1)
-    _LOOPS.set(can_use_loops())
+    """From here on, in this thread, if it has one core and there are any."""
+    _LOOPS.set(torch.get_num_threads() == 1 and can_use_loops())
 
 
 def by_loops() -> bool:
@@ -38,7 +40,12 @@ def by_loops() -> bool:
     return _LOOPS.get()
 
 
-def array(x: Tensor) -> NDArray[object]:
+def array(x: Tensor) -> NDArray[Any]:
     """The numbers of a tensor on the CPU, as a loop reads and writes them: bf16 as its 16 bits."""
     x = x.detach()
     return (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
+
+
+def rows(x: Tensor) -> NDArray[Any]:
+    """The same as a matrix: the last dimension in rows, all others one below the other."""
+    return array(x.reshape(-1, x.shape[-1]))

@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from regard.errors import RecipeError
-from regard.kernels.one_core import array, by_loops
+from regard.kernels.one_core import array, by_loops, rows
 
 LARGEST = 127
 # As tensors: of a number each operation would make one first.
@@ -69,9 +69,9 @@ class Int8Linear(nn.Module):
         if self.bias is None:
             y.mul_(scale)
         elif by_loops():
-            from regard import loops
+            from regard.loops import packed
 
-            loops.scaled(array(y.view(-1, y.shape[-1])), array(scale.view(-1)), array(self.bias), relu)
+            packed.scaled(rows(y), array(scale.view(-1)), array(self.bias), relu)
             return y
         else:
             torch.addcmul(self.bias, y, scale, out=y)
@@ -86,11 +86,10 @@ def _rounded(
     Only unsigned activations have a fast kernel.
     """
     if by_loops():
-        from regard import loops
+        from regard.loops import packed
 
         rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
-        rows = x.reshape(-1, x.shape[-1])
-        loops.rounded(array(rows), array(rounded.view(rows.shape)), array(scale.view(-1)))
+        packed.rounded(rows(x), rows(rounded), array(scale.view(-1)))
         return rounded, scale
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = _scale(largest, LARGEST)

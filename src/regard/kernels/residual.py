@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
-from regard.kernels.dropout import kept
-from regard.kernels.one_core import array, by_loops
+from regard.kernels.dropout import kept, seed, threshold
+from regard.kernels.one_core import array, by_loops, rows
 
 
 def add_norm(
@@ -24,17 +24,51 @@ def add_norm(
         return _by_loop(x, y, norm)
     if not on_cpu(x) or not torch.is_grad_enabled():
         return norm(x + F.dropout(y, dropout))
-    out: Tensor = _CpuAddNorm.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
+    operation = _LoopAddNorm if by_loops() else _CpuAddNorm
+    out: Tensor = operation.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
     return out
 
 
 def _by_loop(x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
-    from regard import loops
+    from regard.loops import residual
 
-    out = torch.empty_like(x)
-    rows = (array(z.reshape(-1, z.shape[-1])) for z in (x, y))
-    loops.add_norm(*rows, array(norm.weight), array(norm.bias), norm.eps, array(out.view(-1, out.shape[-1])))
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    residual.add_norm(
+        rows(x), rows(y), array(norm.weight), array(norm.bias), norm.eps, rows(out)
+    )
     return out
+
+
+class _LoopAddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, dropout: float
+    ) -> Tensor:
+        from regard.loops.residual import dropped_add_norm
+
+        total, out = (torch.empty(x.shape, dtype=x.dtype) for _ in range(2))
+        mean, factor = torch.empty(2, x.numel() // x.shape[-1]).unbind()
+        ctx.masks = (seed() if dropout else 0, threshold(dropout), 1 / (1 - dropout))
+        dropped_add_norm(
+            rows(x), rows(y), array(weight), array(bias), eps, *ctx.masks,
+            rows(total), rows(out), array(mean), array(factor),
+        )  # fmt: skip
+        ctx.save_for_backward(total, mean, factor, weight)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from regard.loops.residual import dropped_add_norm_backward
+
+        total, mean, factor, weight = ctx.saved_tensors
+        d_x, d_y = (torch.empty(total.shape, dtype=total.dtype) for _ in range(2))
+        d_weight, d_bias = torch.zeros(2, len(weight)).unbind()
+        dropped_add_norm_backward(
+            rows(gradient), rows(total), array(mean), array(factor), array(weight), *ctx.masks,
+            rows(d_x), rows(d_y), array(d_weight), array(d_bias),
+        )  # fmt: skip
+        return d_x, d_y, d_weight.to(weight.dtype), d_bias.to(weight.dtype), None, None
 
 
 class _CpuAddNorm(torch.autograd.Function):

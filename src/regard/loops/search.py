@@ -1,0 +1,66 @@
+"""The best continuations of hypotheses (§6.1)."""
+
+import numpy as np
+
+from regard.loops.numbers import Numbers, compiled, exp, f32, largest, read, within
+
+_BLOCK = 128  # logits of which only the largest is looked at, unless that is among the best
+
+
+@within
+def _log_sum_exp(row: Numbers, highest: f32) -> f32:
+    """0 where nothing is possible."""
+    powers = f32(0)
+    for j in range(len(row)):
+        powers += exp(read(row[j]) - highest)
+    return f32(0) if highest == -np.inf else highest + np.log(powers)
+
+
+@within
+def _is_among(token: int, never: Numbers) -> bool:
+    for other in never:
+        if token == other:
+            return True
+    return False
+
+
+@compiled(
+    "void(float32[:, ::1], {n}[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], float32[:, ::1])"
+)
+def most_likely(
+    live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
+) -> None:
+    """Of each sentence the largest live + log softmax(logits), largest first, of equals the first.
+
+    Tokens that `never` follow are left out. Where there are too few, -inf fills the places; where
+    one logit is NaN, that does.
+    """
+    sentences, beams = live.shape
+    columns, places = logits.shape[1], best.shape[1]
+    maxima = np.empty((columns + _BLOCK - 1) // _BLOCK, np.float32)
+    for s in range(sentences):
+        parents[s], tokens[s], best[s] = 0, 0, -np.inf
+        for beam in range(beams):
+            own, row = live[s, beam], logits[s * beams + beam]
+            if own == -np.inf:
+                continue
+            for block in range(len(maxima)):
+                maxima[block] = largest(row[block * _BLOCK : (block + 1) * _BLOCK])
+            total = _log_sum_exp(row, largest(maxima))
+            if np.isnan(own + total):
+                best[s] = np.nan
+                break
+            for block in range(len(maxima)):
+                if own + (maxima[block] - total) <= best[s, -1]:
+                    continue
+                for token in range(block * _BLOCK, min(columns, (block + 1) * _BLOCK)):
+                    log_p = own + (read(row[token]) - total)
+                    if log_p <= best[s, -1] or _is_among(token, never):
+                        continue
+                    place = places - 1
+                    while place > 0 and log_p > best[s, place - 1]:
+                        for kept in (parents, tokens):
+                            kept[s, place] = kept[s, place - 1]
+                        best[s, place] = best[s, place - 1]
+                        place -= 1
+                    parents[s, place], tokens[s, place], best[s, place] = beam, token, log_p
