@@ -19,6 +19,8 @@ from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
 from regard.search import Hypothesis, search
 
+pytestmark = pytest.mark.usefixtures("plain_or_loops")
+
 PAD, BOS, EOS, FIRST = 0, 1, 2, 3  # the first ordinary token
 IMPOSSIBLE = -math.inf
 Prefix = tuple[int, ...]

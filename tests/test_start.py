@@ -20,6 +20,12 @@ def test_the_command_line_starts_without_torch() -> None:
     assert "torch" not in imported_by("import regard.cli.main")
 
 
+def test_loops_are_not_loaded_before_they_are_used() -> None:
+    found = imported_by("import regard.translate, regard.train")
+    assert "torch" in found
+    assert "numba" not in found
+
+
 def test_what_the_package_offers() -> None:
     assert sorted(regard.__all__) == ["__version__", "load"]
     assert callable(regard.load)

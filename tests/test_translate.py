@@ -4,7 +4,9 @@ import itertools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ import regard.data.copies
 import regard.decoding
 from regard.data.rows import Rows
 from regard.errors import DataError, ModelError, RecipeError, RegardError
+from regard.kernels.one_core import can_use_loops
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import EOS, Tokenizer
@@ -130,6 +133,29 @@ def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("three_cores")
+@pytest.mark.parametrize(
+    ("exact", "least", "loops"), [(False, 100, True), (None, 100, False), (False, 10**6, False)]
+)
+def test_copies_of_a_long_text_use_loops_unless_each_bit_counts(
+    exact: bool | None, least: int, loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    expected = list(translator().stream(LINES, n_best=2))
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.decoding, "LOOPS_FROM", least)
+    monkeypatch.setattr(regard.data.copies, "_REST", 60.0)
+    some = translator()
+    some.exact = exact
+    for one, other in zip(some.stream(LINES, n_best=2), expected, strict=True):
+        assert [t.text for t in one] == [t.text for t in other]
+        assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
+    assert can_use_loops()
+    monkeypatch.setattr("regard.loops.search.most_likely", _refuse)
+    with pytest.raises(ValueError, match="not this batch") if loops else nullcontext():
+        some.translate(LINES)
+
+
+@pytest.mark.usefixtures("three_cores")
 def test_who_listens_is_told_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
     monkeypatch.setattr(regard.translate, "TOLD", 0.0)
@@ -158,7 +184,7 @@ def test_few_cores_are_left_over(threads: int, monkeypatch: pytest.MonkeyPatch) 
     assert workers * (threads // workers) >= 0.8 * threads
 
 
-def _refuse(source: Rows) -> DecoderState:
+def _refuse(*_: object) -> NoReturn:
     raise ValueError("not this batch")
 
 

@@ -22,7 +22,7 @@ from regard.data.rows import Rows, one_per_row
 from regard.errors import RecipeError, RegardError
 from regard.kernels.device import on_cpu
 from regard.kernels.exact import WIDTH, BlockedLinear
-from regard.kernels.one_core import can_use_loops, use_loops
+from regard.kernels.one_core import can_use_loops, loops
 from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.kernels.threads import side_by_side
 from regard.recipe import SearchRecipe
@@ -139,8 +139,9 @@ class Decoding:
         copies = min(len(batches), threads, _room_for_copies()) if shared else 0
         decode = partial(self._search, sources, search)
         if copies > max(1, threads // 2):  # else cores would be left over
-            loops = self.exact is False and tokens >= LOOPS_FROM and can_use_loops()
-            decoded = _by_copies(decode, batches, copies, loops)
+            if self.exact is False and tokens >= LOOPS_FROM and can_use_loops():  # before copying
+                decode = partial(_by_loops, decode)
+            decoded = _by_copies(decode, batches, copies)
         elif cpu and self.one_by_one:
             decoded = side_by_side(decode, batches, threads, share=1)
         else:
@@ -199,18 +200,17 @@ def _room_for_copies() -> int:
     return free_bytes(torch.device("cpu")) // COPY_BYTES
 
 
+def _by_loops(decode: Callable[[list[int]], Found], batch: list[int]) -> Found:
+    with loops():
+        return decode(batch)
+
+
 def _by_copies(
-    decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int, loops: bool
+    decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
 ) -> Iterator[Found]:
     """The same, each batch with one core in a copy of this process, if it can be copied now."""
-
-    def prepare() -> None:
-        torch.set_num_threads(1)
-        if loops:
-            use_loops()
-
     try:
-        copies = Copies(decode, batches, count, prepare)
+        copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:
         yield from side_by_side(decode, batches, count, 1)
         return

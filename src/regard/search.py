@@ -296,7 +296,17 @@ def _by_loop(
     parents, tokens = (torch.empty(len(live), count, dtype=torch.int64) for _ in range(2))
     log_p = torch.empty(len(live), count)
     loops.most_likely(
-        *map(array, (live.contiguous(), logits, torch.tensor(never), parents, tokens, log_p))
+        *map(
+            array,
+            (
+                live.contiguous(),
+                logits,
+                torch.tensor(never, dtype=torch.int64),
+                parents,
+                tokens,
+                log_p,
+            ),
+        )
     )
     return parents, tokens, log_p
 

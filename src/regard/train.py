@@ -18,7 +18,7 @@ from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
 from regard.kernels.device import on_cpu
 from regard.kernels.dropout import masks_from
-from regard.kernels.one_core import use_loops
+from regard.kernels.one_core import can_use_loops, loops
 from regard.kernels.threads import side_by_side
 from regard.recipe import Recipe
 from regard.run.devices import is_out_of_memory
@@ -157,8 +157,9 @@ def _learned(
     model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss
 ) -> Float[Tensor, "2"]:
     """(smoothed, plain) loss of a batch, whose gradient is added to the parameters' own."""
-    smoothed, plain = losses(model, batch, smoothing)
-    smoothed.backward()
+    with loops(on_cpu(batch.labels) and _work(model, batch) >= HALVED_FROM // 2):
+        smoothed, plain = losses(model, batch, smoothing)
+        smoothed.backward()
     return torch.stack([smoothed.detach(), plain])
 
 
@@ -170,11 +171,11 @@ def _learned_by_halves(
 
     There are two, because a sum of two does not depend on which of them comes first.
     """
+    can_use_loops()  # not in both threads
     seeds = torch.randint(2**62, (2,)).tolist()
 
     def learned(half: tuple[Batch, int]) -> Tensor:
         rows, seed = half
-        use_loops()
         with masks_from(seed):
             return _learned(model, rows, smoothing, losses)
 
@@ -185,7 +186,11 @@ def _learned_by_halves(
 def _gains_by_halves(model: Transformer, batch: Batch) -> bool:
     if not on_cpu(batch.labels) or torch.get_num_threads() % 2 or len(batch.labels) < 2:
         return False
-    return batch.slots * sum(weight.numel() for weight in model.parameters()) >= HALVED_FROM
+    return _work(model, batch) >= HALVED_FROM
+
+
+def _work(model: Transformer, batch: Batch) -> int:
+    return batch.slots * sum(weight.numel() for weight in model.parameters())
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,8 @@ from regard.attention import attention
 from regard.kernels import attention as kernel
 from regard.kernels.attention import Mask, attend
 
+pytestmark = pytest.mark.usefixtures("plain_or_loops")
+
 ROWS, HEADS, D_K, D_V = 3, 2, 5, 7
 
 

@@ -1,5 +1,6 @@
 """The chunked loss equals its definition, and PyTorch's: values and gradients."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 from regard.kernels import cross_entropy
 from regard.kernels.cross_entropy import smoothed_cross_entropy
 from regard.loss import smoothed_loss
+
+pytestmark = pytest.mark.usefixtures("plain_or_loops")
 
 VOCABULARY, D_MODEL = 23, 7
 

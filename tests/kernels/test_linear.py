@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from regard.kernels.linear import Linear, linear
 from regard.kernels.packed import can_pack
 
+pytestmark = pytest.mark.usefixtures("plain_or_loops")
+
 sizes = st.integers(1, 37)
 
 

@@ -94,13 +94,14 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 
 def _to_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p, in fp32."""
-    if by_loops():
+    """Turn logits into softmax - (1 - smoothing) * onehot; of each label logit and log p, fp32."""
+    if on_cpu(logits) and by_loops():
         from regard.loops.cross_entropy import softmax_gradient
 
-        right, log_p = torch.empty(2, len(logits), 1).unbind()
-        softmax_gradient(*map(array, (logits, labels[:, 0])), smoothing, array(right[:, 0]), array(log_p[:, 0]))
-        return right, log_p
+        right, log_p = torch.empty(2, len(logits)).unbind()
+        one, each = array(labels[:, 0].contiguous()), (array(right), array(log_p))
+        softmax_gradient(array(logits), one, smoothing, *each)
+        return right[:, None], log_p[:, None]
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()

@@ -47,10 +47,11 @@ class BlockedLinear(PackedLinear):
         *whole, last = x.reshape(-1, x.shape[-1]).split(BLOCKS[-1])
         fill = BLOCKS[bisect_left(BLOCKS, len(last))] - len(last)
         filled = F.pad(last, (0, 0, 0, fill)) if fill else last
-        parts = [super(BlockedLinear, self).forward(part, relu) for part in (*whole, filled)]
+        parts = [super(BlockedLinear, self).forward(part) for part in (*whole, filled)]
         parts[-1] = parts[-1][: len(last)]
         y = torch.cat(parts) if whole else parts[0]
-        return y.view(*x.shape[:-1], y.shape[-1])
+        y = y.view(*x.shape[:-1], y.shape[-1])
+        return y.relu_() if relu else y  # not in the product, which was tried without
 
 
 @torch.no_grad()

@@ -62,7 +62,7 @@ def _of_sum(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradients of x W^T + b and of b, where y is what ReLU made of it, if that did."""
     if y is not None:
         gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
-    return gradient, gradient.flatten(0, -2).sum(0)
+    return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
 
 
 def _by_loops(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,11 @@
-"""Whether a thread computes by the loops of `regard.loops`: where it has one core to itself.
+"""Where a thread has one core to itself, and may compute by `regard.loops`.
 
-PyTorch divides an operation among cores, but goes over the numbers once for each operation; a loop
-does what lies between two matrix products in one go, on one core.
+PyTorch divides each operation among the cores, and goes over all numbers once for each; a loop does
+what lies between two matrix products in one go, on one core.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -18,9 +20,9 @@ _LOOPS: ContextVar[bool] = ContextVar("loops", default=False)
 
 @cache
 def can_use_loops() -> bool:
-    """Whether there are any; they are loaded, or compiled where it is the first time.
+    """Whether there are any: they are loaded, in a quarter of a second; or compiled, once, in ten.
 
-    Numba refuses a NumPy that is newer than it knows. Nothing but time is lost then.
+    Numba refuses a NumPy that is newer than it knows. Then nothing but speed is lost.
     """
     try:
         for name in ("attention", "cross_entropy", "linear", "packed", "residual", "search"):
@@ -30,9 +32,17 @@ def can_use_loops() -> bool:
     return True
 
 
-def use_loops() -> None:
-    """From here on, in this thread, if it has one core and there are any."""
-    _LOOPS.set(torch.get_num_threads() == 1 and can_use_loops())
+@contextmanager
+def loops(wanted: bool = True) -> Iterator[None]:
+    """In here and in this thread they are used, if they are wanted, it has one core, and they are.
+
+    Only for tensors on the CPU.
+    """
+    token = _LOOPS.set(wanted and torch.get_num_threads() == 1 and can_use_loops())
+    try:
+        yield
+    finally:
+        _LOOPS.reset(token)
 
 
 def by_loops() -> bool:
@@ -48,4 +58,4 @@ def array(x: Tensor) -> NDArray[Any]:
 
 def rows(x: Tensor) -> NDArray[Any]:
     """The same as a matrix: the last dimension in rows, all others one below the other."""
-    return array(x.reshape(-1, x.shape[-1]))
+    return array(x.reshape(-1, x.shape[-1]).contiguous())

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
-from regard.kernels.dropout import kept, seed, threshold
+from regard.kernels.dropout import drop, kept, seed, threshold
 from regard.kernels.one_core import array, by_loops, rows
 
 
@@ -20,10 +20,10 @@ def add_norm(
     dropout: float = 0.0,
 ) -> Float[Tensor, "*batch d_model"]:
     """LayerNorm(x + Dropout(y)); `dropout` is the probability of dropping an element of y."""
-    if not torch.is_grad_enabled() and not dropout and by_loops():
-        return _by_loop(x, y, norm)
-    if not on_cpu(x) or not torch.is_grad_enabled():
+    if not on_cpu(x):
         return norm(x + F.dropout(y, dropout))
+    if not torch.is_grad_enabled():
+        return _by_loop(x, y, norm) if by_loops() and not dropout else norm(x + drop(y, dropout))
     operation = _LoopAddNorm if by_loops() else _CpuAddNorm
     out: Tensor = operation.apply(x, y, norm.weight, norm.bias, norm.eps, dropout)
     return out
@@ -33,9 +33,7 @@ def _by_loop(x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
     from regard.loops import residual
 
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    residual.add_norm(
-        rows(x), rows(y), array(norm.weight), array(norm.bias), norm.eps, rows(out)
-    )
+    residual.add_norm(rows(x), rows(y), array(norm.weight), array(norm.bias), norm.eps, rows(out))
     return out
 
 
@@ -48,9 +46,14 @@ class _LoopAddNorm(torch.autograd.Function):
 
         total, out = (torch.empty(x.shape, dtype=x.dtype) for _ in range(2))
         mean, factor = torch.empty(2, x.numel() // x.shape[-1]).unbind()
-        ctx.masks = (seed() if dropout else 0, threshold(dropout), 1 / (1 - dropout))
+        # Masks are not kept but made again from the seed.
+        ctx.masks = one, drops, scale = (
+            seed() if dropout else 0,
+            threshold(dropout),
+            1 / (1 - dropout),
+        )
         dropped_add_norm(
-            rows(x), rows(y), array(weight), array(bias), eps, *ctx.masks,
+            rows(x), rows(y), array(weight), array(bias), eps, one, drops, scale,
             rows(total), rows(out), array(mean), array(factor),
         )  # fmt: skip
         ctx.save_for_backward(total, mean, factor, weight)
@@ -64,9 +67,10 @@ class _LoopAddNorm(torch.autograd.Function):
         total, mean, factor, weight = ctx.saved_tensors
         d_x, d_y = (torch.empty(total.shape, dtype=total.dtype) for _ in range(2))
         d_weight, d_bias = torch.zeros(2, len(weight)).unbind()
+        one, drops, scale = ctx.masks
         dropped_add_norm_backward(
-            rows(gradient), rows(total), array(mean), array(factor), array(weight), *ctx.masks,
-            rows(d_x), rows(d_y), array(d_weight), array(d_bias),
+            rows(gradient), rows(total), array(mean), array(factor), array(weight),
+            one, drops, scale, rows(d_x), rows(d_y), array(d_weight), array(d_bias),
         )  # fmt: skip
         return d_x, d_y, d_weight.to(weight.dtype), d_bias.to(weight.dtype), None, None
 

@@ -1,12 +1,13 @@
 """The softmax of attention (equation 1), and its gradient."""
 
 import numpy as np
+from numpy import float32 as f32
 
-from regard.loops.numbers import Numbers, compiled, exp, f32, largest, read, write
+from regard.loops.numbers import Numbers, compiled, exp, largest, read, write
 
 
 @compiled("void({n}[:, :, :, ::1], float32[:, :, :, ::1], float32, {n}[:, :, :, ::1])")
-def weights(scores: Numbers, bias: Numbers, factor: f32, out: Numbers) -> None:
+def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None:
     """softmax(scores * factor + bias); a bias of one row or one query is that of all."""
     rows, heads, queries, keys = scores.shape
     exps = np.empty(keys, np.float32)
@@ -28,7 +29,7 @@ def weights(scores: Numbers, bias: Numbers, factor: f32, out: Numbers) -> None:
 
 
 @compiled("void({n}[:, :, ::1], {n}[:, :, ::1], float32)")
-def weights_backward(gradient: Numbers, weights: Numbers, factor: f32) -> None:
+def weights_backward(gradient: Numbers, weights: Numbers, factor: float) -> None:
     """Turn the gradient of the weights P into that of the scores: P * (dP - sum(dP * P))."""
     rows, queries, keys = gradient.shape
     for r in range(rows):

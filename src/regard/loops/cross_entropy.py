@@ -1,13 +1,14 @@
 """The softmax over the vocabulary, and its gradient."""
 
 import numpy as np
+from numpy import float32 as f32
 
-from regard.loops.numbers import Numbers, compiled, exp, f32, largest, read, write
+from regard.loops.numbers import Numbers, compiled, exp, largest, read, write
 
 
 @compiled("void({n}[:, ::1], int64[::1], float32, float32[::1], float32[::1])")
 def softmax_gradient(
-    logits: Numbers, labels: Numbers, smoothing: f32, right: Numbers, log_p: Numbers
+    logits: Numbers, labels: Numbers, smoothing: float, right: Numbers, log_p: Numbers
 ) -> None:
     """Turn logits into softmax - (1 - smoothing) * onehot; the label's own logit and log p."""
     rows, columns = logits.shape

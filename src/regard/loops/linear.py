@@ -1,6 +1,8 @@
 """The gradient of a bias, and that of the positive part of a linear layer."""
 
-from regard.loops.numbers import Numbers, compiled, f32, read, write
+from numpy import float32 as f32
+
+from regard.loops.numbers import Numbers, compiled, read, write
 
 
 @compiled("void({n}[:, ::1], float32[::1])")

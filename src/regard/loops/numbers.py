@@ -1,6 +1,6 @@
 """What the loops are made of: numbers in fp32 and bf16, the exponential, random bits.
 
-Numba's cache notices a change of the file that a loop is in, not one of this: `make clean` after it.
+Numba's cache notices a change in the file of a loop, but not one in this: after it, `make clean`.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numba import njit
 from numba.extending import overload
+from numpy import float32 as f32
+from numpy import int32 as i32
+from numpy import uint16 as u16
+from numpy import uint32 as u32
 from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
 """fp32, or bf16 as 16 bits without a sign; in signatures "float32" and "uint16"."""
-
-f32, i32, u16, u32 = np.float32, np.int32, np.uint16, np.uint32
 
 # Sums may be made in any order, or they could not be made by vectors; NaN and infinity stay what
 # they are.
@@ -26,20 +28,23 @@ def compiled(*signatures: str) -> Callable[[Function], Function]:
     """A loop, compiled now for arguments of these types; with "{n}" in them, for fp32 and bf16."""
     types = ("float32", "uint16")
     every = [s.replace("{n}", n) for s in signatures for n in (types if "{n}" in s else types[:1])]
-    options = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
+    options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
 
     def compile_now(function: Function) -> Function:
+        loop: Any
         try:
-            return njit(every, cache=True, **options)(function)
+            loop = njit(every, cache=True, **options)(function)
         except RuntimeError:  # there is no folder to which the cache could be written
-            return njit(every, **options)(function)
+            loop = njit(every, **options)(function)
+        return loop
 
     return compile_now
 
 
 def within(function: Function) -> Function:
     """What loops call: it becomes a part of them."""
-    return njit(fastmath=_FAST, error_model="numpy")(function)
+    inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
+    return inner
 
 
 @within
@@ -102,7 +107,7 @@ def largest(row: Numbers) -> f32:
 
 @within
 def exp(x: f32) -> f32:
-    """e^x for x <= 0, with an error below 3e-7 of it; 2^-126 where it would be less."""
+    """e^x for x <= 0, with an error below (2 + |x|) 1e-7 of it; 2^-126 where that is less."""
     t = f32(x * f32(1.4426950408889634))
     t = f32(-126) if t < f32(-126) else t
     whole = np.floor(t)
@@ -117,7 +122,7 @@ def exp(x: f32) -> f32:
 
 
 @within
-def keep(seed: np.int64, row: int, threshold: u32, factor: f32, out: Numbers) -> None:
+def keep(seed: int, row: int, threshold: int, factor: float, out: Numbers) -> None:
     """Dropout for each element of a row: `factor`, or 0 with a probability of threshold / 65536.
 
     They follow from the seed, the row and the place. `out` has an even length; 32 random bits
@@ -128,8 +133,9 @@ def keep(seed: np.int64, row: int, threshold: u32, factor: f32, out: Numbers) ->
     for j in range(half):
         # A counter and two keys, mixed until each bit depends on all.
         x = u32(first + u32(j))
-        x = u32(u32(u32(x ^ (x >> u32(16))) * u32(0x7FEB352D)) + second)
-        x = u32(u32(x ^ (x >> u32(15))) * u32(0x846CA68B))
-        x = u32(x ^ (x >> u32(16)))
+        x = u32(u32(u32(x ^ (x >> u32(17))) * u32(0xED5AD4BB)) + second)
+        x = u32(u32(x ^ (x >> u32(11))) * u32(0xAC4C1B51))
+        x = u32(u32(x ^ (x >> u32(15))) * u32(0x31848BAB))
+        x = u32(x ^ (x >> u32(14)))
         out[j] = factor if u32(x & u32(0xFFFF)) >= threshold else f32(0)
         others[j] = factor if u32(x >> u32(16)) >= threshold else f32(0)

@@ -1,8 +1,10 @@
 """Rounding to 8 bits, and what follows a product of 8 bits."""
 
 import numpy as np
+from numpy import float32 as f32
+from numpy import uint32 as u32
 
-from regard.loops.numbers import Numbers, bits, compiled, f32, from_bits, u32
+from regard.loops.numbers import Numbers, bits, compiled, from_bits
 
 _TO_BYTE = f32(2**23 + 2**22 + 128)  # n + this is held as an integer, whose last byte is n + 128
 

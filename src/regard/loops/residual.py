@@ -1,13 +1,14 @@
 """Add & Norm (§3.1, §5.4), and its gradient."""
 
 import numpy as np
+from numpy import float32 as f32
 
-from regard.loops.numbers import Numbers, compiled, f32, keep, read, u32, write
+from regard.loops.numbers import Numbers, compiled, keep, read, write
 
 
 @compiled("void({n}[:, ::1], {n}[:, ::1], {n}[::1], {n}[::1], float32, {n}[:, ::1])")
 def add_norm(
-    x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: f32, out: Numbers
+    x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
 ) -> None:
     """LayerNorm(x + y)."""
     rows, columns = x.shape
@@ -36,10 +37,10 @@ def dropped_add_norm(
     y: Numbers,
     weight: Numbers,
     bias: Numbers,
-    eps: f32,
-    seed: np.int64,
-    threshold: u32,
-    scale: f32,
+    eps: float,
+    seed: int,
+    threshold: int,
+    scale: float,
     total: Numbers,
     out: Numbers,
     means: Numbers,
@@ -76,9 +77,9 @@ def dropped_add_norm_backward(
     means: Numbers,
     factors: Numbers,
     weight: Numbers,
-    seed: np.int64,
-    threshold: u32,
-    scale: f32,
+    seed: int,
+    threshold: int,
+    scale: float,
     d_x: Numbers,
     d_y: Numbers,
     d_weight: Numbers,

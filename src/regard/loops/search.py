@@ -1,8 +1,9 @@
 """The best continuations of hypotheses (§6.1)."""
 
 import numpy as np
+from numpy import float32 as f32
 
-from regard.loops.numbers import Numbers, compiled, exp, f32, largest, read, within
+from regard.loops.numbers import Numbers, compiled, exp, largest, read, within
 
 _BLOCK = 128  # logits of which only the largest is looked at, unless that is among the best
 
@@ -17,11 +18,16 @@ def _log_sum_exp(row: Numbers, highest: f32) -> f32:
 
 
 @within
-def _is_among(token: int, never: Numbers) -> bool:
-    for other in never:
-        if token == other:
-            return True
-    return False
+def _insert(
+    beam: int, token: int, log_p: f32, parents: Numbers, tokens: Numbers, best: Numbers
+) -> None:
+    """Put a continuation before those that are less likely, of which the last one goes."""
+    place = len(best) - 1
+    while place > 0 and log_p > best[place - 1]:
+        parents[place], tokens[place] = parents[place - 1], tokens[place - 1]
+        best[place] = best[place - 1]
+        place -= 1
+    parents[place], tokens[place], best[place] = beam, token, log_p
 
 
 @compiled(
@@ -32,11 +38,11 @@ def most_likely(
 ) -> None:
     """Of each sentence the largest live + log softmax(logits), largest first, of equals the first.
 
-    Tokens that `never` follow are left out. Where there are too few, -inf fills the places; where
-    one logit is NaN, that does.
+    The tokens `never` are left out. Where there are too few, -inf fills the places; where a logit
+    is NaN, that does.
     """
     sentences, beams = live.shape
-    columns, places = logits.shape[1], best.shape[1]
+    columns = logits.shape[1]
     maxima = np.empty((columns + _BLOCK - 1) // _BLOCK, np.float32)
     for s in range(sentences):
         parents[s], tokens[s], best[s] = 0, 0, -np.inf
@@ -51,16 +57,8 @@ def most_likely(
                 best[s] = np.nan
                 break
             for block in range(len(maxima)):
-                if own + (maxima[block] - total) <= best[s, -1]:
-                    continue
-                for token in range(block * _BLOCK, min(columns, (block + 1) * _BLOCK)):
-                    log_p = own + (read(row[token]) - total)
-                    if log_p <= best[s, -1] or _is_among(token, never):
-                        continue
-                    place = places - 1
-                    while place > 0 and log_p > best[s, place - 1]:
-                        for kept in (parents, tokens):
-                            kept[s, place] = kept[s, place - 1]
-                        best[s, place] = best[s, place - 1]
-                        place -= 1
-                    parents[s, place], tokens[s, place], best[s, place] = beam, token, log_p
+                if own + (maxima[block] - total) > best[s, -1]:
+                    for token in range(block * _BLOCK, min(columns, (block + 1) * _BLOCK)):
+                        log_p = own + (read(row[token]) - total)
+                        if log_p > best[s, -1] and not (never == token).any():
+                            _insert(beam, token, log_p, parents[s], tokens[s], best[s])
