@@ -54,8 +54,8 @@ COPIES_FROM = 4096
 that takes a twentieth of a second to begin and to end, and spares the threads' waiting for each
 other's Python."""
 LOOPS_FROM = 8192
-"""And from so many they use `regard.loops`, if what is decoded together need not agree to the last
-bit with what is decoded alone: to load them takes a quarter of a second, once in a process."""
+"""And from so many, whoever has one core uses `regard.loops`, if what is decoded together need not
+agree to the last bit with what is decoded alone: to load them takes a quarter of a second, once."""
 COPY_BYTES = 2**30
 """Memory that there is to be for each copy; one of the paper's base takes 0.4 to 0.7 GB."""
 
@@ -138,9 +138,9 @@ class Decoding:
         batches = self._batches(sources, threads if shared else workers)
         copies = min(len(batches), threads, _room_for_copies()) if shared else 0
         decode = partial(self._search, sources, search)
+        if cpu and self.exact is False and tokens >= LOOPS_FROM and can_use_loops():
+            decode = partial(_by_loops, decode)
         if copies > max(1, threads // 2):  # else cores would be left over
-            if self.exact is False and tokens >= LOOPS_FROM and can_use_loops():  # before copying
-                decode = partial(_by_loops, decode)
             decoded = _by_copies(decode, batches, copies)
         elif cpu and self.one_by_one:
             decoded = side_by_side(decode, batches, threads, share=1)
@@ -201,6 +201,7 @@ def _room_for_copies() -> int:
 
 
 def _by_loops(decode: Callable[[list[int]], Found], batch: list[int]) -> Found:
+    """The same, by loops if it is done with one core."""
     with loops():
         return decode(batch)
 

@@ -293,22 +293,11 @@ def _by_loop(
 ) -> tuple[Tensor, Tensor, Tensor]:
     from regard.loops import search as loops
 
-    parents, tokens = (torch.empty(len(live), count, dtype=torch.int64) for _ in range(2))
-    log_p = torch.empty(len(live), count)
-    loops.most_likely(
-        *map(
-            array,
-            (
-                live.contiguous(),
-                logits,
-                torch.tensor(never, dtype=torch.int64),
-                parents,
-                tokens,
-                log_p,
-            ),
-        )
-    )
-    return parents, tokens, log_p
+    parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
+    found = parents, tokens, torch.empty(len(live), count)
+    without = torch.tensor(never, dtype=torch.int64)
+    loops.most_likely(*map(array, (live.contiguous(), logits.contiguous(), without, *found)))
+    return found
 
 
 def _summary(

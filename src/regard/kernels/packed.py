@@ -66,16 +66,13 @@ class Int8Linear(nn.Module):
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
-        if self.bias is None:
-            y.mul_(scale)
-        elif by_loops():
+        if self.bias is not None and by_loops():
             from regard.loops import packed
 
             packed.scaled(rows(y), array(scale.view(-1)), array(self.bias), relu)
             return y
-        else:
-            torch.addcmul(self.bias, y, scale, out=y)
-        return y.clamp_(min=0) if relu else y
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
+        return y.relu_() if relu else y
 
 
 def _rounded(
