@@ -55,10 +55,12 @@ def plain_or_loops(request: pytest.FixtureRequest) -> Iterator[bool]:
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with one_core.loops(request.param):
-        assert one_core.by_loops() == request.param
-        yield request.param
-    torch.set_num_threads(before)
+    try:
+        with one_core.loops(request.param):
+            assert one_core.by_loops() == request.param
+            yield request.param
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

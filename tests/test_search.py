@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
-from regard.search import Hypothesis, search
+from regard.search import Hypothesis, _most_likely, search
 
 pytestmark = pytest.mark.usefixtures("plain_or_loops")
 
@@ -474,3 +474,12 @@ def test_a_longest_length_without_room_for_the_end_is_refused() -> None:
 def test_logits_that_are_not_numbers_are_refused(beam: int, value: float) -> None:
     with pytest.raises(ModelError, match="NaN"):
         run(Toy(11, lambda _: value), [0], [3], SearchRecipe(beam=beam))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("others", [0.0, -math.inf])
+def test_one_logit_that_is_no_number_is_noticed(others: float, sign: int) -> None:
+    logits = torch.full((2, 300), others)
+    logits[1, 200] = torch.tensor(math.nan).copysign(torch.tensor(float(sign)))
+    *_, log_p = _most_likely(torch.zeros(1, 2), logits, (0, 1), 4)
+    assert log_p.isnan().any()

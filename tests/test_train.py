@@ -95,7 +95,7 @@ def halved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Batch]]:
         heard.append(batch)
         return batch_loss(model, batch, smoothing)
 
-    monkeypatch.setattr("regard.train.HALVED_FROM", 0)
+    monkeypatch.setattr("regard.train.MUCH", 0)
     monkeypatch.setattr("regard.train.batch_loss", listening)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -112,7 +112,7 @@ def test_an_update_by_halves_is_that_of_the_whole_batch(
     assert sorted(len(half.labels) for half in halved) == sorted(
         rows for b in batches for rows in (len(b.labels) // 2, len(b.labels) - len(b.labels) // 2)
     )
-    monkeypatch.setattr("regard.train.HALVED_FROM", math.inf)
+    monkeypatch.setattr("regard.train.MUCH", math.inf)
     moment, losses = updated(batches)
     assert len(halved) == 3 * len(batches)
     torch.testing.assert_close(other, moment, atol=1e-6, rtol=0)
@@ -200,7 +200,7 @@ def test_halves_are_for_an_even_number_of_cores_and_for_much_work(
     [batch] = epoch(data, "grouped", 4001)
     while len(batch.labels) > rows:
         batch = batch.halves()[0]
-    monkeypatch.setattr("regard.train.HALVED_FROM", least)
+    monkeypatch.setattr("regard.train.MUCH", least)
     torch.set_num_threads(threads)
     updated([batch])
     assert len(halved) == parts

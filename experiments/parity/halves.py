@@ -6,5 +6,5 @@ import regard.train
 from regard.cli.main import main
 
 if __name__ == "__main__":
-    regard.train.HALVED_FROM = 0
+    regard.train.MUCH = 0
     main()

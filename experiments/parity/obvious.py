@@ -40,5 +40,5 @@ if __name__ == "__main__":
     regard.layers.add_norm = add_norm
     regard.layers.drop = F.dropout
     regard.train.smoothed_cross_entropy = cross_entropy
-    regard.train.HALVED_FROM = math.inf
+    regard.train.MUCH = math.inf
     main()

@@ -137,10 +137,12 @@ class Decoding:
         shared = cpu and may_share and tokens >= COPIES_FROM
         batches = self._batches(sources, threads if shared else workers)
         copies = min(len(batches), threads, _room_for_copies()) if shared else 0
+        by_copies = copies > max(1, threads // 2)  # else cores would be left over
+        alone = by_copies or threads // max(1, min(workers, len(batches))) == 1
         decode = partial(self._search, sources, search)
-        if cpu and self.exact is False and tokens >= LOOPS_FROM and can_use_loops():
-            decode = partial(_by_loops, decode)
-        if copies > max(1, threads // 2):  # else cores would be left over
+        if cpu and alone and self.exact is False and tokens >= LOOPS_FROM and can_use_loops():
+            decode = partial(_with_loops, decode)
+        if by_copies:
             decoded = _by_copies(decode, batches, copies)
         elif cpu and self.one_by_one:
             decoded = side_by_side(decode, batches, threads, share=1)
@@ -200,7 +202,7 @@ def _room_for_copies() -> int:
     return free_bytes(torch.device("cpu")) // COPY_BYTES
 
 
-def _by_loops(decode: Callable[[list[int]], Found], batch: list[int]) -> Found:
+def _with_loops(decode: Callable[[list[int]], Found], batch: list[int]) -> Found:
     """The same, by loops if it is done with one core."""
     with loops():
         return decode(batch)

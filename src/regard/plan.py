@@ -22,6 +22,7 @@ from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import batches_of
 from regard.errors import TrainingError
+from regard.kernels.one_core import can_use_loops
 from regard.paper import BASE
 from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
@@ -272,6 +273,8 @@ class _Trial:
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
+        if self.device.type == "cpu" and torch.get_num_threads() <= 2:
+            can_use_loops()  # that they take memory, too, is no part of a step
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = model_and_optimizer(

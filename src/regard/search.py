@@ -264,7 +264,7 @@ def _most_likely(
     To rank them all would be slow. They are in the `count` blocks that have the largest maxima.
     """
     if by_loops():
-        return _by_loop(live, logits, never, count)
+        return _most_likely_by_loop(live, logits, never, count)
     vocabulary, beams = logits.shape[1], live.shape[1]
     # [rows, ...] -> [sentences, beams, ...]
     maxima, totals = (x.unflatten(0, (-1, beams)) for x in _summary(logits, never))
@@ -285,18 +285,18 @@ def _most_likely(
     return parents.gather(1, best), tokens.gather(1, best), log_p.gather(1, best)
 
 
-def _by_loop(
+def _most_likely_by_loop(
     live: Float[Tensor, "sentences beams"],
     logits: Float[Tensor, "rows vocabulary"],
     never: tuple[int, ...],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from regard.loops import search as loops
+    from regard.loops.search import most_likely
 
     parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
     found = parents, tokens, torch.empty(len(live), count)
     without = torch.tensor(never, dtype=torch.int64)
-    loops.most_likely(*map(array, (live.contiguous(), logits.contiguous(), without, *found)))
+    most_likely(*map(array, (live.contiguous(), logits.contiguous(), without, *found)))
     return found
 
 

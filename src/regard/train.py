@@ -31,9 +31,9 @@ from regard.transformer import Transformer
 
 Validate = Callable[[Transformer], dict[str, Any]]
 """What to journal of a model, its validation `loss` at least."""
-HALVED_FROM = 10**10
-"""Slots of a batch times weights of the model from which its halves are learned from side by side
-on a CPU, some 0.1 s of work: with less they wait for each other's Python."""
+MUCH = 10**10
+"""Slots of a batch times weights of the model from which, on a CPU, its halves are learned from
+side by side, and by loops: some 0.1 s of work. With less they wait for each other's Python."""
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
@@ -141,10 +141,11 @@ def _collected(
     each = []
     try:
         for batch in batches:
+            much = _is_much(model, batch)
             # a compiled step is one program, and one of divided weights one exchange after another
-            halves = losses is batch_loss and _gains_by_halves(model, batch)
+            halves = much and losses is batch_loss and _has_halves(batch)
             learn = _learned_by_halves if halves else _learned
-            each.append(learn(model, batch, smoothing, losses))
+            each.append(learn(model, batch, smoothing, losses, much))
             optimizer.collect()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -154,17 +155,17 @@ def _collected(
 
 
 def _learned(
-    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss
+    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss, much: bool
 ) -> Float[Tensor, "2"]:
     """(smoothed, plain) loss of a batch, whose gradient is added to the parameters' own."""
-    with loops(on_cpu(batch.labels) and _work(model, batch) >= HALVED_FROM // 2):
+    with loops(much and on_cpu(batch.labels)):
         smoothed, plain = losses(model, batch, smoothing)
         smoothed.backward()
     return torch.stack([smoothed.detach(), plain])
 
 
 def _learned_by_halves(
-    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss
+    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss, much: bool
 ) -> Float[Tensor, "2"]:
     """The same, a half of the rows on each half of the cores: while one waits for the memory, the
     other multiplies.
@@ -178,20 +179,19 @@ def _learned_by_halves(
     def learned(half: tuple[Batch, int]) -> Tensor:
         rows, seed = half
         with masks_from(seed):
-            return _learned(model, rows, smoothing, losses)
+            return _learned(model, rows, smoothing, losses, much)
 
     first, second = side_by_side(learned, list(zip(batch.halves(), seeds, strict=True)), 2)
     return first + second
 
 
-def _gains_by_halves(model: Transformer, batch: Batch) -> bool:
-    if not on_cpu(batch.labels) or torch.get_num_threads() % 2 or len(batch.labels) < 2:
-        return False
-    return _work(model, batch) >= HALVED_FROM
+def _has_halves(batch: Batch) -> bool:
+    return on_cpu(batch.labels) and torch.get_num_threads() % 2 == 0 and len(batch.labels) > 1
 
 
-def _work(model: Transformer, batch: Batch) -> int:
-    return batch.slots * sum(weight.numel() for weight in model.parameters())
+def _is_much(model: Transformer, batch: Batch) -> bool:
+    """Whether what pays in long steps alone is to be done."""
+    return batch.slots * sum(weight.numel() for weight in model.parameters()) >= MUCH
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:

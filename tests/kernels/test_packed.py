@@ -21,9 +21,10 @@ from regard.kernels.packed import (
     refuse_int8,
 )
 
-pytestmark = pytest.mark.usefixtures("plain_or_loops")
-
-pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
+pytestmark = [
+    pytest.mark.usefixtures("plain_or_loops"),
+    pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there"),
+]
 sizes = st.integers(1, 67)
 
 

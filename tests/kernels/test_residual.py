@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from regard.kernels.residual import add_norm
@@ -36,6 +37,21 @@ def test_equals_norm_of_the_sum(dropout: float) -> None:
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_bf16_stays_near_fp64(dropout: float) -> None:
+    x, y, norm = problem(torch.bfloat16)
+    inputs = (x, y, norm.weight, norm.bias)
+    fast, upstream = add_norm(x, y, norm, dropout), torch.randn(3, 5, D_MODEL).bfloat16()
+    found = torch.autograd.grad(fast, inputs, upstream)
+    exact = [t.detach().double().requires_grad_() for t in inputs]
+    total = exact[0] + exact[1] * (found[1] != 0) / (1 - dropout)
+    expected = F.layer_norm(total, (D_MODEL,), *exact[2:], eps=1e-6)
+    gradients = torch.autograd.grad(expected, exact, upstream.double())
+    for mine, right in zip((fast, *found), (expected, *gradients), strict=True):
+        assert mine.dtype == torch.bfloat16
+        assert (mine.double() - right).norm() < 0.02 * right.norm()
 
 
 def test_without_gradient_it_is_the_same() -> None:

@@ -181,7 +181,7 @@ def _softmax_backward(
     gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
 ) -> Tensor:
     """The gradient of the scores: P * (dP - sum(dP * P)) * factor."""
-    if scaled is None and by_loops():
+    if scaled is None and weights.dtype == gradient.dtype and by_loops():
         from regard.loops.attention import weights_backward
 
         weights_backward(array(gradient), array(weights), factor)
@@ -189,7 +189,7 @@ def _softmax_backward(
     d_weights = gradient.float()
     if scaled is not None:
         d_weights *= scaled
-    d_scores = torch._softmax_backward_data(d_weights, weights, -1, torch.float32)
+    d_scores = torch._softmax_backward_data(d_weights, weights.float(), -1, torch.float32)
     return d_scores.mul_(factor).to(gradient.dtype)
 
 

@@ -33,8 +33,8 @@ def smoothed_cross_entropy(
     """What `regard.loss.smoothed_loss` defines, summed over tokens: (smoothed, plain), fp32, nats.
 
     Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient. In bf16 the
-    reported losses carry the rounding of one bf16 probability a token, but without gradient they
-    are computed in fp32; the smoothed one also has that of the mean of the embeddings.
+    reported losses carry the rounding of one bf16 probability a token, but without gradient, or by
+    loops, they are computed in fp32; the smoothed one also has that of the mean of the embeddings.
     """
     smoothed, plain = _SmoothedCrossEntropy.apply(
         states, embedding, labels, smoothing, torch.is_grad_enabled()

@@ -1,8 +1,8 @@
-"""Dropout (§5.4) where no norm comes after it, and the masks of all dropout on a CPU.
+"""Dropout (§5.4) where no norm comes after it, and on a CPU what all its masks come from.
 
 There PyTorch draws masks one number at a time, which costs more than the matrix products of a small
-model; here one call draws 64 random bits for four elements, so that the probability is a multiple
-of 1/65536.
+model; here one call draws 64 random bits for four elements, or a seed for a loop that draws them,
+so that the probability is a multiple of 1/65536.
 """
 
 from collections.abc import Iterator

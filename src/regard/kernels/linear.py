@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
-from regard.kernels.one_core import array, by_loops, rows
+from regard.kernels.one_core import array, by_loops, rows, rows_of
 from regard.kernels.packed import can_pack
 
 
@@ -52,7 +52,7 @@ class _CpuLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         x, weight, y = ctx.saved_tensors
-        gradient, d_bias = (_by_loops if by_loops() else _of_sum)(gradient, y)
+        gradient, d_bias = (_of_sum_by_loops if by_loops() else _of_sum)(gradient, y)
         # [*batch, features] -> [rows, features]
         d_rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
         return gradient @ weight, d_rows.t() @ inputs, d_bias, None
@@ -65,13 +65,13 @@ def _of_sum(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
     return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
 
 
-def _by_loops(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-    from regard.loops import linear as loops
+def _of_sum_by_loops(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+    from regard.loops.linear import column_sums, relu_backward
 
     d_bias = torch.zeros(gradient.shape[-1])
     if y is None:
-        loops.column_sums(rows(gradient), array(d_bias))
+        column_sums(rows(gradient), array(d_bias))
         return gradient, d_bias.to(gradient.dtype)
     d_sum = torch.empty(y.shape, dtype=y.dtype)
-    loops.relu_backward(rows(gradient), rows(y), rows(d_sum), array(d_bias))
+    relu_backward(rows(gradient), rows(y), rows_of(d_sum), array(d_bias))
     return d_sum, d_bias.to(y.dtype)

@@ -27,14 +27,14 @@ def can_use_loops() -> bool:
     try:
         for name in ("attention", "cross_entropy", "linear", "packed", "residual", "search"):
             import_module(f"regard.loops.{name}")
-    except ImportError:
+    except (ImportError, OSError):
         return False
     return True
 
 
 @contextmanager
 def loops(wanted: bool = True) -> Iterator[None]:
-    """In here and in this thread they are used, if they are wanted, it has one core, and they are.
+    """In here, and in this thread, they are used: if wanted, if it has one core, if there are any.
 
     Only for tensors on the CPU.
     """
@@ -57,5 +57,10 @@ def array(x: Tensor) -> NDArray[Any]:
 
 
 def rows(x: Tensor) -> NDArray[Any]:
-    """The same as a matrix: the last dimension in rows, all others one below the other."""
+    """The same as a matrix, to read: the last dimension in rows, all others one below the other."""
     return array(x.reshape(-1, x.shape[-1]).contiguous())
+
+
+def rows_of(x: Tensor) -> NDArray[Any]:
+    """The same to write, of a tensor whose numbers lie together."""
+    return array(x.view(-1, x.shape[-1]))

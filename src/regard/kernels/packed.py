@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from regard.errors import RecipeError
-from regard.kernels.one_core import array, by_loops, rows
+from regard.kernels.one_core import array, by_loops, rows, rows_of
 
 LARGEST = 127
 # As tensors: of a number each operation would make one first.
@@ -67,9 +67,9 @@ class Int8Linear(nn.Module):
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
         if self.bias is not None and by_loops():
-            from regard.loops import packed
+            from regard.loops.packed import scaled
 
-            packed.scaled(rows(y), array(scale.view(-1)), array(self.bias), relu)
+            scaled(rows_of(y), array(scale.view(-1)), array(self.bias), relu)
             return y
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
         return y.relu_() if relu else y
@@ -83,10 +83,10 @@ def _rounded(
     Only unsigned activations have a fast kernel.
     """
     if by_loops():
-        from regard.loops import packed
+        from regard.loops.packed import rounded as rounded_rows
 
         rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
-        packed.rounded(rows(x), rows(rounded), array(scale.view(-1)))
+        rounded_rows(rows(x), rows_of(rounded), array(scale.view(-1)))
         return rounded, scale
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = _scale(largest, LARGEST)

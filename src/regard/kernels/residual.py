@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
 from regard.kernels.dropout import drop, kept, seed, threshold
-from regard.kernels.one_core import array, by_loops, rows
+from regard.kernels.one_core import array, by_loops, rows, rows_of
 
 
 def add_norm(
@@ -30,10 +30,10 @@ def add_norm(
 
 
 def _by_loop(x: Tensor, y: Tensor, norm: nn.LayerNorm) -> Tensor:
-    from regard.loops import residual
+    from regard.loops.residual import add_norm as loop
 
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    residual.add_norm(rows(x), rows(y), array(norm.weight), array(norm.bias), norm.eps, rows(out))
+    out = torch.empty(x.shape, dtype=x.dtype)
+    loop(rows(x), rows(y), array(norm.weight), array(norm.bias), norm.eps, rows_of(out))
     return out
 
 
@@ -54,7 +54,7 @@ class _LoopAddNorm(torch.autograd.Function):
         )
         dropped_add_norm(
             rows(x), rows(y), array(weight), array(bias), eps, one, drops, scale,
-            rows(total), rows(out), array(mean), array(factor),
+            rows_of(total), rows_of(out), array(mean), array(factor),
         )  # fmt: skip
         ctx.save_for_backward(total, mean, factor, weight)
         return out
@@ -70,7 +70,7 @@ class _LoopAddNorm(torch.autograd.Function):
         one, drops, scale = ctx.masks
         dropped_add_norm_backward(
             rows(gradient), rows(total), array(mean), array(factor), array(weight),
-            one, drops, scale, rows(d_x), rows(d_y), array(d_weight), array(d_bias),
+            one, drops, scale, rows_of(d_x), rows_of(d_y), array(d_weight), array(d_bias),
         )  # fmt: skip
         return d_x, d_y, d_weight.to(weight.dtype), d_bias.to(weight.dtype), None, None
 

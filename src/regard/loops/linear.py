@@ -20,6 +20,6 @@ def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) ->
     for r in range(len(y)):
         g_row, y_row, out_row = gradient[r], y[r], out[r]
         for j in range(len(g_row)):
-            g = read(g_row[j]) if read(y_row[j]) > f32(0) else f32(0)
+            g = f32(0) if read(y_row[j]) <= f32(0) else read(g_row[j])
             write(out_row, j, g)
             sums[j] += g

@@ -1,11 +1,13 @@
-"""What the loops are made of: numbers in fp32 and bf16, the exponential, random bits.
+"""What the loops are made of: numbers in fp32 and bf16, the exponential, random bits."""
 
-Numba's cache notices a change in the file of a loop, but not one in this: after it, `make clean`.
-"""
-
-from collections.abc import Callable
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
+import numba
 import numpy as np
 from numba import njit
 from numba.extending import overload
@@ -33,12 +35,30 @@ def compiled(*signatures: str) -> Callable[[Function], Function]:
     def compile_now(function: Function) -> Function:
         loop: Any
         try:
-            loop = njit(every, cache=True, **options)(function)
-        except RuntimeError:  # there is no folder to which the cache could be written
+            with _cache():
+                loop = njit(every, cache=True, **options)(function)
+        except Exception:  # what may be wrong with a cache is no matter: it goes without one
             loop = njit(every, **options)(function)
         return loop
 
     return compile_now
+
+
+@contextmanager
+def _cache() -> Iterator[None]:
+    """In here Numba keeps what it compiles in a folder for this version of all the loops.
+
+    By itself it notices a change in the file of a loop, but not one in what the loop is made of.
+    """
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    version = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+    before = numba.config.CACHE_DIR  # what NUMBA_CACHE_DIR says
+    numba.config.CACHE_DIR = str(Path(before or own) / f"loops-{version}")
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def within(function: Function) -> Function:
@@ -98,7 +118,10 @@ def _ordered(integer: i32) -> i32:
 
 @within
 def largest(row: Numbers) -> f32:
-    """The largest number of a row, as integers: those are compared by vectors, floats are not."""
+    """The largest number of a row, by integers: those are compared by vectors, floats are not.
+
+    NaN is larger than all others, or less, by its sign.
+    """
     found = i32(-(2**31))
     for j in range(len(row)):
         found = max(found, _ordered(i32(bits(read(row[j])))))
@@ -107,10 +130,9 @@ def largest(row: Numbers) -> f32:
 
 @within
 def exp(x: f32) -> f32:
-    """e^x for x <= 0, with an error below (2 + |x|) 1e-7 of it; 2^-126 where that is less."""
+    """e^x for x <= 0, with an error below (2 + |x|) 1e-7 of it; 0 where it is below 2^-125."""
     t = f32(x * f32(1.4426950408889634))
-    t = f32(-126) if t < f32(-126) else t
-    whole = np.floor(t)
+    whole = np.floor(f32(-125) if t < f32(-125) else t)
     f = f32(t - whole)
     p = f32(1.8775767e-3)  # 2^f for 0 <= f < 1
     p = p * f + f32(8.9893397e-3)
@@ -118,7 +140,7 @@ def exp(x: f32) -> f32:
     p = p * f + f32(2.4015361e-1)
     p = p * f + f32(6.9315308e-1)
     p = p * f + f32(9.9999994e-1)
-    return p * from_bits(u32(i32(whole) + i32(127)) << u32(23))
+    return f32(0) if t < f32(-125) else p * from_bits(u32(i32(whole) + i32(127)) << u32(23))
 
 
 @within

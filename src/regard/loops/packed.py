@@ -11,7 +11,7 @@ _TO_BYTE = f32(2**23 + 2**22 + 128)  # n + this is held as an integer, whose las
 
 @compiled("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
 def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x / scale + 128 as integers, where scale makes the largest of each row 127."""
+    """x times 1 / scale, + 128, as integers; scale makes the largest of each row 127."""
     rows, columns = x.shape
     for r in range(rows):
         row, out_row = x[r], out[r]

@@ -10,11 +10,15 @@ _BLOCK = 128  # logits of which only the largest is looked at, unless that is am
 
 @within
 def _log_sum_exp(row: Numbers, highest: f32) -> f32:
-    """0 where nothing is possible."""
+    """0 where nothing is possible, NaN where one is."""
     powers = f32(0)
+    if highest == -np.inf:  # or that is a NaN with a sign
+        for j in range(len(row)):
+            powers += f32(0) if read(row[j]) == -np.inf else read(row[j])
+        return powers
     for j in range(len(row)):
         powers += exp(read(row[j]) - highest)
-    return f32(0) if highest == -np.inf else highest + np.log(powers)
+    return highest + np.log(powers)
 
 
 @within
@@ -52,13 +56,13 @@ def most_likely(
                 continue
             for block in range(len(maxima)):
                 maxima[block] = largest(row[block * _BLOCK : (block + 1) * _BLOCK])
-            total = _log_sum_exp(row, largest(maxima))
-            if np.isnan(own + total):
+            shift = own - _log_sum_exp(row, largest(maxima))
+            if np.isnan(shift):
                 best[s] = np.nan
                 break
             for block in range(len(maxima)):
-                if own + (maxima[block] - total) > best[s, -1]:
+                if shift + maxima[block] > best[s, -1]:
                     for token in range(block * _BLOCK, min(columns, (block + 1) * _BLOCK)):
-                        log_p = own + (read(row[token]) - total)
+                        log_p = shift + read(row[token])
                         if log_p > best[s, -1] and not (never == token).any():
                             _insert(beam, token, log_p, parents[s], tokens[s], best[s])
