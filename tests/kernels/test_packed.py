@@ -91,6 +91,17 @@ def test_sums_of_8_bits_are_exact_where_they_are_largest(
     torch.testing.assert_close(found, F.linear(x, weight), rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("layer", [PackedLinear, Int8Linear])
+def test_the_positive_part_keeps_what_is_no_number(layer: type[nn.Module]) -> None:
+    torch.manual_seed(1)
+    weight, bias = torch.randn(16, 32), torch.randn(16)
+    bias[3] = torch.nan
+    x = torch.randn(5, 32)
+    found, plain = layer(weight, bias)(x, relu=True), layer(weight, bias)(x)
+    torch.testing.assert_close(found, plain.relu(), equal_nan=True)
+    assert found[:, 3].isnan().all()
+
+
 def test_without_products_of_8_bits_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_int8(torch.device("cpu"))
     with pytest.raises(RecipeError, match="there is no int8 on this device: use bf16 or fp32"):

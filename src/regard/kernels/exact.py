@@ -51,7 +51,7 @@ class BlockedLinear(PackedLinear):
         parts[-1] = parts[-1][: len(last)]
         y = torch.cat(parts) if whole else parts[0]
         y = y.view(*x.shape[:-1], y.shape[-1])
-        return y.relu_() if relu else y  # not in the product, which was tried without
+        return y.relu_() if relu else y
 
 
 @torch.no_grad()

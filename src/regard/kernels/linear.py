@@ -43,8 +43,9 @@ class Linear(nn.Linear):
 class _CpuLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-        after = "relu" if relu else "none"
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        if relu:
+            y.relu_()  # oneDNN's own would make 0 of NaN
         ctx.save_for_backward(x, weight, y if relu else None)
         return y
 

@@ -32,8 +32,8 @@ class PackedLinear(nn.Module):
         self, x: Float[Tensor, "*batch inputs"], relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:
         """What nn.Linear computes; with `relu`, 0 where that is negative."""
-        after = "relu" if relu else "none"
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], "")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return y.relu_() if relu else y  # oneDNN's own would make 0 of NaN
 
 
 class Int8Linear(nn.Module):

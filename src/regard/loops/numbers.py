@@ -53,12 +53,13 @@ def _cache() -> Iterator[None]:
     files = sorted(Path(__file__).parent.glob("*.py"))
     version = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
-    before = numba.config.CACHE_DIR  # what NUMBA_CACHE_DIR says
-    numba.config.CACHE_DIR = str(Path(before or own) / f"loops-{version}")
+    config: Any = numba.config
+    before = config.CACHE_DIR  # what NUMBA_CACHE_DIR says
+    config.CACHE_DIR = str(Path(before or own) / f"loops-{version}")
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
 
 
 def within(function: Function) -> Function:
