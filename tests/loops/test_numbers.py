@@ -1,6 +1,7 @@
 """What the loops are made of: rounding to bf16, the largest, the exponential, masks, the cache."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+import regard.loops.numbers
 from regard.kernels import one_core
 from regard.kernels.one_core import array
 from regard.loops.numbers import exp, keep, largest, read, write
@@ -127,6 +129,31 @@ def test_without_a_folder_for_the_cache_they_are_compiled_each_time(tmp_path: Pa
         "column_sums(np.ones((2, 3), np.float32), sums := np.zeros(3, np.float32)); print(sums)"
     )
     assert run(code) == "[2. 2. 2.]\n"
+
+
+def test_what_the_cache_holds_is_of_this_version_of_the_loops(tmp_path: Path) -> None:
+    """Numba looks for changes in the file of a loop, not in what the loop is made of."""
+    package = tmp_path / "regard"
+    (package / "loops").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for file in Path(regard.loops.numbers.__file__).parent.glob("*.py"):
+        shutil.copy(file, package / "loops")
+    code = (
+        "from regard.loops.linear import column_sums; import numpy as np;"
+        "column_sums(np.ones((2, 3), np.float32), sums := np.zeros(3, np.float32)); print(sums)"
+    )
+    where = {
+        "PYTHONPATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "NUMBA_CACHE_DIR": "",
+    }
+    assert run(code, **where) == "[2. 2. 2.]\n"
+    numbers = package / "loops" / "numbers.py"
+    fp32 = "def fp32(number: Any) -> Any:\n        return number\n"
+    assert fp32 in numbers.read_text()
+    numbers.write_text(numbers.read_text().replace(fp32, fp32.rstrip() + " * f32(2)\n"))
+    assert run(code, **where) == "[4. 4. 4.]\n"
+    assert len(list((tmp_path / "cache" / "regard").iterdir())) == 2
 
 
 def test_without_numba_everything_goes_on() -> None:
