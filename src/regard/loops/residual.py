@@ -3,7 +3,26 @@
 import numpy as np
 from numpy import float32 as f32
 
-from regard.loops.numbers import Numbers, compiled, keep, read, write
+from regard.loops.numbers import Numbers, compiled, keep, read, within, write
+
+
+@within
+def _norm(
+    total: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
+) -> tuple[f32, f32]:
+    """LayerNorm of a row in fp32, which is centred for it; its mean, and 1 / its deviation."""
+    columns = len(total)
+    mean, variance = f32(0), f32(0)
+    for j in range(columns):
+        mean += total[j]
+    mean /= f32(columns)
+    for j in range(columns):
+        total[j] -= mean
+        variance += total[j] * total[j]
+    factor = f32(1) / np.sqrt(variance / f32(columns) + eps)
+    for j in range(columns):
+        write(out, j, total[j] * factor * read(weight[j]) + read(bias[j]))
+    return mean, factor
 
 
 @compiled("void({n}[:, ::1], {n}[:, ::1], {n}[::1], {n}[::1], float32, {n}[:, ::1])")
@@ -14,18 +33,10 @@ def add_norm(
     rows, columns = x.shape
     total = np.empty(columns, np.float32)
     for r in range(rows):
-        x_row, y_row, out_row = x[r], y[r], out[r]
-        mean, variance = f32(0), f32(0)
+        x_row, y_row = x[r], y[r]
         for j in range(columns):
             total[j] = read(x_row[j]) + read(y_row[j])
-            mean += total[j]
-        mean /= f32(columns)
-        for j in range(columns):
-            total[j] -= mean
-            variance += total[j] * total[j]
-        factor = f32(1) / np.sqrt(variance / f32(columns) + eps)
-        for j in range(columns):
-            write(out_row, j, total[j] * factor * read(weight[j]) + read(bias[j]))
+        _norm(total, weight, bias, eps, out[r])
 
 
 @compiled(
@@ -48,23 +59,14 @@ def dropped_add_norm(
 ) -> None:
     """LayerNorm(x + Dropout(y)), and what its gradient wants: the sum, its mean, 1 / deviation."""
     rows, columns = x.shape
-    kept, centred = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)
+    kept, rounded = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)
     for r in range(rows):
-        x_row, y_row, total_row, out_row = x[r], y[r], total[r], out[r]
+        x_row, y_row, total_row = x[r], y[r], total[r]
         keep(seed, r, threshold, scale, kept)
-        mean, variance = f32(0), f32(0)
         for j in range(columns):
             write(total_row, j, read(x_row[j]) + read(y_row[j]) * kept[j])
-            centred[j] = read(total_row[j])
-            mean += centred[j]
-        mean /= f32(columns)
-        for j in range(columns):
-            centred[j] -= mean
-            variance += centred[j] * centred[j]
-        factor = f32(1) / np.sqrt(variance / f32(columns) + eps)
-        for j in range(columns):
-            write(out_row, j, centred[j] * factor * read(weight[j]) + read(bias[j]))
-        means[r], factors[r] = mean, factor
+            rounded[j] = read(total_row[j])
+        means[r], factors[r] = _norm(rounded, weight, bias, eps, out[r])
 
 
 @compiled(
