@@ -1,6 +1,13 @@
 """The `regard` command that learns from every batch by halves, as it does of itself where a step is
-much work; the model here is too small for that. It takes an even number of cores.
+much work; the model here is too small for that. It takes two cores. WITHOUT_LOOPS=1 in the
+environment does without `regard.loops`.
 """
+
+import os
+import sys
+
+if os.environ.get("WITHOUT_LOOPS"):
+    sys.modules["numba"] = None  # type: ignore[assignment]
 
 import regard.train
 from regard.cli.main import main

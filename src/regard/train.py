@@ -158,7 +158,7 @@ def _learned(
     model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss, much: bool
 ) -> Float[Tensor, "2"]:
     """(smoothed, plain) loss of a batch, whose gradient is added to the parameters' own."""
-    with loops(much and on_cpu(batch.labels)):
+    with loops(much):
         smoothed, plain = losses(model, batch, smoothing)
         smoothed.backward()
     return torch.stack([smoothed.detach(), plain])
@@ -186,11 +186,13 @@ def _learned_by_halves(
 
 
 def _has_halves(batch: Batch) -> bool:
-    return on_cpu(batch.labels) and torch.get_num_threads() % 2 == 0 and len(batch.labels) > 1
+    return torch.get_num_threads() % 2 == 0 and len(batch.labels) > 1
 
 
 def _is_much(model: Transformer, batch: Batch) -> bool:
-    """Whether what pays in long steps alone is to be done."""
+    """Whether what pays on a CPU, in long steps alone, is to be done."""
+    if not on_cpu(batch.labels):
+        return False
     return batch.slots * sum(weight.numel() for weight in model.parameters()) >= MUCH
 
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,18 +45,22 @@ def compiled(*signatures: str) -> Callable[[Function], Function]:
     return compile_now
 
 
+@cache
+def _version() -> str:
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
 @contextmanager
 def _cache() -> Iterator[None]:
     """In here Numba keeps what it compiles in a folder for this version of all the loops.
 
     By itself it notices a change in the file of a loop, but not one in what the loop is made of.
     """
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    version = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     config: Any = numba.config
     before = config.CACHE_DIR  # what NUMBA_CACHE_DIR says
-    config.CACHE_DIR = str(Path(before or own) / f"loops-{version}")
+    config.CACHE_DIR = str(Path(before or own) / f"loops-{_version()}")
     try:
         yield
     finally:

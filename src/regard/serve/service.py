@@ -96,9 +96,8 @@ class Service:
         else its guesses would go on, told by the answer to the right one.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        bearer = bearer.encode("latin-1").decode(
-            "utf-8", "replace"
-        )  # headers are read as the former
+        # Headers are read as the former, and written as the latter.
+        bearer = bearer.encode("latin-1").decode("utf-8", "replace")
         key = key or (bearer.strip() if scheme.lower() == "bearer" else None)
         client = address = request.client.host if request.client else "unknown"
         known = True
