@@ -41,7 +41,7 @@ SHAPES = {
     "small": Recipe().but(layers=3, d_model=256, d_ff=1024, heads=4, vocabulary=8000),
     "base": Recipe(),
 }
-OURS, OURS_FP32 = REGARD = "regard", "regard fp32"
+OURS, OURS_FP32, OURS_INT8 = REGARD = "regard", "regard fp32", "regard int8"
 PLAIN = "torch.nn.Transformer"
 OWN_BATCHES = "JoeyNMT, own batches"
 CEILING = "matrix products"
@@ -49,6 +49,7 @@ CEILING = "matrix products"
 CONTENDERS = [
     sides.Contender(OURS, "training_regard.py", ["auto"]),
     sides.Contender(OURS_FP32, "training_regard.py", ["fp32"]),
+    sides.Contender(OURS_INT8, "training_regard.py", ["int8"]),
     sides.Contender(PLAIN, "training_torch.py", ["fp32"]),
     sides.Contender(
         f"{PLAIN}, malloc set", "training_torch.py", ["fp32"], variables=sides.KEEP_FREED_MEMORY
@@ -122,9 +123,11 @@ def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> di
         spreads = {"tokens_per_second": sides.Spread.of(speeds[name])}
         if OURS in speeds:
             spreads["regard_is_faster"] = sides.ratio(speeds[OURS], speeds[name])
-        if ceiling and name in work:
+        if OURS_INT8 in speeds:
+            spreads["int8_is_faster"] = sides.ratio(speeds[OURS_INT8], speeds[name])
+        limits = [turn["flop_per_second"].get(result.about["precision"]) for turn in ceiling]
+        if name in work and all(limits) and limits:
             done = [f.weights / s for f, s in zip(work[name], result.seconds, strict=True)]
-            limits = [turn["flop_per_second"][result.about["precision"]] for turn in ceiling]
             spreads["of_ceiling"] = sides.ratio(done, limits)
         summaries[name] = {
             **result.about,
@@ -140,13 +143,23 @@ def show(record: dict[str, Any]) -> None:
     def cell(summary: dict[str, Any], key: str, form: str) -> str:
         return sides.Spread(**summary[key]).text(form) if key in summary else "-"
 
-    header = ["", "precision", "tokens/s", "regard is faster", "of ceiling", "loss", "peak GB"]
+    header = [
+        "",
+        "precision",
+        "tokens/s",
+        "regard is faster",
+        "in int8",
+        "of ceiling",
+        "loss",
+        "peak GB",
+    ]
     rows = [
         [
             name,
             summary["precision"].removeprefix("torch."),
             cell(summary, "tokens_per_second", ",.0f"),
             cell(summary, "regard_is_faster", ".2f"),
+            cell(summary, "int8_is_faster", ".2f"),
             cell(summary, "of_ceiling", ".0%"),
             f"{summary['turns'][-1]['loss']:.2f}",
             f"{summary['turns'][-1]['peak_memory'] / 1e9:.1f}",

@@ -17,6 +17,7 @@ from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
 from regard.data.rows import Rows
 from regard.errors import RegardError, TrainingError
+from regard.kernels.int8 import has_int8_training, in_int8
 from regard.loss import smoothed_loss
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
@@ -28,11 +29,22 @@ from regard.run.journal import Record, read_journal
 from regard.run.model_directory import open_model
 from regard.run.processes import OutOfMemory
 from regard.schedule import learning_rate
-from regard.train import Loss, _learned, batch_loss, stop_unless_finite, train, update
+from regard.train import (
+    Loss,
+    _learned,
+    batch_loss,
+    int8_loss,
+    losses_on,
+    stop_unless_finite,
+    train,
+    update,
+)
 from regard.transformer import Transformer
 from regard.validate import validator
 from run.copying import RECIPE, prepared, trained
 from run.killing import full_at
+
+needs_int8 = pytest.mark.skipif(not has_int8_training(), reason="no exact products of 8 bits here")
 
 CALM = RECIPE.but(dropout=0.0)
 VOCABULARY = 256 + 3 + 10
@@ -133,6 +145,33 @@ def test_a_half_may_be_padding_alone(data: Path, halved: list[Batch]) -> None:
     plain, plain_losses = updated([batch])
     torch.testing.assert_close(moment, plain, atol=1e-6, rtol=0)
     assert losses == pytest.approx(plain_losses, rel=1e-6)
+
+
+@needs_int8
+@pytest.mark.parametrize("halves", [False, True])
+def test_an_update_in_int8_is_near_that_in_fp32(
+    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch, halves: bool
+) -> None:
+    monkeypatch.setattr("regard.train.MUCH", 0 if halves else math.inf)
+    batches = epoch(data, "grouped", 397)[:3]
+    losses = losses_on(torch.device("cpu"), model_of(), CALM.but(precision="int8"), pytest.fail)
+    assert losses is int8_loss
+    moments, rounding = [], []
+
+    def listening(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        rounding.append(in_int8())
+        return batch_loss(model, batch, smoothing)
+
+    monkeypatch.setattr("regard.train.batch_loss", listening)
+    for some in (losses, None):
+        model = model_of()
+        optimizer = FlatAdam(model, CALM.training, torch.float32)
+        update(model, optimizer, batches, 0.01, 0.1, some)
+        moments.append(optimizer.state()["exp_avg"])
+    count = len(batches) * (2 if halves else 1)
+    assert rounding == [True] * count + [False] * count
+    near, exact = moments
+    assert 1e-4 < (near - exact).norm() / exact.norm() < 0.05
 
 
 def test_halves_have_masks_of_their_own_the_same_in_each_run(
@@ -337,9 +376,12 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(
     assert [record["step"] for record in journal(run, "start")] == [0, *stops]
 
 
-def test_a_bf16_run_goes_on_to_the_bit_too(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=needs_int8)])
+def test_a_run_that_rounds_goes_on_to_the_bit_too(
+    data: Path, tmp_path: Path, precision: str
+) -> None:
     """Its master copy is what a checkpoint keeps."""
-    recipe = RECIPE.but(precision="bf16", steps=5)
+    recipe = RECIPE.but(precision=precision, steps=5)
     trained(tmp_path / "whole", data, recipe)
     with pytest.raises(ZeroDivisionError):
         trained(tmp_path / "cut", data, recipe, listeners=(lambda r: 1 // (4 - r["step"]),))

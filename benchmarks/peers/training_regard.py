@@ -1,4 +1,4 @@
-"""regard's own step, as `regard train` takes it. Arguments: folder, fp32 or bf16 or auto."""
+"""regard's own step, as `regard train` takes it. Arguments: folder, fp32, bf16, int8 or auto."""
 
 import sys
 
@@ -11,22 +11,24 @@ from regard.data.rows import Rows
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run.devices import choose_device, choose_dtype, keep_freed_memory
-from regard.train import update
+from regard.train import losses_on, update
 from regard.transformer import Transformer
 
-DTYPE = choose_dtype(sys.argv[2], choose_device())
+PRECISION = sys.argv[2]
+DTYPE = choose_dtype(PRECISION, choose_device())
 
 
 def prepare(shape: Shape) -> tuple[nn.Module, Step]:
     keep_freed_memory()
     fields = shape._asdict()
     vocabulary = fields.pop("vocabulary")
-    recipe = Recipe().but(**fields)
+    recipe = Recipe().but(**fields, precision=PRECISION)
     model = Transformer(recipe.model, vocabulary).train()
     optimizer = FlatAdam(model, recipe.training, DTYPE)
+    losses = losses_on(choose_device(), model, recipe, print)
 
     def step(batch: Batch) -> Tensor:
-        loss = update(model, optimizer, [as_ours(batch)], RATE, shape.label_smoothing)
+        loss = update(model, optimizer, [as_ours(batch)], RATE, shape.label_smoothing, losses)
         return loss.smoothed / loss.target_tokens
 
     return model, step
@@ -43,4 +45,5 @@ def as_ours(batch: Batch) -> RegardBatch:
 
 
 if __name__ == "__main__":
-    train_in_turn(str(DTYPE), {"regard": regard.__version__}, prepare)
+    computed_in = "int8" if PRECISION == "int8" else str(DTYPE)
+    train_in_turn(computed_in, {"regard": regard.__version__}, prepare)

@@ -128,8 +128,12 @@ class TrainingRecipe(Section):
     """epsilon_ls, spread over the whole vocabulary."""
     accumulate: Count = 1
     """Batches whose gradients are summed into one step."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Arithmetic; auto is bf16 where the processor has it, always with an fp32 master copy."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Arithmetic; auto is bf16 where the processor has it, always with an fp32 master copy.
+
+    int8 is auto, but multiplies states and weights, in linear layers and for the logits, and
+    gradients and weights in the former, in 8 bits: for processors with VNNI.
+    """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Seed of initialisation, order of the data and dropout."""
     log_every: Count = 20

@@ -18,6 +18,7 @@ from regard.kernels.compiled import compiled
 from regard.kernels.cross_entropy import smoothed_cross_entropy
 from regard.kernels.device import on_cpu
 from regard.kernels.dropout import masks_from
+from regard.kernels.int8 import int8_products
 from regard.kernels.one_core import can_use_loops, loops
 from regard.kernels.threads import side_by_side
 from regard.recipe import Recipe
@@ -143,7 +144,7 @@ def _collected(
         for batch in batches:
             much = _is_much(model, batch)
             # a compiled step is one program, and one of divided weights one exchange after another
-            halves = much and losses is batch_loss and _has_halves(batch)
+            halves = much and losses in (batch_loss, int8_loss) and _has_halves(batch)
             learn = _learned_by_halves if halves else _learned
             each.append(learn(model, batch, smoothing, losses, much))
             optimizer.collect()
@@ -204,6 +205,12 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
     )
 
 
+def int8_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The same with products of 8 bits: precision = "int8"."""
+    with int8_products():
+        return batch_loss(model, batch, smoothing)
+
+
 def losses_on(
     device: torch.device,
     model: Transformer,
@@ -216,10 +223,11 @@ def losses_on(
     TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is, and so do weights that have to be
     gathered on the way.
     """
+    plain = int8_loss if recipe.training.precision == "int8" else batch_loss
     if isinstance(optimizer, ShardedAdam):
-        return optimizer.losses(batch_loss)
+        return optimizer.losses(plain)
     if device.type == "cpu" or recipe.data.layout == "grouped":
-        return batch_loss
+        return plain
     model.embedding.table(recipe.data.row_length)  # made now, not in the midst of what is compiled
     return compiled(batch_loss, warn)
 

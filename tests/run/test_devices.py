@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from regard.errors import RecipeError, TrainingError
+from regard.kernels import int8
 from regard.run import devices
 
 CPU = torch.device("cpu")
@@ -32,6 +33,20 @@ def test_auto_is_bf16_where_it_is_native(native: bool, monkeypatch: pytest.Monke
     assert devices.choose_dtype("auto", CPU) == wanted
     assert devices.choose_dtype("bf16", CPU) == torch.bfloat16
     assert devices.choose_dtype("fp32", CPU) == torch.float32
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_int8_rounds_what_auto_computes_in(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "has_bf16", lambda device: native)
+    monkeypatch.setattr(int8, "has_int8_training", lambda: True)
+    assert devices.choose_dtype("int8", CPU) == devices.choose_dtype("auto", CPU)
+    with pytest.raises(RecipeError, match="no training in int8 on this device"):
+        devices.choose_dtype("int8", torch.device("cuda"))
+
+
+def test_people_are_told_what_is_computed_in() -> None:
+    assert devices.named(torch.bfloat16, "auto") == "bfloat16"
+    assert devices.named(torch.float32, "int8") == "int8 and float32"
 
 
 @pytest.mark.parametrize(

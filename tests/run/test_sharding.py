@@ -13,6 +13,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
+from regard.kernels.int8 import has_int8_training
 from regard.plan import Memory, plan
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
@@ -79,8 +80,19 @@ def test_accumulated_batches_and_learned_positions(data: Path, tmp_path: Path) -
     assert difference(tmp_path / "run", tmp_path / "alone", 6) < 1e-5
 
 
-def test_in_bf16_the_master_is_that_of_one_process(data: Path, tmp_path: Path) -> None:
-    recipe = SHORT.but(precision="bf16")
+@pytest.mark.parametrize(
+    "precision",
+    [
+        "bf16",
+        pytest.param(
+            "int8", marks=pytest.mark.skipif(not has_int8_training(), reason="no int8 here")
+        ),
+    ],
+)
+def test_in_fewer_bits_the_master_is_that_of_one_process(
+    data: Path, tmp_path: Path, precision: str
+) -> None:
+    recipe = SHORT.but(precision=precision)
     trained(tmp_path / "alone", data, recipe)
     finished(2, train_divided, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     begun = trained(tmp_path / "begun", data, recipe.but(steps=1, save_every=1))

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
+from regard.kernels.int8 import in_int8, product, rounded
 from regard.kernels.one_core import array, by_loops
 
 CHUNK_CPU = 1024  # tokens: the logits stay near the caches
@@ -57,13 +58,17 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
         d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
+        weight = rounded(embedding) if learning and in_int8() else None
 
         chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
         for first in range(0, len(states), chunk):
             here = slice(first, first + chunk)
             t = labels[here, None]
             z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
-            logits = z @ embedding.t()
+            if weight is None:
+                logits = z @ embedding.t()
+            else:
+                logits = product(rounded(z), weight, None, False, z.dtype)
             if learning:
                 right, log_p = _to_gradient(logits, t, smoothing)
             else:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.device import on_cpu
+from regard.kernels.int8 import Rounded, in_int8, product, rounded, times
 from regard.kernels.one_core import array, by_loops, rows, rows_of
 from regard.kernels.packed import can_pack
 
@@ -24,6 +25,8 @@ def linear(
     relu: bool = False,
 ) -> Float[Tensor, "*batch outputs"]:
     """What torch.nn.functional.linear computes; with `relu`, 0 where that is negative."""
+    if in_int8():
+        return _Int8Linear.apply(x, weight, bias, relu)
     if x.dtype == torch.bfloat16 and on_cpu(x) and can_pack(torch.bfloat16):
         return _CpuLinear.apply(x, weight, bias, relu)
     y = F.linear(x, weight, bias)
@@ -57,6 +60,26 @@ class _CpuLinear(torch.autograd.Function):
         # [*batch, features] -> [rows, features]
         d_rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
         return gradient @ weight, d_rows.t() @ inputs, d_bias, None
+
+
+class _Int8Linear(torch.autograd.Function):
+    """Its gradient takes the rounding for none."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        integers, scale = matrix = rounded(weight)
+        y = product(rounded(x), matrix, bias, relu, x.dtype).view(*x.shape[:-1], len(weight))
+        ctx.save_for_backward(x, integers, scale, y if relu else None)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, integers, scale, y = ctx.saved_tensors
+        gradient, d_bias = (_of_sum_by_loops if by_loops() else _of_sum)(gradient, y)
+        d_x = times(rounded(gradient, scale), Rounded(integers, scale), x.dtype).view_as(x)
+        d_rows, inputs = gradient.reshape(-1, len(scale)), x.reshape(-1, x.shape[-1])
+        return d_x, d_rows.t() @ inputs, d_bias, None
 
 
 def _of_sum(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,15 @@ def can_use_loops() -> bool:
     Numba refuses a NumPy that is newer than it knows. Then nothing but speed is lost.
     """
     try:
-        for name in ("attention", "cross_entropy", "linear", "packed", "residual", "search"):
+        for name in (
+            "attention",
+            "cross_entropy",
+            "int8",
+            "linear",
+            "packed",
+            "residual",
+            "search",
+        ):
             import_module(f"regard.loops.{name}")
     except (ImportError, OSError):
         return False

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from regard.errors import RecipeError, TrainingError
+from regard.kernels.int8 import refuse_int8_training
 from regard.run.memory import all_bytes
 
 MOST_THREADS = 1024
@@ -32,12 +33,22 @@ def choose_device() -> torch.device:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """bf16 where asked for, or under "auto" where the processor multiplies it natively."""
+    """bf16 where asked for, or where the processor multiplies it natively under "auto" and "int8".
+
+    Raises RecipeError where there is no training in int8.
+    """
+    if precision == "int8":
+        refuse_int8_training(device)
     if precision == "fp32":
         return torch.float32
     if precision == "bf16" or has_bf16(device):
         return torch.bfloat16
     return torch.float32
+
+
+def named(dtype: torch.dtype, precision: str) -> str:
+    """What training computes in, in words: bfloat16, or int8 and bfloat16."""
+    return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
 
 
 def has_bf16(device: torch.device) -> bool:
