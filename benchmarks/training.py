@@ -11,8 +11,8 @@ Without --source the text is the built-in corpus. Reading batches from disk is t
 Tokens are those of source and target together, without padding.
 
 `of ceiling` is the model's FLOP in matrix products with weights, divided by the time and by the
-fastest matrix product measured in the same rounds, in the contender's own precision. A JSON record
-is kept with --keep.
+fastest matrix product measured in the same rounds, in the contender's own precision; int8, which is
+two precisions, has none. A JSON record is kept with --keep.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def show(record: dict[str, Any]) -> None:
         "precision",
         "tokens/s",
         "regard is faster",
-        "in int8",
+        "regard int8 is",
         "of ceiling",
         "loss",
         "peak GB",

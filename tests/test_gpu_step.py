@@ -30,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def go_the_gpus_way(patch: pytest.MonkeyPatch) -> None:
-    for door in ("attention", "dropout", "residual", "cross_entropy"):
+    for door in ("attention", "dropout", "residual", "cross_entropy", "linear"):
         patch.setattr(f"regard.kernels.{door}.on_cpu", lambda tensor: False)
     patch.setattr("regard.kernels.cross_entropy.CHUNK_GPU", 23)  # more than one
 

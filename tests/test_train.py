@@ -17,7 +17,7 @@ from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
 from regard.data.rows import Rows
 from regard.errors import RegardError, TrainingError
-from regard.kernels.int8 import has_int8_training, in_int8
+from regard.kernels.int8 import in_int8
 from regard.loss import smoothed_loss
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
@@ -41,10 +41,8 @@ from regard.train import (
 )
 from regard.transformer import Transformer
 from regard.validate import validator
-from run.copying import RECIPE, prepared, trained
+from run.copying import RECIPE, needs_int8, prepared, trained
 from run.killing import full_at
-
-needs_int8 = pytest.mark.skipif(not has_int8_training(), reason="no exact products of 8 bits here")
 
 CALM = RECIPE.but(dropout=0.0)
 VOCABULARY = 256 + 3 + 10
@@ -388,6 +386,18 @@ def test_a_run_that_rounds_goes_on_to_the_bit_too(
     trained(tmp_path / "cut", data, recipe)
     assert same(state_of(tmp_path / "cut"), state_of(tmp_path / "whole"))
     assert journal(tmp_path / "cut") == journal(tmp_path / "whole")
+
+
+@needs_int8
+def test_validation_rounds_nothing(data: Path, tmp_path: Path) -> None:
+    rounding = []
+
+    def validate(model: Transformer) -> dict[str, float]:
+        rounding.append(in_int8())
+        return {"loss": 1.0}
+
+    trained(tmp_path / "run", data, RECIPE.but(precision="int8", steps=5), validate)
+    assert rounding == [False]
 
 
 def test_whatever_is_raised_in_the_loop_the_run_goes_on_from_what_was_saved(

@@ -131,8 +131,9 @@ class TrainingRecipe(Section):
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Arithmetic; auto is bf16 where the processor has it, always with an fp32 master copy.
 
-    int8 is auto, but multiplies states and weights, in linear layers and for the logits, and
-    gradients and weights in the former, in 8 bits: for processors with VNNI.
+    int8 is auto with rounded factors: linear layers and the logits multiply states and weights in 8
+    bits, linear layers gradients and weights as well. Sums over tokens, which make the gradients of
+    weights, are not rounded. For x86 processors with VNNI.
     """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Seed of initialisation, order of the data and dropout."""

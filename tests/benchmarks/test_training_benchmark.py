@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import side_by_side as sides
 import torch
 import training
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -15,6 +16,7 @@ from training_torch import Straightforward
 
 from regard.data.batches import Batches
 from regard.data.grammar import write_corpus
+from regard.plan import Flop
 from regard.recipe import ModelRecipe, Recipe
 
 
@@ -82,6 +84,25 @@ def test_a_tiny_run_leaves_a_record(
         assert 5 < turn["loss"] < 8  # about ln 400: both learn the same task
     assert record["contenders"]["torch.nn.Transformer"]["precision"] == "torch.float32"
     assert record["contenders"]["regard"]["regard_is_faster"]["median"] == 1
+
+
+def test_of_what_a_share_is_a_share() -> None:
+    def turns(precision: str, *seconds: float) -> sides.Result:
+        answers = [{"seconds": s, "tokens": 60, "loss": 7.0} for s in seconds]
+        return sides.Result("some", {"precision": precision}, answers)
+
+    limits = [{"flop_per_second": {"torch.bfloat16": 200.0}} for _ in range(2)]
+    results = {
+        training.OURS: turns("torch.bfloat16", 2, 4),
+        training.OURS_INT8: turns("int8", 1, 2),
+        training.CEILING: sides.Result("ceiling", {}, limits),
+    }
+    work = dict.fromkeys(training.REGARD, [Flop(weights=200, attention=0)] * 2)
+    found = training.summary(results, work)["contenders"]
+    assert found[training.OURS]["of_ceiling"] == {"median": 0.375, "low": 0.25, "high": 0.5}
+    assert "of_ceiling" not in found[training.OURS_INT8]
+    assert found[training.OURS]["int8_is_faster"]["median"] == 2
+    assert found[training.OURS_INT8]["regard_is_faster"]["median"] == 0.5
 
 
 def test_help_says_how_to_run_it(

@@ -128,6 +128,21 @@ def test_no_more_parts_than_rows(world: World, also: list[str]) -> None:
     assert re.match(r"--micro-batches 100000: a batch has at most \d+ rows to divide", said)
 
 
+@pytest.mark.parametrize("also", [[], ["--plan"]])
+def test_int8_where_there_is_none(
+    world: World, also: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before text is prepared for it."""
+    monkeypatch.setattr("regard.kernels.int8.has_int8_training", lambda: False)
+    asked = ["--set", "training.precision=int8", *world.out, *also]
+    for command in (
+        ["train", *world.text, *world.recipe, *asked],
+        ["train", "--from", world.made / "model", "--data", world.made / "data", *asked],
+    ):
+        with unchanged(world.folder):
+            assert refused(*command).startswith("training.precision = int8: here are no exact")
+
+
 def test_a_run_keeps_the_recipe_it_was_begun_with(world: World) -> None:
     run = world.copy("run")
     with unchanged(world.folder):

@@ -16,7 +16,7 @@ from cli.refusing import regard
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
-from run.copying import RECIPE, strings
+from run.copying import RECIPE, needs_int8, strings
 from run.killing import PROCESSES, killed_at
 
 STEPS = 150  # some seconds, in which to be stopped
@@ -218,6 +218,17 @@ def test_deterministic_changes_nothing_on_a_cpu(text: Path, tmp_path: Path) -> N
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "deterministic")
     )
     assert plain == deterministic
+
+
+@needs_int8
+def test_a_run_in_int8_says_so(text: Path, tmp_path: Path) -> None:
+    finish(
+        arguments(
+            text, tmp_path, *("--set", "training.precision=int8", "--set", "training.steps=2")
+        )
+    )
+    start, *_ = read_journal(tmp_path / "journal.jsonl")
+    assert str(start["dtype"]).startswith("int8 and ")
 
 
 def test_a_model_is_trained_on_with_text_of_its_own(text: Path, tmp_path: Path) -> None:

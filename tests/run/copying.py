@@ -4,13 +4,19 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from torch import Tensor
 
 from regard.data.prepare import prepare
+from regard.kernels.int8 import has_int8_training
 from regard.recipe import Recipe
 from regard.run.directory import Run
 from regard.train import Validate, train
 
+needs_int8 = pytest.mark.skipif(
+    torch.cuda.is_available() or not has_int8_training(), reason="no training in int8 here"
+)
 RECIPE = Recipe().but(
     layers=1,
     d_model=16,

@@ -40,13 +40,13 @@ def test_int8_rounds_what_auto_computes_in(native: bool, monkeypatch: pytest.Mon
     monkeypatch.setattr(devices, "has_bf16", lambda device: native)
     monkeypatch.setattr(int8, "has_int8_training", lambda: True)
     assert devices.choose_dtype("int8", CPU) == devices.choose_dtype("auto", CPU)
-    with pytest.raises(RecipeError, match="no training in int8 on this device"):
+    with pytest.raises(RecipeError, match="int8: here are no exact products"):
         devices.choose_dtype("int8", torch.device("cuda"))
 
 
 def test_people_are_told_what_is_computed_in() -> None:
-    assert devices.named(torch.bfloat16, "auto") == "bfloat16"
-    assert devices.named(torch.float32, "int8") == "int8 and float32"
+    assert devices.in_words(torch.bfloat16, "auto") == "bfloat16"
+    assert devices.in_words(torch.float32, "int8") == "int8 and float32"
 
 
 @pytest.mark.parametrize(

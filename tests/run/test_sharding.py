@@ -13,7 +13,6 @@ from torch.distributed.fsdp import FSDPModule
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
-from regard.kernels.int8 import has_int8_training
 from regard.plan import Memory, plan
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
@@ -25,7 +24,7 @@ from regard.run.sharding import model_and_optimizer
 from regard.train import batch_loss, losses_on, update
 from regard.transformer import Transformer
 from regard.validate import validator
-from run.copying import prepared, strings, trained
+from run.copying import needs_int8, prepared, strings, trained
 from run.ranks import ended, finished, started
 from run.test_processes import (
     CALM,
@@ -84,9 +83,7 @@ def test_accumulated_batches_and_learned_positions(data: Path, tmp_path: Path) -
     "precision",
     [
         "bf16",
-        pytest.param(
-            "int8", marks=pytest.mark.skipif(not has_int8_training(), reason="no int8 here")
-        ),
+        pytest.param("int8", marks=needs_int8),
     ],
 )
 def test_in_fewer_bits_the_master_is_that_of_one_process(

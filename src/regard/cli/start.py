@@ -54,7 +54,9 @@ class Start:
     def __call__(self) -> "tuple[Recipe, Path]":
         """The recipe, and prepared data; raises RegardError where they do not go together."""
         from regard.data.layouts import refuse_without_room
+        from regard.kernels.int8 import refuse_int8_training
         from regard.run.beginning import begun
+        from regard.run.devices import choose_device
         from regard.run.finetuning import keep_origin, refuse_other_shape
         from regard.score.bleu import refuse_missing
 
@@ -68,6 +70,8 @@ class Start:
         recipe = self._recipe(began_with, prepared if there else None)
         if self.texts.any:
             refuse_text(recipe)
+        if recipe.training.precision == "int8":
+            refuse_int8_training(choose_device())
         if not there:
             refuse_without_room(recipe.data)
             refuse_missing(recipe.training.bleu_tokenizer)

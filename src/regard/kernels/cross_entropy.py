@@ -58,7 +58,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
         d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
-        weight = rounded(embedding) if learning and in_int8() else None
+        weight = rounded(embedding) if on_cpu(states) and in_int8() else None
 
         chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
         for first in range(0, len(states), chunk):

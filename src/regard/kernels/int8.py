@@ -1,10 +1,12 @@
-"""Training with products of 8 bits, twice as fast as bf16: x W^T, and G W, the gradient for x.
+"""Training with products of 8 bits, each twice as fast as in bf16: x W^T, and G W, the gradient for
+x where G is that for x W^T. Translation's are in `packed`, where weights are rounded only once.
 
 Each token's row of x and of G is rounded with a scale of its own, and so is each output's row of W.
 The gradient of W is a sum over tokens, of unrounded numbers, and W itself is learned unrounded.
 The idea is SwitchBack's (Wortsman et al. 2023).
 """
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,7 +41,7 @@ def int8_products() -> Iterator[None]:
 
 
 def in_int8() -> bool:
-    """Whether this thread is to compute so."""
+    """Whether this thread is to compute so; a compiled step, a GPU's, could not ask."""
     return _INT8.get()
 
 
@@ -92,22 +94,28 @@ def _scaled(
         out = torch.empty(y.shape, dtype=dtype)
         scaled(array(y), array(scale), array(factors), array(bias), relu, rows_of(out))
         return out
-    z = torch.addcmul(bias, y.float() * scale[:, None], factors)
+    z = y.float().mul_(scale[:, None])
+    torch.addcmul(bias, z, factors, out=z)
     return (z.relu_() if relu else z).to(dtype)
 
 
 def refuse_int8_training(device: torch.device) -> None:
     """Raise RecipeError where there are no exact products of 8 bits with a sign."""
     if device.type != "cpu" or not has_int8_training():
-        raise RecipeError("there is no training in int8 on this device: use bf16, fp32 or auto")
+        raise RecipeError(
+            "training.precision = int8: here are no exact products of 8 bits that are fast: set it "
+            "to bf16, fp32 or auto"
+        )
 
 
 @cache
 def has_int8_training() -> bool:
-    """Whether this processor has exact products of 8 bits with a sign.
+    """Whether this processor has fast and exact products of 8 bits with a sign: x86 with VNNI.
 
-    x86 processors without VNNI add pairs of them in 16 bits, which these exceed.
+    Those without it add pairs of products in 16 bits, which they exceed.
     """
+    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
+        return False  # a loop over single numbers
     try:
         most = torch.full((32, 64), 127, dtype=torch.int8)
         return bool((torch._int_mm(most, most.t()) == 64 * 127**2).all())

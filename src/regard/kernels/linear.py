@@ -25,7 +25,7 @@ def linear(
     relu: bool = False,
 ) -> Float[Tensor, "*batch outputs"]:
     """What torch.nn.functional.linear computes; with `relu`, 0 where that is negative."""
-    if in_int8():
+    if on_cpu(x) and in_int8():
         return _Int8Linear.apply(x, weight, bias, relu)
     if x.dtype == torch.bfloat16 and on_cpu(x) and can_pack(torch.bfloat16):
         return _CpuLinear.apply(x, weight, bias, relu)
@@ -56,10 +56,8 @@ class _CpuLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         x, weight, y = ctx.saved_tensors
-        gradient, d_bias = (_of_sum_by_loops if by_loops() else _of_sum)(gradient, y)
-        # [*batch, features] -> [rows, features]
-        d_rows, inputs = gradient.reshape(-1, len(weight)), x.reshape(-1, weight.shape[1])
-        return gradient @ weight, d_rows.t() @ inputs, d_bias, None
+        d_sum, d_weight, d_bias = _gradients(gradient, x, y)
+        return d_sum @ weight, d_weight, d_bias, None
 
 
 class _Int8Linear(torch.autograd.Function):
@@ -67,19 +65,26 @@ class _Int8Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-        integers, scale = matrix = rounded(weight)
+        matrix = rounded(weight)
         y = product(rounded(x), matrix, bias, relu, x.dtype).view(*x.shape[:-1], len(weight))
-        ctx.save_for_backward(x, integers, scale, y if relu else None)
+        ctx.save_for_backward(x, *matrix, y if relu else None)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         x, integers, scale, y = ctx.saved_tensors
-        gradient, d_bias = (_of_sum_by_loops if by_loops() else _of_sum)(gradient, y)
-        d_x = times(rounded(gradient, scale), Rounded(integers, scale), x.dtype).view_as(x)
-        d_rows, inputs = gradient.reshape(-1, len(scale)), x.reshape(-1, x.shape[-1])
-        return d_x, d_rows.t() @ inputs, d_bias, None
+        d_sum, d_weight, d_bias = _gradients(gradient, x, y)
+        d_x = times(rounded(d_sum, scale), Rounded(integers, scale), x.dtype)
+        return d_x.view_as(x), d_weight, d_bias, None
+
+
+def _gradients(gradient: Tensor, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Those of x W^T + b, of W and of b."""
+    d_sum, d_bias = (_of_sum_by_loops if by_loops() else _of_sum)(gradient, y)
+    # [*batch, features] -> [rows, features]
+    d_rows, inputs = d_sum.reshape(-1, len(d_bias)), x.reshape(-1, x.shape[-1])
+    return d_sum, d_rows.t() @ inputs, d_bias
 
 
 def _of_sum(gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:

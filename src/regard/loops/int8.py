@@ -1,4 +1,7 @@
-"""Rounding to 8 bits with a sign, and what follows a product of such numbers: training's."""
+"""Rounding to 8 bits with a sign, and what follows a product of such numbers: for training.
+
+Translation's are in `packed`.
+"""
 
 import numpy as np
 from numpy import float32 as f32

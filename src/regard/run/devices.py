@@ -46,7 +46,7 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def named(dtype: torch.dtype, precision: str) -> str:
+def in_words(dtype: torch.dtype, precision: str) -> str:
     """What training computes in, in words: bfloat16, or int8 and bfloat16."""
     return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
 

@@ -31,7 +31,7 @@ from regard.run.beginning import (
     refuse_another_recipe,
     refuse_changed,
 )
-from regard.run.devices import choose_device, choose_dtype, free_memory, named, refuse_too_large
+from regard.run.devices import choose_device, choose_dtype, free_memory, in_words, refuse_too_large
 from regard.run.files import refusing_write_errors, remove_leftovers
 from regard.run.interrupt import SIGNALS, Interrupt, Interrupted
 from regard.run.journal import Journal, Listener, NoJournal
@@ -148,7 +148,7 @@ class Run:
             vocabulary=self.tokenizer.size,
             batches_per_epoch=batches.batches_per_epoch,
             device=str(self.device),
-            dtype=named(self.dtype, self.recipe.training.precision),
+            dtype=in_words(self.dtype, self.recipe.training.precision),
             threads=torch.get_num_threads(),
             processes=self.processes.count,
             cuts=self._share(state.cuts).cuts,
