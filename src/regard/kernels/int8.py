@@ -58,10 +58,10 @@ def rounded(
         factors = torch.ones(columns) if factors is None else factors
         rounded_rows(rows(x), array(factors), array(integers), array(scale))
         return Rounded(integers, scale)
-    matrix = x.detach().reshape(-1, columns).float()
-    matrix = matrix if factors is None else matrix * factors
+    matrix = x.detach().reshape(-1, columns).to(torch.float32, copy=True)
+    matrix = matrix if factors is None else matrix.mul_(factors)
     scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # a row of zeros is divided by it
-    return Rounded((matrix * (1 / scale)[:, None]).round_().to(torch.int8), scale)
+    return Rounded(matrix.mul_((1 / scale)[:, None]).round_().to(torch.int8), scale)
 
 
 def product(
@@ -69,15 +69,13 @@ def product(
 ) -> Float[Tensor, "rows outputs"]:
     """x W^T + b; with `relu`, 0 where that is negative. The sums are exact, in int32."""
     y = _product(x.integers, weight.integers.t())
-    bias = torch.zeros(y.shape[1]) if bias is None else bias.detach().float()
     return _scaled(y, x.scale, weight.scale, bias, relu, dtype)
 
 
 def times(gradient: Rounded, weight: Rounded, dtype: torch.dtype) -> Float[Tensor, "rows inputs"]:
     """G W, the gradient for x, of a G that was rounded with the scales of W's rows as factors."""
     y = _product(gradient.integers, weight.integers)
-    ones, zeros = torch.ones(y.shape[1]), torch.zeros(y.shape[1])
-    return _scaled(y, gradient.scale, ones, zeros, False, dtype)
+    return _scaled(y, gradient.scale, None, None, False, dtype)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -86,17 +84,26 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _scaled(
-    y: Tensor, scale: Tensor, factors: Tensor, bias: Tensor, relu: bool, dtype: torch.dtype
+    y: Tensor,
+    scale: Tensor,
+    factors: Tensor | None,
+    bias: Tensor | None,
+    relu: bool,
+    dtype: torch.dtype,
 ) -> Tensor:
+    """y times its row's scale and its column's factor, + bias."""
     if by_loops():
         from regard.loops.int8 import scaled
 
         out = torch.empty(y.shape, dtype=dtype)
+        factors = torch.ones(y.shape[1]) if factors is None else factors
+        bias = torch.zeros(y.shape[1]) if bias is None else bias.float()
         scaled(array(y), array(scale), array(factors), array(bias), relu, rows_of(out))
         return out
     z = y.float().mul_(scale[:, None])
-    torch.addcmul(bias, z, factors, out=z)
-    return (z.relu_() if relu else z).to(dtype)
+    z = z if factors is None else z.mul_(factors)
+    z = (z if bias is None else z.add_(bias)).to(dtype)
+    return z.relu_() if relu else z
 
 
 def refuse_int8_training(device: torch.device) -> None:
