@@ -126,7 +126,7 @@ def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> di
         if OURS_INT8 in speeds:
             spreads["int8_is_faster"] = sides.ratio(speeds[OURS_INT8], speeds[name])
         limits = [turn["flop_per_second"].get(result.about["precision"]) for turn in ceiling]
-        if name in work and all(limits) and limits:
+        if name in work and limits and all(limits):
             done = [f.weights / s for f, s in zip(work[name], result.seconds, strict=True)]
             spreads["of_ceiling"] = sides.ratio(done, limits)
         summaries[name] = {

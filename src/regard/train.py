@@ -218,7 +218,8 @@ def losses_on(
     warn: Callable[[str], None],
     optimizer: Optimizer | None = None,
 ) -> BatchLoss:
-    """`batch_loss` as training calls it: compiled on a GPU where all batches have one shape.
+    """`batch_loss` as training calls it: in int8, which a CPU alone has, if the recipe says so; and
+    compiled on a GPU where all batches have one shape.
 
     TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is, and so do weights that have to be
     gathered on the way.
