@@ -107,9 +107,10 @@ def multi30k(regard_data):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("tokens", [4096, 25_000])
-def test_multi30k_grouped_is_padded_by_less_than_5_percent(multi30k, tokens):
-    assert padding(grouped(*multi30k, limits(tokens)), *multi30k) < 0.05
+@pytest.mark.parametrize(("tokens", "most"), [(4096, 0.035), (25_000, 0.05)])
+def test_multi30k_grouped_is_padded_little(multi30k, tokens, most):
+    # By the target's length alone, and then by the source's, it is 0.045 with 4,096 tokens.
+    assert padding(grouped(*multi30k, limits(tokens)), *multi30k) < most
 
 
 @pytest.mark.data

@@ -63,12 +63,15 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> Plan:
 
 
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
-    """Order rows along a snake through (source, target) lengths, and cut it into full batches.
+    """Order rows along a snake through the lengths, and cut it into full batches.
 
+    Rows whose longer side is of one length follow each other by the other side, up one time and
+    down the next: so both sides differ little in a batch, and it is full on both.
     Returns the order, where in it each batch starts (and last its end), and the share of padding.
     """
     source, target = lengths
-    order = np.lexsort((np.where(target % 2 == 0, source, -source), target))
+    longer, more = np.maximum(source, target), source - target
+    order = np.lexsort((np.where(longer % 2 == 0, more, -more), longer))
     lengths = lengths[:, order]
     starts = [0]
     while starts[-1] < len(order):
