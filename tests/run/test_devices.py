@@ -1,6 +1,9 @@
 """The arithmetic and the processor cores that a run uses."""
 
 import os
+import platform
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,3 +108,27 @@ def test_a_libc_that_is_not_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPat
     for library in (missing, lambda name: SimpleNamespace()):
         monkeypatch.setattr("ctypes.CDLL", library)
         devices.keep_freed_memory()
+
+
+STEPS = """
+import resource
+import torch
+from regard.run.devices import keep_freed_memory
+
+keep_freed_memory()
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.ones(2**25) for _ in range(20)]
+    del blocks
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's malloc that keeps it")
+def test_a_step_of_more_than_2_gib_finds_the_memory_of_the_one_before() -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS], env=env, capture_output=True, text=True, check=True
+    )
+    first, second = map(int, done.stdout.split())
+    assert first > 10 * second

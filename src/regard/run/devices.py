@@ -120,8 +120,8 @@ def keep_freed_memory() -> None:
     try:
         libc = ctypes.CDLL("libc.so.6")
         m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
-        libc.mallopt(m_mmap_threshold, 1 << 30)
-        libc.mallopt(m_trim_threshold, 2**31 - 1)
+        libc.mallopt(m_mmap_threshold, 2**31 - 1)
+        libc.mallopt(m_trim_threshold, -1)  # never: else a step beyond 2 GiB pays for each page
         libc.mallopt(m_arena_max, 1)  # a thread's own arena cannot hold blocks above 64 MB
     except (OSError, AttributeError):
         pass
