@@ -61,12 +61,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         weight = rounded(embedding) if on_cpu(states) and in_int8() else None
 
         chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
+        room = states.new_empty(min(chunk, len(states)), len(embedding))  # logits of one chunk
         for first in range(0, len(states), chunk):
             here = slice(first, first + chunk)
             t = labels[here, None]
             z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
             if weight is None:
-                logits = z @ embedding.t()
+                logits = torch.mm(z, embedding.t(), out=room[: len(z)])
             else:
                 logits = product(rounded(z), weight, None, False, z.dtype)
             if learning:

@@ -2,7 +2,7 @@
 
 from numpy import float32 as f32
 
-from regard.loops.numbers import Numbers, compiled, read, write
+from regard.loops.numbers import Numbers, compiled, read
 
 
 @compiled("void({n}[:, ::1], float32[::1])")
@@ -20,6 +20,5 @@ def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) ->
     for r in range(len(y)):
         g_row, y_row, out_row = gradient[r], y[r], out[r]
         for j in range(len(g_row)):
-            g = f32(0) if read(y_row[j]) <= f32(0) else read(g_row[j])
-            write(out_row, j, g)
-            sums[j] += g
+            out_row[j] = 0 if read(y_row[j]) <= f32(0) else g_row[j]
+            sums[j] += read(out_row[j])
