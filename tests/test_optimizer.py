@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.optimizer import FlatAdam
+from regard.optimizer import MANY, FlatAdam
 from regard.recipe import TrainingRecipe
 
 
@@ -23,8 +23,8 @@ def test_equals_adam_with_the_papers_constants() -> None:
         rate = 0.01 * step
         inputs = torch.randn(7, 3, generator=torch.Generator().manual_seed(step))
         for half in inputs.split(4):  # two backward passes, one update
+            flat.make_way()
             ours(half).pow(2).sum().backward()
-            flat.collect()
         flat.step(rate, tokens=7)
         adam.param_groups[0]["lr"] = rate
         adam.zero_grad()
@@ -39,8 +39,8 @@ def test_steps_below_bf16_resolution_add_up_in_the_master() -> None:
     nn.init.ones_(ours.weight)
     flat = FlatAdam(ours, TrainingRecipe(), torch.bfloat16)
     for _ in range(100):  # Adam's step is the rate itself: 1e-4, while bf16 near 1 steps by 2^-8
+        flat.make_way()
         ours(torch.ones(1, 1, dtype=torch.bfloat16)).sum().backward()
-        flat.collect()
         flat.step(1e-4, tokens=1)
     assert float(flat.master) == pytest.approx(0.99, abs=1e-4)
     assert ours.weight.dtype == torch.bfloat16
@@ -49,8 +49,8 @@ def test_steps_below_bf16_resolution_add_up_in_the_master() -> None:
 
 def test_restored_state_goes_on_identically() -> None:
     def advance(net: nn.Module, optimizer: FlatAdam, seed: int) -> None:
+        optimizer.make_way()
         net(torch.randn(7, 3, generator=torch.Generator().manual_seed(seed))).sum().backward()
-        optimizer.collect()
         optimizer.step(0.01, tokens=7)
 
     one = model()
@@ -63,6 +63,49 @@ def test_restored_state_goes_on_identically() -> None:
     second.restore(*kept)
     advance(other, second, 2)
     assert torch.equal(first.master, second.master)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_in_bf16_equals_adam_on_the_gradients_summed_in_fp32(passes: int) -> None:
+    """One gradient of a large model is a loop's work; a second makes a sum of them."""
+    ours = nn.Linear(2**11, MANY // 2**11)
+    torch.manual_seed(1)
+    flat = FlatAdam(ours, TrainingRecipe(), torch.bfloat16)
+    theirs = flat.master.clone()
+    adam = torch.optim.Adam([theirs], betas=(0.9, 0.98), eps=1e-9)
+    for rate in (0.01, 0.02, 0.03):
+        theirs.grad = torch.zeros_like(theirs)
+        for _ in range(passes):
+            flat.make_way()
+            gradients = [torch.randn_like(p).bfloat16() for p in ours.parameters()]
+            for parameter, gradient in zip(ours.parameters(), gradients, strict=True):
+                assert parameter.grad is not None
+                assert not parameter.grad.any(), "a pass adds to what lies there"
+                parameter.grad += gradient
+            theirs.grad += torch.cat([g.flatten() for g in gradients]).float() / 7
+        flat.step(rate, tokens=7)
+        adam.param_groups[0]["lr"] = rate
+        adam.step()
+        torch.testing.assert_close(flat.master, theirs, atol=1e-6, rtol=1e-5)
+        assert torch.equal(flat.weights, flat.master.bfloat16())
+    assert flat.state()["step"] == 3
+
+
+def test_what_was_broken_off_is_forgotten() -> None:
+    ours = model()
+    flat = FlatAdam(ours, TrainingRecipe(), torch.float32)
+    before = flat.master.clone()
+    for passes in (1, 2):
+        for _ in range(passes):
+            flat.make_way()
+            ours(torch.randn(7, 3)).sum().backward()
+        flat.forget()
+        with pytest.raises(AssertionError, match="no gradient"):
+            flat.step(0.01, tokens=7)
+    flat.make_way()
+    ours(torch.zeros(7, 3)).mul(0).sum().backward()
+    flat.step(0.01, tokens=7)
+    assert torch.equal(flat.master, before)
 
 
 def test_not_finite_is_seen() -> None:

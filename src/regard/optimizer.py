@@ -5,6 +5,7 @@ update is then one fused call, whatever the number of layers. In bf16 a master c
 and the sum of the gradients stay in fp32: steps far below bf16's resolution still add up.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -12,13 +13,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
+from regard.kernels.device import on_cpu
+from regard.kernels.one_core import array, can_use_loops
+from regard.kernels.threads import side_by_side
 from regard.recipe import TrainingRecipe
+
+MANY = 2**22
+"""Weights from which, in bf16 on a CPU, one loop does what takes several operations."""
 
 
 class FlatAdam:
     """Adam over every parameter of `model`, which this makes views of flat buffers of `dtype`.
 
-    After each backward pass call `collect`; once gradients of all batches are in, `step`.
+    Before each backward pass call `make_way`; once gradients of all batches are in, `step`.
     """
 
     def __init__(self, model: nn.Module, recipe: TrainingRecipe, dtype: torch.dtype):
@@ -38,30 +45,51 @@ class FlatAdam:
         self._moments = torch.zeros_like(self.master), torch.zeros_like(self.master)
         self._updates = torch.zeros((), device=self.master.device)
         self._recipe = recipe
-        self._collected = False
+        self._passed = self._collected = False
 
-    def collect(self) -> None:
-        """Add the gradient of the latest backward pass to the sum, in fp32, and clear it."""
+    def make_way(self) -> None:
+        """For the gradient of the next backward pass."""
+        self._collect()
+        self._passed = True
+
+    def _collect(self) -> None:
+        """Add the gradient of the latest backward pass, if any, to the sum, in fp32; clear it."""
+        if not self._passed:
+            return
         if self._collected:
             self._total += self._latest
         else:
             self._total.copy_(self._latest)
         self._latest.zero_()
-        self._collected = True
+        self._passed, self._collected = False, True
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Make the collected gradient the sum over all processes: one tensor, one exchange."""
+        """Make the gradient the sum over all processes: one tensor, one exchange."""
+        self._collect()
         over_processes(self._total)
 
     def forget(self) -> None:
-        """Drop what was collected."""
+        """Drop the gradient, also of a pass that was broken off."""
         self._latest.zero_()
-        self._collected = False
+        self._passed = self._collected = False
 
     @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with what was collected, divided by `tokens`, the loss's token count."""
-        assert self._collected, "there is no gradient since the last step"
+        """Update with the sum of the gradients, divided by `tokens`, the loss's token count."""
+        assert self._passed or self._collected, "there is no gradient since the last step"
+        if not self._collected and self._has_loop():
+            self._step_by_loops(rate, int(tokens))
+        else:
+            self._collect()
+            self._step(rate, tokens)
+        self._passed = self._collected = False
+
+    def _has_loop(self) -> bool:
+        """Whether the step is one loop over all that it needs: from one gradient in bf16."""
+        many = len(self.master) >= MANY and self.weights.dtype == torch.bfloat16
+        return many and on_cpu(self.master) and can_use_loops()
+
+    def _step(self, rate: float, tokens: int | Tensor) -> None:
         mean, variance = self._moments
         adam(
             [self.master], [self._total], [mean], [variance], [], [self._updates], fused=True,
@@ -69,9 +97,26 @@ class FlatAdam:
             beta1=self._recipe.beta1, beta2=self._recipe.beta2, lr=rate, eps=self._recipe.epsilon,
             weight_decay=0.0, amsgrad=False, maximize=False,
         )  # fmt: skip
-        self._collected = False
         if self.weights is not self.master:
             self.weights.copy_(self.master)
+
+    def _step_by_loops(self, rate: float, tokens: int) -> None:
+        """The same on each core for a part of the weights."""
+        from regard.loops.adam import adam
+
+        self._updates += 1
+        updates, beta1, beta2 = int(self._updates), self._recipe.beta1, self._recipe.beta2
+        size, root = rate / (1 - beta1**updates), 1 / math.sqrt(1 - beta2**updates)
+        numbers = 1 / tokens, beta1, beta2, size, root, self._recipe.epsilon
+        cores = torch.get_num_threads()
+        tensors = self.master, self.weights, self._latest, *self._moments
+        parts = zip(*(tensor.chunk(cores) for tensor in tensors), strict=True)
+
+        def step(part: tuple[Tensor, ...]) -> None:
+            master, weights, gradient, mean, variance = map(array, part)
+            adam(master, weights, gradient, mean, variance, *numbers)
+
+        list(side_by_side(step, list(parts), cores))
 
     def is_finite(self) -> bool:
         """Whether every weight is a number."""

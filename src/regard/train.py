@@ -125,7 +125,8 @@ def update(
         sum(batch.target_tokens for batch in batches),
     )
     processes.add_up(found)
-    optimizer.add_up(processes.add_up)
+    if processes.count > 1:
+        optimizer.add_up(processes.add_up)
     optimizer.step(rate, target_tokens)
     smoothed, plain = found.unbind()
     return Loss(smoothed, plain, source_tokens, target_tokens)
@@ -146,8 +147,8 @@ def _collected(
             # a compiled step is one program, and one of divided weights one exchange after another
             halves = much and losses in (batch_loss, int8_loss) and _has_halves(batch)
             learn = _learned_by_halves if halves else _learned
+            optimizer.make_way()
             each.append(learn(model, batch, smoothing, losses, much))
-            optimizer.collect()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

@@ -22,8 +22,8 @@ def optimizer(seed: int = 1, width: int = 3) -> FlatAdam:
     model = nn.Linear(width, 5)
     adam = FlatAdam(model, TrainingRecipe(), torch.float32)
     for _ in range(2):
+        adam.make_way()
         model(torch.randn(7, width)).pow(2).sum().backward()
-        adam.collect()
         adam.step(0.01, tokens=7)
     return adam
 

@@ -219,6 +219,7 @@ def weigh(file: Path, data: Path, shard: bool) -> None:
         model, optimizer, batches, _ = run.resume_or_start()
         losses = losses_on(run.device, model, WIDE, pytest.fail, optimizer)
         [batch] = batches.take(1)
+        optimizer.make_way()
         losses(model, batch, 0.1)[0].backward()
         held = [thing for thing in gc.get_objects() if isinstance(thing, Tensor)]
         held += [tensor.grad for tensor in held if tensor.grad is not None]
@@ -226,7 +227,6 @@ def weigh(file: Path, data: Path, shard: bool) -> None:
         for tensor in held:
             local = getattr(tensor, "_local_tensor", tensor).untyped_storage()
             sizes[local.data_ptr()] = local.nbytes()
-        optimizer.collect()
         update(model, optimizer, [batch], 1e-3, 0.1, losses, processes)
         planned = plan(WIDE, data, file.parent / "none", processes, shard=shard)
         mine = sum(sizes.values()), sum(planned.memory)

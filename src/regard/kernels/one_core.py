@@ -26,6 +26,7 @@ def can_use_loops() -> bool:
     """
     try:
         for name in (
+            "adam",
             "attention",
             "cross_entropy",
             "int8",

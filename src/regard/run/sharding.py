@@ -102,8 +102,8 @@ class ShardedAdam:
         """What `compute` computes, gathering the weights of each layer while it needs them."""
         return lambda _, batch, smoothing: self._root(compute, batch, smoothing)
 
-    def collect(self) -> None:
-        """Nothing: the backward pass has added its share to the sum, in fp32."""
+    def make_way(self) -> None:
+        """Nothing: each backward pass adds its share to the sum, in fp32."""
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
         """Nothing: the backward pass has."""
