@@ -95,6 +95,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         d_states, d_embedding = ctx.saved_tensors
+        if on_cpu(gradient) and gradient == 1:  # of the plain sum; a GPU is not waited for
+            return d_states, d_embedding, None, None, None
         # In place: the gradients are made once and used once.
         return d_states.mul_(gradient), d_embedding.mul_(gradient), None, None, None
 
