@@ -43,12 +43,8 @@ from regard.transformer import Transformer
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported
 import side_by_side as sides
+from training import SHAPES
 
-SHAPES = {
-    "tiny": Recipe().but(layers=1, d_model=32, d_ff=64, heads=2, vocabulary=400),
-    "small": Recipe().but(layers=3, d_model=256, d_ff=1024, heads=4, vocabulary=8000),
-    "base": Recipe(),
-}
 SEED = 3
 """Of the built-in corpus: sentences that `regard demo` has not learned from."""
 

@@ -1,7 +1,7 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
 All weights lie in one tensor, and so do their gradients; the model's parameters are views of it. An
-update is then one fused call, whatever the number of layers. In bf16 a master copy of the weights
+update then goes over them once, whatever the number of layers. In bf16 a master copy of the weights
 and the sum of the gradients stay in fp32: steps far below bf16's resolution still add up.
 """
 

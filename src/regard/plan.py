@@ -273,7 +273,7 @@ class _Trial:
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        if self.device.type == "cpu" and torch.get_num_threads() <= 2:
+        if self.device.type == "cpu":
             can_use_loops()  # that they take memory, too, is no part of a step
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)

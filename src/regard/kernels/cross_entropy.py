@@ -61,7 +61,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         weight = rounded(embedding) if on_cpu(states) and in_int8() else None
 
         chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
-        room = states.new_empty(min(chunk, len(states)), len(embedding))  # logits of one chunk
+        rows = min(chunk, len(states)) if weight is None else 0
+        room = states.new_empty(rows, len(embedding))  # for the logits of one chunk
         for first in range(0, len(states), chunk):
             here = slice(first, first + chunk)
             t = labels[here, None]

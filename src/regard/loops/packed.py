@@ -26,7 +26,7 @@ def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
 
 @compiled("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
 def scaled(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
-    """Turn each y into y * scale + bias, with a scale for each row; and that into max(0, that)."""
+    """Turn each y into y * scale + bias, with a scale for each row; with `relu` 0 where less."""
     rows, columns = y.shape
     lowest = f32(0) if relu else f32(-np.inf)
     for r in range(rows):
