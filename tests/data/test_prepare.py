@@ -178,7 +178,8 @@ def test_progress_goes_through_three_readings(corpus: Corpus) -> None:
     assert list(dict.fromkeys(p.stage for p in told)) == ["survey", "learn", "encode"]
     total = corpus.source.stat().st_size + corpus.target.stat().st_size
     for stage in ("survey", "learn", "encode"):
-        last = [p for p in told if p.stage == stage][-1]
+        first, *_, last = (p for p in told if p.stage == stage)
+        assert (first.done, first.total, first.pairs) == (0, total, 0)
         assert (last.done, last.total, last.pairs) == (total, total, 101)
 
 
@@ -421,7 +422,7 @@ def test_text_that_changes_while_it_is_read_is_refused(corpus: Corpus) -> None:
 
     def grow(progress: Progress) -> None:
         nonlocal grown
-        if progress.stage == "learn" and not grown:
+        if progress.stage == "learn" and progress.done and not grown:
             grown = True
             with corpus.source.open("a") as source, corpus.target.open("a") as target:
                 source.write("more\n")
@@ -485,7 +486,7 @@ def test_folders_made_on_the_way_go_when_it_fails(corpus: Corpus, tmp_path: Path
 @pytest.mark.parametrize("stage", ["survey", "learn", "encode"])
 def test_an_interrupt_leaves_nothing(corpus: Corpus, tmp_path: Path, stage: str) -> None:
     def interrupt(progress: Progress) -> None:
-        if progress.stage == stage:
+        if progress.stage == stage and progress.done:
             raise KeyboardInterrupt
 
     before = everything_below(tmp_path)

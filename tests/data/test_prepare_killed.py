@@ -30,6 +30,8 @@ from regard.recipe import Recipe
 aligned._BLOCK_PAIRS, prepare.BYTES_PER_WORKER = 50, 1
 
 def tell(progress):
+    if not progress.done:
+        return
     print(progress.stage, flush=True)
     if progress.stage == sys.argv[1]:
         signal.pause()
@@ -163,7 +165,7 @@ def test_a_killed_worker_ends_it_in_one_sentence(
     pids: list[int] = []
 
     def kill(progress: Progress) -> None:
-        if progress.stage == stage and not pids:
+        if progress.stage == stage and progress.done and not pids:
             pids.extend(int(pid) for pid in children.read_text().split() if pid not in others)
             os.kill(pids[-1], signal.SIGKILL)
 

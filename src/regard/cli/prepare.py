@@ -197,7 +197,7 @@ class PreparationDisplay:
             self._bar.reset(self._task, description=name, total=progress.total)
         speed = f"{progress.pairs / max(now - self._began, 1e-3):,.0f} {self._what}/s"
         self._bar.update(self._task, completed=progress.done, speed=speed)
-        last = progress.done == progress.total
+        last = 0 < progress.done == progress.total
         if self._plain and (last or now - self._shown > self.PLAIN_LINE_SECONDS):
             self._shown = now
             left = (now - self._began) * (progress.total / max(progress.done, 1) - 1)

@@ -96,6 +96,7 @@ class AlignedText:
         Raises DataError where a line is bad or has no counterpart.
         """
         total, done, pairs = self.bytes(), 0, 0
+        self._listen(Progress(stage, done, total, pairs))
         places: deque[tuple[int, int]] = deque()  # bytes and pairs, to the end of each block
 
         def blocks() -> Iterator[Block]:
