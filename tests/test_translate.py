@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -276,6 +276,12 @@ def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts:
 def test_a_single_text_is_no_list_of_sentences() -> None:
     with pytest.raises(TypeError, match=r"give \[text\]"):
         translator().translate("A dog.")
+
+
+def test_what_is_no_text_is_named() -> None:
+    nothing: Any = None
+    with pytest.raises(TypeError, match="sentence:2 is no str but NoneType"):
+        translator().translate(["A dog.", nothing])
 
 
 @pytest.mark.parametrize(

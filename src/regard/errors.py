@@ -11,6 +11,7 @@
 A message is one sentence for a person: where (file and line), what is wrong, the bound, the remedy.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -25,6 +26,19 @@ def printable(sentence: str) -> str:
 
 class RecipeError(RegardError):
     """A recipe names an unknown key, or gives a value that its field does not take."""
+
+
+def unknown(
+    what: str, name: str, names: list[str], part: Callable[[str], str] = str
+) -> RecipeError:
+    """The error to raise for a name that is none of `names`; it tells the nearest by `part`."""
+    from difflib import get_close_matches
+
+    name = name if len(str(name)) < 100 else f"{str(name)[:100]}..."
+    parts = {part(known): known for known in names}
+    near = [parts[one] for one in get_close_matches(part(str(name)), parts, n=1)]
+    advice = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(names[:20])}"
+    return RecipeError(f"unknown {what} {name}: {advice}")
 
 
 class DataError(RegardError):

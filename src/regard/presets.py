@@ -5,7 +5,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from regard import paper
-from regard.recipe import Recipe, unknown
+from regard.errors import unknown
+from regard.recipe import Recipe
 
 SMALL = Recipe().but(
     layers=3,

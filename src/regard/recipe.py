@@ -10,7 +10,6 @@ paper's Table 3 does: `BASE.but(heads=1, d_k=512, d_v=512)`. On disk it is TOML:
 
 from __future__ import annotations
 
-import difflib
 import json
 import reprlib
 import tomllib
@@ -20,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from regard.errors import RecipeError
+from regard.errors import RecipeError, unknown
 
 LONGEST_FILE = 2**14
 """Characters of the longest recipe that is read; ours have 1,500. TOML takes quadratic time."""
@@ -236,12 +235,10 @@ class Recipe(Section):
             if not isinstance(fields, Mapping):
                 raise RecipeError(f"{section} is a section: write [{section}] and keys under it")
             for key in fields:
-                _check_known(
-                    key,
-                    list(type(getattr(self, section)).model_fields),
-                    "key",
-                    prefix=f"{section}.",
-                )
+                name, keys = f"{section}.{key}", [f"{s}.{k}" for k, s in _homes().items()]
+                if name not in keys:
+                    keys.sort(key=lambda other: other.partition(".")[0] != section)
+                    raise unknown("key", name, keys, lambda other: other.partition(".")[2])
             if section == "model" and {"d_model", "heads"} & set(fields):
                 whole[section] = _without(whole[section], "d_k", "d_v")  # follow d_model / heads
             whole[section] = whole[section] | dict(fields)
@@ -315,22 +312,18 @@ def _without(fields: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _section_of(key: str) -> str:
-    homes = {field: name for name, section in Recipe() for field in type(section).model_fields}
-    _check_known(key, list(homes), "key")
-    return homes[key]
+    _check_known(key, list(_homes()), "key")
+    return _homes()[key]
 
 
-def _check_known(name: str, names: list[str], what: str, prefix: str = "") -> None:
+def _homes() -> dict[str, str]:
+    """The section of each field, all of which have different names."""
+    return {field: name for name, section in Recipe() for field in type(section).model_fields}
+
+
+def _check_known(name: str, names: list[str], what: str) -> None:
     if name not in names:
-        raise unknown(what, name, names, prefix)
-
-
-def unknown(what: str, name: str, names: list[str], prefix: str = "") -> RecipeError:
-    """The error to raise for a name that is none of `names`; it suggests the nearest."""
-    name = name if len(str(name)) < 100 else f"{str(name)[:100]}..."
-    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-    advice = f": did you mean {prefix}{nearest[0]}?" if nearest else ""
-    return RecipeError(f"unknown {what} {prefix}{name}{advice}")
+        raise unknown(what, name, names)
 
 
 def _toml_value(text: str) -> Any:

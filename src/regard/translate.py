@@ -113,7 +113,8 @@ class Translator(Decoding):
         `hear` has listeners by the number of a sentence, from 0. Each is told, in any thread, of
         the best hypothesis, twenty times a second while it grows; another may overtake it. Of a
         sentence that is split nothing is told. Errors name a sentence as `where:number`. Raises
-        TypeError for a single str, each character of which would be a sentence.
+        TypeError for what is no str, and for a single str, each character of which would be a
+        sentence.
         """
         if isinstance(sentences, str):
             raise TypeError("one str is no list of sentences: give [text]")
@@ -133,6 +134,9 @@ class Translator(Decoding):
         self, numbered: Sequence[tuple[int, str]], split: bool, where: str
     ) -> list[list[list[int]]]:
         """By sentence: its parts, each a list of pieces ending in </s>; none for a blank line."""
+        for number, line in numbered:
+            if not isinstance(line, str):
+                raise TypeError(f"{where}:{number} is no str but {type(line).__name__}")
         sources: list[list[list[int]]] = []
         encoded = self.tokenizer.encode([line for _, line in numbered])
         for (number, line), pieces in zip(numbered, encoded, strict=True):

@@ -16,6 +16,7 @@ from cli.refusing import GOOD, World, refused, unchanged
         ("train --otu runs/x", "unknown option --otu: did you mean --out?"),
         ("train", "missing option --out: see regard train --help"),
         ("prepare --out x --target y", "x: nothing to prepare: give --source and --target, or"),
+        ("train --out=", "--out is given nothing: is what stands after it set?"),
         ("score x", "missing option --reference / -r: see regard score --help"),
         ("translate", "missing argument model: see regard translate --help"),
         ("average run --out", "option --out requires an argument: see regard --help"),
@@ -41,6 +42,12 @@ def test_a_command_line_that_cannot_be_understood(world: World, argv: str, said:
     with pytest.MonkeyPatch.context() as patch, unchanged(world.folder):
         patch.chdir(world.folder)
         assert said in refused(*argv.split())
+
+
+def test_a_variable_that_is_not_set_is_no_folder(world: World) -> None:
+    with unchanged(world.folder):
+        said = refused("train", *world.text, "--out", "")
+    assert said == "--out is given nothing: is what stands after it set?"
 
 
 @pytest.mark.parametrize("option", ["--beam", "--n-best"])
@@ -82,7 +89,9 @@ def test_prepared_data_beside_text(world: World) -> None:
         ("steps=4", "--set 'steps=4': write it as section.key=value"),
         ("trainning.steps=4", "unknown section trainning: did you mean training?"),
         ("training.step=4", "unknown key training.step: did you mean training.steps?"),
-        ("model.=4", "unknown key model.: did you mean model."),
+        ("model.=4", "unknown key model.: it is one of model.layers, "),
+        ("training.source_tokens=4", "unknown key training.source_tokens: did you mean data.sou"),
+        ("training.xyzzy=4", "unknown key training.xyzzy: it is one of training.steps, "),
         ("training.steps=many", "training.steps: input should be a valid integer (given: 'many')"),
         ("training.steps=4.5", "training.steps: input should be a valid integer (given: 4.5)"),
         ("training.steps=", "training.steps: input should be a valid integer (given: '')"),
@@ -120,7 +129,7 @@ RECIPES: dict[str, tuple[bytes | None, str]] = {
     "not UTF-8": (b'base = "b\xffse"\n', "a recipe is UTF-8 text"),
     "binary": (b"\x00\x01\x02", "(at line 1, column 1)"),
     "unknown base": (b'base = "bass"\n', "unknown base recipe bass: did you mean base?"),
-    "base of no text": (b"base = [1]\n", "unknown base recipe [1]: did you mean "),
+    "base of no text": (b"base = [1]\n", "unknown base recipe [1]: it is one of base, "),
     "unknown section": (b"[trainning]\n", "unknown section trainning: did you mean training?"),
     "unknown key": (b"[model]\nlayer = 2\n", "unknown key model.layer: did you mean model.layers?"),
     "a key for a section": (b"model = 2\n", "model is a section: write [model] and keys under it"),

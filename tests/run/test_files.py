@@ -89,6 +89,24 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, content: str | bytes) -> 
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_file_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far/file")
+    write_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "far/file").read_text() == "new"
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(RegardError, match=f"{name}: cannot write: is not a regular file"):
+            write_file(tmp_path / name, "new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
 def test_a_file_is_old_or_new_whatever_fails(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for n in itertools.count(1):

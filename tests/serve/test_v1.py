@@ -114,6 +114,17 @@ def test_what_is_wrong_is_refused_and_the_field_named(serve: Serve, change: Any)
     assert value in answer.json()["error"]
 
 
+@pytest.mark.parametrize("route", ["translate", "look"])
+@pytest.mark.parametrize("field", ["text", "source", "\ud83d"])
+def test_half_a_character_is_refused(serve: Serve, route: str, field: str) -> None:
+    """JavaScript sends it where a text is cut inside what it takes for two characters."""
+    body = json.dumps({"text": "A", "source": "en", "target": "de", field: "a dog \ud83d"})
+    header = {"Content-Type": "application/json"}
+    answer = serve().post(f"/v1/{route}", content=body, headers=header)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("Invalid request: ")
+
+
 def test_html_is_given_back_as_html(serve: Serve) -> None:
     asked = ASKED | {"text": "<p>one &lt; two</p>", "format": "html"}
     assert serve().post("/v1/translate", json=asked).json()["text"] == "<p>ONE &lt; TWO</p>"

@@ -70,7 +70,7 @@ def look(
 
     `regard look runs/demo "The dog sleeps because it is old." --figure 4 --word it`
 
-    `regard look runs/demo "The dog sleeps." --text --search`
+    `regard look runs/demo "The cat is big." --text --search`
     """
     from regard.cli.console import note
     from regard.run.devices import set_threads
@@ -170,7 +170,7 @@ def _figure(
 
 def _place(queries: Sequence[str], word: str) -> int:
     """Of a word, the first of its kind; or its number."""
-    from regard.recipe import unknown
+    from regard.errors import unknown
 
     if word in queries:
         return queries.index(word)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -17,8 +18,7 @@ from regard.cli.score import score
 from regard.cli.serve import serve
 from regard.cli.train import train
 from regard.cli.translate import translate
-from regard.errors import RegardError, printable
-from regard.recipe import unknown
+from regard.errors import RegardError, printable, unknown
 
 
 class Commands(TyperGroup):
@@ -66,6 +66,7 @@ def main() -> None:
     """Run a command; bad input ends in one sentence on stderr and exit status 2."""
     try:
         _open_closed_streams()
+        _refuse_nothing_as_a_value(sys.argv[1:])
         # Typer's own way to run a command prints its refusals in a box, as tracebacks even, and
         # takes interrupts and closed pipes for itself.
         command = typer.main.get_command(app)
@@ -97,6 +98,16 @@ def _open_closed_streams() -> None:
         setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
     if "stdout" in closed:
         _refuse("standard output is closed: send it somewhere, as with > /dev/null")
+
+
+def _refuse_nothing_as_a_value(arguments: list[str]) -> None:
+    """A variable of the shell that was never set: taken for a path, it would be this folder."""
+    for before, argument in pairwise(["", *arguments]):
+        option, equals, value = argument.partition("=")
+        if argument.startswith("--") and equals and not value:
+            _refuse(f"{option} is given nothing: is what stands after it set?")
+        if not argument and before.startswith("-"):
+            _refuse(f"{before} is given nothing: is what stands after it set?")
 
 
 def _usage(error: typer.TyperException) -> str:

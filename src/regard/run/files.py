@@ -48,10 +48,13 @@ def refusing_write_errors(path: Path) -> Iterator[None]:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Replace a file as a whole, or leave it as it was."""
+    """Replace a file as a whole, or leave it as it was; a link stays one, a device is refused."""
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with refusing_write_errors(path):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OSError(errno.EINVAL, "is not a regular file")
+        path = path.resolve()
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("wb") as file:
                 file.write(data)

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from regard import __version__
-from regard.errors import RecipeError
+from regard.errors import RecipeError, printable
 from regard.serve import libretranslate, pages, v1
 from regard.serve.engine import Engine
 from regard.serve.guard import Guard
@@ -108,4 +108,5 @@ async def _refuse_fields(_: Request, error: Any) -> Response:
     """Name the field and what is wrong with it, but not what was sent."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:2]) or "body"
-    return JSONResponse({"error": f"Invalid request: {field[:50]}: {first['msg']}"}, 400)
+    problem = printable(f"Invalid request: {field[:50]}: {first['msg']}")
+    return JSONResponse({"error": problem}, 400)

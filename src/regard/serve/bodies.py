@@ -23,10 +23,10 @@ async def read_fields(request: Request) -> dict[str, Any]:
     if kind == "application/json" or kind.endswith("+json"):
         try:
             content = from_json(await request.body())
-        except ValueError:
-            content = None
+        except ValueError as error:  # which says at which line and column
+            raise HTTPException(400, f"Invalid JSON format: {error}") from None
         if not isinstance(content, dict):
-            raise HTTPException(400, "Invalid JSON format")
+            raise HTTPException(400, "Invalid JSON format: not an object")
         return content
     fields: dict[str, Any] = dict(request.query_params)
     if kind == "multipart/form-data":

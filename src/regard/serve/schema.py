@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from regard.serve import engine
 from regard.serve.flaws import Flaw
@@ -15,20 +16,30 @@ MOST_WEIGHTS = 200_000
 """Numbers of attention in one answer, some 2 MB: 37 words and as many, by 6 layers of 8 heads."""
 
 
+def _encoded(text: str) -> str:
+    """The text, if it can be sent back; JSON may hold half of a character beyond 16 bits."""
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise PydanticCustomError("surrogate", "half of a character: a text was cut inside it")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encoded)]
+
+
 class LookQuery(BaseModel):
     """A sentence whose translation is looked at."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: Annotated[str, Field(description="One sentence.")]
-    source: Annotated[str, Field(description="Language code.", examples=["en"])]
-    target: Annotated[str, Field(description="Language code.", examples=["de"])]
+    text: Annotated[Text, Field(description="One sentence.")]
+    source: Annotated[Text, Field(description="Language code.", examples=["en"])]
+    target: Annotated[Text, Field(description="Language code.", examples=["de"])]
 
 
 class Query(LookQuery):
     """What is asked."""
 
-    text: Annotated[str, Field(description="Sentences, paragraphs or HTML.")]
+    text: Annotated[Text, Field(description="Sentences, paragraphs or HTML.")]
     format: Literal["text", "html"] = "text"
     n_best: Annotated[
         int, Field(ge=1, le=1000, description="Translations of each sentence, up to the beam.")
