@@ -31,7 +31,10 @@ class RecipeError(RegardError):
 def unknown(
     what: str, name: str, names: list[str], part: Callable[[str], str] = str
 ) -> RecipeError:
-    """The error to raise for a name that is none of `names`; it tells the nearest by `part`."""
+    """The error to raise for a name that is none of `names`; it tells the nearest, or some.
+
+    What is compared is `part` of each.
+    """
     from difflib import get_close_matches
 
     name = name if len(str(name)) < 100 else f"{str(name)[:100]}..."

@@ -235,10 +235,7 @@ class Recipe(Section):
             if not isinstance(fields, Mapping):
                 raise RecipeError(f"{section} is a section: write [{section}] and keys under it")
             for key in fields:
-                name, keys = f"{section}.{key}", [f"{s}.{k}" for k, s in _homes().items()]
-                if name not in keys:
-                    keys.sort(key=lambda other: other.partition(".")[0] != section)
-                    raise unknown("key", name, keys, lambda other: other.partition(".")[2])
+                _check_field(section, key)
             if section == "model" and {"d_model", "heads"} & set(fields):
                 whole[section] = _without(whole[section], "d_k", "d_v")  # follow d_model / heads
             whole[section] = whole[section] | dict(fields)
@@ -314,6 +311,16 @@ def _without(fields: dict[str, Any], *keys: str) -> dict[str, Any]:
 def _section_of(key: str) -> str:
     _check_known(key, list(_homes()), "key")
     return _homes()[key]
+
+
+def _check_field(section: str, key: str) -> None:
+    homes = _homes()
+    if homes.get(key) != section:
+        near = sorted(
+            homes, key=lambda other: homes[other] != section
+        )  # those of the section first
+        names = [f"{homes[other]}.{other}" for other in near]
+        raise unknown("key", f"{section}.{key}", names, lambda name: name.partition(".")[2])
 
 
 def _homes() -> dict[str, str]:
