@@ -4,12 +4,13 @@ import math
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from regard.data.treebank import as_text
-from regard.errors import MissingExtra, ModelError
+from regard.errors import DataError, MissingExtra, ModelError
 from regard.parse import Parser, by_blanks, load, treebank_line, treebank_words
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
@@ -168,3 +169,14 @@ def test_a_wide_beam_and_a_model_that_is_sure_of_nonsense() -> None:
         some.model.embedding.tokens.weight[TOKENIZER.symbols[")S"]] *= 50
     words = by_blanks(SENTENCES[1])
     assert some.parse([words])[0].words() == words
+
+
+def test_a_sentence_without_words_is_named() -> None:
+    with pytest.raises(DataError, match="sentence:2: has no words"):
+        parser().parse([["A"], [], ["dog"]])
+
+
+@pytest.mark.parametrize("given", ["A dog", ["A dog"]])
+def test_a_text_is_no_list_of_words(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"give text\.split\(\)"):
+        parser().parse(given)

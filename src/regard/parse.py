@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data.rows import Rows
 from regard.data.treebank import as_text
 from regard.decoding import WINDOW, Decoding, Found, open_to_decode
-from regard.errors import MissingExtra, ModelError
+from regard.errors import DataError, MissingExtra, ModelError
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -84,8 +84,13 @@ class Parser(Decoding):
         self._trees = WellFormed(model, self.alphabet)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
-        """The best tree of each sentence, a list of at least one word."""
-        return [best[0].tree for best in self.stream(sentences) if best]
+        """The best tree of each sentence, a list of at least one word; else raises DataError."""
+        trees = []
+        for number, best in enumerate(self.stream(sentences), 1):
+            if not best:
+                raise DataError("has no words, and so no tree: leave it out", "sentence", number)
+            trees.append(best[0].tree)
+        return trees
 
     def stream(
         self,
@@ -97,10 +102,12 @@ class Parser(Decoding):
         """Up to `n_best` trees of each sentence, best first, in order, a window at a time.
 
         A sentence without words has none. One of more than `longest` pieces is parsed in parts,
-        which then stand side by side in one phrase.
+        which then stand side by side in one phrase. Raises TypeError for a str.
         """
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
+            if any(isinstance(words, str) for words in some):
+                raise TypeError("one str is no list of words: give text.split()")
             cuts = [self._parts(words) for words in some]
             found = self._parsed([part for cut in cuts for part in cut], n_best)
             for cut in cuts:
