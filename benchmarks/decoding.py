@@ -34,7 +34,7 @@ from typing import Any
 
 import torch
 
-from regard.data.grammar import example
+from regard.corpus import example
 from regard.recipe import Recipe
 from regard.run.model_directory import open_model, write_model
 from regard.score.bleu import bleu

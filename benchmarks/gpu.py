@@ -36,13 +36,13 @@ from regard.data.batches import Batch, Batches
 from regard.data.prefetch import Prefetched
 from regard.data.rows import Rows
 from regard.decoding import Decoding
-from regard.kernels.compiled import compiled
+from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.paper import BASE, BIG
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.train import batch_loss, update
+from regard.training import batch_loss, update
 from regard.transformer import Transformer
 
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent / "peers")])

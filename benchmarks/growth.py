@@ -34,12 +34,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.arithmetic.cache import Cache
+from regard.arithmetic.packed import PackedLinear, can_pack
 from regard.data.batches import Batch
 from regard.data.rows import one_per_row
-from regard.kernels.cache import Cache
-from regard.kernels.packed import PackedLinear, can_pack
-from regard.run.devices import choose_dtype, keep_freed_memory
-from regard.train import batch_loss
+from regard.machine.devices import choose_dtype, keep_freed_memory
+from regard.training import batch_loss
 from regard.transformer import DecoderState, Transformer
 
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent / "peers")])
@@ -257,7 +257,7 @@ def main() -> None:
     }
     # Processes are forked from one that has imported PyTorch and computed nothing yet.
     context = get_context("forkserver")
-    context.set_forkserver_preload(["regard.train"])
+    context.set_forkserver_preload(["regard.training"])
     with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
         for name, points in series(args, recipe.model.layers).items():
             if points[0].work in args.only:

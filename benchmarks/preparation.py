@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-from regard.text.files import read_lines
+from regard.files.lines import read_lines
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported
 import side_by_side as sides

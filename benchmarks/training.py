@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from regard.corpus import write_corpus
 from regard.data.batches import Batch, Batches
-from regard.data.grammar import write_corpus
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare
-from regard.plan import Flop, flop
+from regard.measure.plan import Flop, flop
 from regard.recipe import Recipe
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported

@@ -17,11 +17,11 @@ jaxtyping.install_import_hook(
         for module in (
             "attention",
             "data.batches",
-            "kernels",
+            "arithmetic",
             "layers",
             "loss",
             "optimizer",
-            "train",
+            "training",
             "transformer",
             "view",
         )
@@ -48,10 +48,10 @@ def regard_data() -> Path:
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "loops"])
 def plain_or_loops(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """With one core: by PyTorch's operations, then by those of `regard.loops`."""
+    """With one core: by PyTorch's operations, then by those of `regard.arithmetic.loops`."""
     import torch
 
-    from regard.kernels import one_core
+    from regard.arithmetic import one_core
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.arithmetic.attention import Mask, attend
+from regard.arithmetic.packed import PackedLinear, can_pack
 from regard.attention import MultiHeadAttention, attention, causal_mask, segment_mask
-from regard.kernels.attention import Mask, attend
-from regard.kernels.packed import PackedLinear, can_pack
 
 
 def test_equation_one_by_hand() -> None:

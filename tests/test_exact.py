@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard.decoding
-from regard.data.grammar import example
+from regard.arithmetic.packed import can_pack
+from regard.corpus import example
 from regard.data.rows import Rows
-from regard.kernels.packed import can_pack
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import DecoderState, Transformer
-from regard.translate import Translation, Translator, load
+from regard.translation import Translation, Translator, load
 
 pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
 RECIPE = Recipe().but(layers=1, d_model=64, d_ff=96, heads=2, vocabulary=300, max_extra=7)

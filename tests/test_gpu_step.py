@@ -12,10 +12,10 @@ from torch import Tensor
 
 from regard.data.batches import Batch
 from regard.data.prefetch import training_batches
-from regard.kernels.compiled import compiled
+from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.train import BatchLoss, batch_loss, losses_on, update
+from regard.training import BatchLoss, batch_loss, losses_on, update
 from regard.transformer import Transformer
 from run.copying import RECIPE, prepared
 from run.killing import PROCESSES
@@ -31,8 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def go_the_gpus_way(patch: pytest.MonkeyPatch) -> None:
     for door in ("attention", "dropout", "residual", "cross_entropy", "linear"):
-        patch.setattr(f"regard.kernels.{door}.on_cpu", lambda tensor: False)
-    patch.setattr("regard.kernels.cross_entropy.CHUNK_GPU", 23)  # more than one
+        patch.setattr(f"regard.arithmetic.{door}.on_cpu", lambda tensor: False)
+    patch.setattr("regard.arithmetic.cross_entropy.CHUNK_GPU", 23)  # more than one
 
 
 def losses_and_moments(
@@ -97,7 +97,7 @@ def test_the_step_is_compiled_on_a_gpu_where_batches_have_one_shape(
 ) -> None:
     def program(*given: Any) -> Any: ...
 
-    monkeypatch.setattr("regard.train.compiled", lambda function, warn: program)
+    monkeypatch.setattr("regard.training.compiled", lambda function, warn: program)
     model, cpu, gpu = Transformer(STEP.model, VOCABULARY), torch.device("cpu"), torch.device("cuda")
     assert losses_on(cpu, model, STEP, pytest.fail) is batch_loss
     assert losses_on(gpu, model, STEP.but(layout="grouped"), pytest.fail) is batch_loss

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.refusing import regard
-from regard.data.grammar import example, write_corpus
+from regard.corpus import example, write_corpus
 
 ROOT = Path(__file__).parents[1]
 SMALLER = (

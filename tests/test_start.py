@@ -21,7 +21,7 @@ def test_the_command_line_starts_without_torch() -> None:
 
 
 def test_loops_are_not_loaded_before_they_are_used() -> None:
-    found = imported_by("import regard.translate, regard.train")
+    found = imported_by("import regard.translation, regard.training")
     assert "torch" in found
     assert "numba" not in found
 

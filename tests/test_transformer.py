@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from regard.arithmetic.packed import Int8Linear, PackedLinear
 from regard.data.rows import Rows, one_per_row
-from regard.kernels.packed import Int8Linear, PackedLinear
 from regard.paper import TABLE_3, parameters
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer

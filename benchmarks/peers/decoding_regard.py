@@ -7,8 +7,8 @@ from decoding_task import EOS, arguments, in_turn, read_sentences
 from worker import Turn, serve
 
 import regard
+from regard.machine.devices import keep_freed_memory
 from regard.recipe import Recipe
-from regard.run.devices import keep_freed_memory
 from regard.transformer import Transformer
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}

@@ -8,10 +8,10 @@ from training_batches import RATE, Batch, Shape, Step, train_in_turn
 import regard
 from regard.data.batches import Batch as RegardBatch
 from regard.data.rows import Rows
+from regard.machine.devices import choose_device, choose_dtype, keep_freed_memory
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.run.devices import choose_device, choose_dtype, keep_freed_memory
-from regard.train import losses_on, update
+from regard.training import losses_on, update
 from regard.transformer import Transformer
 
 PRECISION = sys.argv[2]

@@ -23,12 +23,12 @@ from torch import Tensor
 from regard.data.rows import Rows
 from regard.data.treebank import Treebank, as_text
 from regard.decoding import Found, open_to_decode
-from regard.parse import Parser
+from regard.measure.validation import compare_trees
+from regard.parsing import Parser
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.trees.linearise import IllFormed, delinearise
 from regard.trees.tree import Tree
-from regard.validate import compare_trees
 
 Sentences = Sequence[Sequence[str]]
 

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-import regard.parse
+import regard.parsing
 from regard.trees.penn import bracketed, penn_word, read_trees
 
 ODD = [
@@ -30,7 +30,7 @@ def main() -> None:
     lines = [line.split() for path in args.text for line in path.open(encoding="utf-8")]
     sentences = [words for words in lines if words] + ODD
     wrong = 0
-    trees = regard.parse.load(args.model).parse(sentences)
+    trees = regard.parsing.load(args.model).parse(sentences)
     for words, tree in zip(sentences, trees, strict=True):
         (back,) = read_trees([bracketed(tree)], "the output")
         if [penn_word(word) for word in back.words()] != [penn_word(word) for word in words]:

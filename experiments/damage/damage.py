@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 
 from cli.refusing import GOOD, TINY, Result, process, regard
-from regard.data.grammar import write_corpus
+from regard.corpus import write_corpus
 from run.damaging import damage
 
 PAIRS = 300

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from regard.translate import Translation, Translator, load
+from regard.translation import Translation, Translator, load
 
 Best = list[Translation]
 

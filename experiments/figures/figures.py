@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from regard.cli.demo import TEST_SEED
-from regard.data.grammar import Example, examples
-from regard.run.files import write_file
+from regard.corpus import Example, examples
+from regard.files.whole import write_file
 from regard.run.model_directory import Model, open_model
 from regard.transformer import Transformer
 from regard.trees.penn import read_trees

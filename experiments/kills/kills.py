@@ -25,7 +25,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.data.grammar import write_corpus
+from regard.corpus import write_corpus
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
 from run.killing import PROCESSES, full_at, killed_at, watching

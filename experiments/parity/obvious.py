@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import regard.attention
 import regard.layers
-import regard.train
+import regard.training
+from regard.arithmetic.attention import Mask
 from regard.cli.main import main
-from regard.kernels.attention import Mask
 from regard.loss import smoothed_loss
 
 
@@ -39,6 +39,6 @@ if __name__ == "__main__":
     regard.attention.attend = attend
     regard.layers.add_norm = add_norm
     regard.layers.drop = F.dropout
-    regard.train.smoothed_cross_entropy = cross_entropy
-    regard.train.MUCH = math.inf
+    regard.training.smoothed_cross_entropy = cross_entropy
+    regard.training.MUCH = math.inf
     main()

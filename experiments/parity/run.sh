@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains Multi30k with three seeds by the fast paths in bf16, by halves of batches too, those in
 # int8 as well, and by the obvious ones in fp32; goes on where it was stopped.
-# Usage: REGARD_DATA=... [SEEDS="4 5 6"] [PATHS=loops] experiments/parity/run.sh [recipe|steep [FOLDER]]
+# Usage: REGARD_DATA=... [SEEDS="4 5 6"] [PATHS=arithmetic/loops] experiments/parity/run.sh [recipe|steep [FOLDER]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 recipe=experiments/parity/${1:-recipe}.toml out=${2:-runs/parity-${1:-recipe}}
@@ -11,12 +11,12 @@ mkdir -p "$out"
     --source "$text/train.en" --target "$text/train.de" \
     --valid-source "$text/val.en" --valid-target "$text/val.de"
 for seed in ${SEEDS:-1 2 3}; do
-    for path in ${PATHS:-fast halves loops int8 obvious}; do
+    for path in ${PATHS:-fast halves arithmetic/loops int8 obvious}; do
         run=$out/$path-$seed
         regard=(.venv/bin/python "experiments/parity/$path.py")
         precision=bf16
         [[ $path != fast ]] || regard=(.venv/bin/regard)
-        [[ $path != loops && $path != int8 ]] || regard=(.venv/bin/python experiments/parity/halves.py)
+        [[ $path != arithmetic/loops && $path != int8 ]] || regard=(.venv/bin/python experiments/parity/halves.py)
         [[ $path != halves ]] || regard=(env WITHOUT_LOOPS=1 "${regard[@]}")
         [[ $path != int8 ]] || precision=int8
         [[ $path != obvious ]] || precision=fp32

@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.kernels.packed import largest_weight
+from regard.arithmetic.packed import largest_weight
 from regard.run.model_directory import open_model
 from regard.score.bleu import bleu
-from regard.translate import Translator, load
+from regard.translation import Translator, load
 
 
 class Rounded(nn.Module):

@@ -13,8 +13,8 @@ import statistics
 from pathlib import Path
 
 from regard.data.treebank import Treebank
-from regard.parse import load
-from regard.validate import compare_trees
+from regard.measure.validation import compare_trees
+from regard.parsing import load
 
 TENTHS = 10
 

@@ -18,9 +18,9 @@ import torch
 
 from regard.data.treebank import Treebank
 from regard.errors import RegardError
+from regard.measure.validation import compare_trees
 from regard.paper import TABLE_4
-from regard.parse import load
-from regard.validate import compare_trees
+from regard.parsing import load
 
 RESULTS = Path(__file__).with_name("result.json")
 BERKELEY = {"wsj-sample/dev": 86.6, "wsj-sample/test": 86.1, "craft/dev": 83.3}

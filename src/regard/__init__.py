@@ -9,7 +9,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.translate import load as load
+    from regard.translation import load as load
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load"]
@@ -18,7 +18,7 @@ __all__ = ["__version__", "load"]
 def __getattr__(name: str) -> Any:
     # PyTorch loads in seconds; `import regard` must not wait for it.
     if name == "load":
-        from regard.translate import load
+        from regard.translation import load
 
         return load
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.kernels.attention import Mask, attend
-from regard.kernels.cache import Cache
-from regard.kernels.linear import Linear, linear
+from regard.arithmetic.attention import Mask, attend
+from regard.arithmetic.cache import Cache
+from regard.arithmetic.linear import Linear, linear
 
 
 def attention(

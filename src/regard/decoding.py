@@ -17,23 +17,23 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.data.copies import Copies, can_be_copied
+from regard.arithmetic.device import on_cpu
+from regard.arithmetic.exact import WIDTH, BlockedLinear
+from regard.arithmetic.one_core import can_use_loops, loops
+from regard.arithmetic.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
 from regard.data.rows import Rows, one_per_row
 from regard.errors import RecipeError, RegardError
-from regard.kernels.device import on_cpu
-from regard.kernels.exact import WIDTH, BlockedLinear
-from regard.kernels.one_core import can_use_loops, loops
-from regard.kernels.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
-from regard.kernels.threads import side_by_side
-from regard.recipe import SearchRecipe
-from regard.run.devices import (
+from regard.machine.copies import Copies, can_be_copied
+from regard.machine.devices import (
     choose_device,
     choose_dtype,
     free_memory,
     has_bf16,
     is_out_of_memory,
 )
-from regard.run.memory import free_bytes
+from regard.machine.memory import free_bytes
+from regard.machine.threads import side_by_side
+from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model, open_model
 from regard.search import Hypothesis
 from regard.transformer import Transformer
@@ -54,8 +54,8 @@ COPIES_FROM = 4096
 that takes a twentieth of a second to begin and to end, and spares the threads' waiting for each
 other's Python."""
 LOOPS_FROM = 8192
-"""And from so many, whoever has one core uses `regard.loops`, if what is decoded together need not
-agree to the last bit with what is decoded alone: to load them takes a quarter of a second, once."""
+"""And from so many, whoever has one core uses `arithmetic.loops`, unless what is decoded together
+must agree to the last bit with what is decoded alone: they load in a quarter of a second, once."""
 COPY_BYTES = 2**30
 """Memory that there is to be for each copy; one of the paper's base takes 0.4 to 0.7 GB."""
 

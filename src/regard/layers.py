@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.arithmetic.device import on_cpu
+from regard.arithmetic.dropout import drop
+from regard.arithmetic.linear import Linear
+from regard.arithmetic.residual import add_norm
 from regard.errors import ModelError
-from regard.kernels.device import on_cpu
-from regard.kernels.dropout import drop
-from regard.kernels.linear import Linear
-from regard.kernels.residual import add_norm
 from regard.recipe import ModelRecipe
 
 

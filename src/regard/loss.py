@@ -18,7 +18,7 @@ def smoothed_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """(cross-entropy with the smoothed target, plain -log p), in nats, summed; label 0 is padding.
 
-    This is the definition; training calls `regard.kernels.cross_entropy`, which never keeps logits.
+    This is the definition; training never keeps logits: see `arithmetic.cross_entropy`.
     """
     log_p = logits.float().log_softmax(-1)
     real = labels != 0

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from regard.kernels.device import on_cpu
-from regard.kernels.one_core import array, can_use_loops
-from regard.kernels.threads import side_by_side
+from regard.arithmetic.device import on_cpu
+from regard.arithmetic.one_core import array, can_use_loops
+from regard.machine.threads import side_by_side
 from regard.recipe import TrainingRecipe
 
 MANY = 2**22
@@ -102,7 +102,7 @@ class FlatAdam:
 
     def _step_by_loops(self, rate: float, tokens: int) -> None:
         """The same on each core for a part of the weights."""
-        from regard.loops.adam import adam
+        from regard.arithmetic.loops.adam import adam
 
         self._updates += 1
         updates, beta1, beta2 = int(self._updates), self._recipe.beta1, self._recipe.beta2

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from regard.arithmetic.device import on_cpu
+from regard.arithmetic.one_core import array, by_loops
 from regard.errors import ModelError, RecipeError
-from regard.kernels.device import on_cpu
-from regard.kernels.one_core import array, by_loops
 from regard.recipe import SearchRecipe
 
 BLOCK = 128
@@ -291,7 +291,7 @@ def _most_likely_by_loop(
     never: tuple[int, ...],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from regard.loops.search import most_likely
+    from regard.arithmetic.loops.search import most_likely
 
     parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
     found = parents, tokens, torch.empty(len(live), count)

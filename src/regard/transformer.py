@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.arithmetic.attention import Mask
+from regard.arithmetic.cache import Cache
+from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
+from regard.arithmetic.packed import Int8Linear
 from regard.attention import MultiHeadAttention, causal_mask, segment_mask
 from regard.data.rows import Rows
-from regard.kernels.attention import Mask
-from regard.kernels.cache import Cache
-from regard.kernels.exact import BlockedLinear, blocks_agree, widths_agree
-from regard.kernels.packed import Int8Linear
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.recipe import ModelRecipe
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from side_by_side import Result
 
-from regard.data.grammar import example
+from regard.corpus import example
 from regard.data.rows import one_per_row
 from regard.run.model_directory import open_model, write_model
 from regard.search import search

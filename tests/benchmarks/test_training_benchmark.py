@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from training_batches import Shape
 from training_torch import Straightforward
 
+from regard.corpus import write_corpus
 from regard.data.batches import Batches
-from regard.data.grammar import write_corpus
-from regard.plan import Flop
+from regard.measure.plan import Flop
 from regard.recipe import ModelRecipe, Recipe
 
 

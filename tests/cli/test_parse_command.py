@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import pytest
 
 from cli.refusing import GOOD, Result, World, refused, regard
-from regard.data.grammar import example
+from regard.corpus import example
+from regard.measure.validation import compare_trees
 from regard.run.journal import read_journal
 from regard.trees.penn import read_trees
 from regard.trees.tree import Tree
-from regard.validate import compare_trees
 
 TINY = [
     argument
@@ -164,7 +164,7 @@ def test_a_run_keeps_the_trees_it_was_begun_with(folder: Path, options: str, sai
 
 def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> None:
     said = refused("translate", folder / "run", stdin=GOOD.encode())
-    advice = "use regard parse or regard.parse.load, or name a translator"
+    advice = "use regard parse or regard.parsing.load, or name a translator"
     assert said == f"{folder / 'run'}: is a parser: {advice}"
     said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
     assert said == f"{world.made / 'model'}: is no parser: use regard translate, or name one"

@@ -38,7 +38,9 @@ class Space(NamedTuple):
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.plan.shutil.disk_usage", lambda path: Space(10**9, 10**9, 7000))
+    monkeypatch.setattr(
+        "regard.measure.plan.shutil.disk_usage", lambda path: Space(10**9, 10**9, 7000)
+    )
 
 
 def test_prepared_data_is_planned_without_a_trace(world: World) -> None:

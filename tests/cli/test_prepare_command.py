@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli.refusing import regard
 from regard.cli.prepare import prepare
-from regard.data.grammar import example
+from regard.corpus import example
 from regard.data.pairs import Pairs
 from regard.errors import DataError
 

@@ -133,7 +133,7 @@ def test_int8_where_there_is_none(
     world: World, also: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before text is prepared for it."""
-    monkeypatch.setattr("regard.kernels.int8.has_int8_training", lambda: False)
+    monkeypatch.setattr("regard.arithmetic.int8.has_int8_training", lambda: False)
     asked = ["--set", "training.precision=int8", *world.out, *also]
     for command in (
         ["train", *world.text, *world.recipe, *asked],

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cli.refusing import World, refused, regard
-from regard.likelihood import likelihoods
-from regard.translate import load
+from regard.measure.likelihood import likelihoods
+from regard.translation import load
 
 
 def test_each_line_tells_how_likely_a_translation_is(world: World) -> None:

@@ -18,9 +18,9 @@ import pytest
 
 from cli.refusing import GOOD, World, contents, process, refused, regard, unchanged
 from cli.test_refused_places import NOWHERE, full_disk
-from data.ended import assert_gone
+from machine.ended import assert_gone
 from regard.cli.main import main
-from regard.data.copies import can_be_copied
+from regard.machine.copies import can_be_copied
 from run.killing import PROCESSES
 
 COUNT = 5_000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.ended import assert_gone
+from machine.ended import assert_gone
 from regard.data import prepare as module
 from regard.data.aligned import Progress
 from regard.data.prepare import prepare

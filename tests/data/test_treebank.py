@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.grammar import example
+from regard.corpus import example
 from regard.data.pairs import Pairs, recipe_of
 from regard.data.prepare import Report
 from regard.data.treebank import as_text, prepare_trees
 from regard.errors import DataError, RecipeError
+from regard.files.lines import read_lines
 from regard.recipe import Recipe
-from regard.text.files import read_lines
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.trees.linearise import delinearise
 from regard.trees.penn import read_trees

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.arithmetic.int8 import has_int8_training
 from regard.data.prepare import prepare
-from regard.kernels.int8 import has_int8_training
 from regard.recipe import Recipe
 from regard.run.directory import Run
-from regard.train import Validate, train
+from regard.training import Validate, train
 
 needs_int8 = pytest.mark.skipif(
     torch.cuda.is_available() or not has_int8_training(), reason="no training in int8 here"

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["regard.cli.main", "regard.validate", "torch._dynamo", "pytest"])
+PROCESSES.set_forkserver_preload(
+    ["regard.cli.main", "regard.measure.validation", "torch._dynamo", "pytest"]
+)
 
 FOLDER_HANDLE = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1}
 """By event, which argument is the open folder that its path starts from, or -1."""

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
+from regard.files.whole import write_tensors
 from regard.run.averaging import average
 from regard.run.checkpoints import Checkpoint
-from regard.run.files import write_tensors
 
 
 def checkpoint(path: Path, **weights: Tensor) -> Checkpoint:

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from regard.errors import ModelError, RegardError
+from regard.files.whole import remove_leftovers
 from regard.optimizer import FlatAdam
 from regard.recipe import TrainingRecipe
 from regard.run import checkpoints
-from regard.run.files import remove_leftovers
 from run.killing import full_at, killed_at
 
 

@@ -12,12 +12,12 @@ import torch
 
 from cli.spoiling import reseal
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
+from regard.files.whole import read_tensors
+from regard.machine.interrupt import Interrupt, Interrupted
 from regard.run.averaging import average, average_run
 from regard.run.beginning import begun, differences
 from regard.run.checkpoints import newest, paths
 from regard.run.directory import Run
-from regard.run.files import read_tensors
-from regard.run.interrupt import Interrupt, Interrupted
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
 from regard.run.state import Due, State

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from regard.data.rows import one_per_row
 from regard.errors import ModelError, RegardError
+from regard.files.whole import remove_leftovers, seal
 from regard.recipe import Recipe
-from regard.run.files import remove_leftovers, seal
 from regard.run.model_directory import PARTS, open_model, write_model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer

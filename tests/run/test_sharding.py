@@ -13,17 +13,17 @@ from torch.distributed.fsdp import FSDPModule
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
-from regard.plan import Memory, plan
+from regard.files.whole import read_tensors
+from regard.machine.devices import refuse_too_large
+from regard.machine.processes import Processes, together
+from regard.measure.plan import Memory, plan
+from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
-from regard.run.devices import refuse_too_large
 from regard.run.directory import Run
-from regard.run.files import read_tensors
-from regard.run.processes import Processes, together
 from regard.run.sharding import model_and_optimizer
-from regard.train import batch_loss, losses_on, update
+from regard.training import batch_loss, losses_on, update
 from regard.transformer import Transformer
-from regard.validate import validator
 from run.copying import needs_int8, prepared, strings, trained
 from run.ranks import ended, finished, started
 from run.test_processes import (
@@ -191,9 +191,9 @@ def train_short_of_memory(forward: bool, rows: int, *arguments: Any) -> None:
         finally:
             hook.remove()
 
-    import regard.train
+    import regard.training
 
-    regard.train.batch_loss = losses
+    regard.training.batch_loss = losses
     train_divided(*arguments)
 
 
@@ -293,7 +293,7 @@ def test_weights_that_are_no_numbers_end_all(data: Path, tmp_path: Path) -> None
 
 
 def diverge(run: Path, data: Path) -> None:
-    import regard.train
+    import regard.training
 
     def broken(model: Any, optimizer: Any, *others: Any) -> Any:
         found = update(model, optimizer, *others)
@@ -301,5 +301,5 @@ def diverge(run: Path, data: Path) -> None:
             next(model.decoder.parameters()).data.fill_(float("nan"))
         return found
 
-    regard.train.update = broken
+    regard.training.update = broken
     train_divided(run, data, SHORT.but(save_every=1))

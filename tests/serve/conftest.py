@@ -18,7 +18,7 @@ from regard.serve.app import create_app
 from regard.serve.keys import Keys
 from regard.serve.languages import Pair
 from regard.serve.service import Limits
-from regard.translate import Hear, Translation, Translator, load
+from regard.translation import Hear, Translation, Translator, load
 
 
 class Shouting(Translator):

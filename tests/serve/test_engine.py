@@ -12,7 +12,7 @@ from regard.serve import engine as engines
 from regard.serve.engine import Asked, Engine, Rendering
 from regard.serve.languages import Pair
 from regard.serve.metrics import Metrics
-from regard.translate import Translation, Translator
+from regard.translation import Translation, Translator
 from serve.conftest import Shouting
 
 

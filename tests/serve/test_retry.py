@@ -10,7 +10,7 @@ from regard.data.rows import one_per_row
 from regard.search import search
 from regard.serve.retry import LONGEST_PERIOD, Remembering, WithoutRepetition, search_again
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.translate import Translator
+from regard.translation import Translator
 
 SENTENCES = ["the dog sees the cat", "the bird", "the tree likes the house"]
 

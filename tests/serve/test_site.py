@@ -10,7 +10,7 @@ from regard.serve.app import create_app
 from regard.serve.keys import Keys
 from regard.serve.languages import Pair
 from regard.serve.service import Limits
-from regard.translate import Translator
+from regard.translation import Translator
 from serve.conftest import Shouting, listening
 
 pytestmark = pytest.mark.browser

@@ -13,7 +13,7 @@ from regard.serve import engine, schema
 from regard.serve.app import create_app
 from regard.serve.languages import Pair
 from regard.text.tokenizer import EOS
-from regard.translate import Translator
+from regard.translation import Translator
 from regard.view.look import Look, seen
 from regard.view.recording import KINDS
 from serve.conftest import Serve, Shouting, listening

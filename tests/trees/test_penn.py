@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.errors import DataError
-from regard.text.files import read_lines
+from regard.files.lines import read_lines
 from regard.trees.penn import (
     MOST_TOKENS,
     bracketed,

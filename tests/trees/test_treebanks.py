@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.files import read_lines
+from regard.files.lines import read_lines
 from regard.trees.linearise import delinearise, linearise
 from regard.trees.penn import bracketed, pretty, read_scored_trees, read_trees
 from regard.trees.strip import OUTER, TRACE, category, stripped

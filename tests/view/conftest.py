@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.data.grammar import example
+from regard.corpus import example
 from regard.recipe import Recipe
 from regard.run.model_directory import Model
 from regard.text.tokenizer import Tokenizer

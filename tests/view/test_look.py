@@ -12,7 +12,7 @@ from regard.data.rows import one_per_row
 from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.text.tokenizer import BOS, EOS
-from regard.translate import Translator
+from regard.translation import Translator
 from regard.view.account import Candidate
 from regard.view.look import Look, distance, entropy, look
 from regard.view.recording import KINDS

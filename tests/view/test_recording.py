@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.arithmetic.packed import PackedLinear, can_pack
 from regard.data.rows import one_per_row
-from regard.kernels.packed import PackedLinear, can_pack
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
 from regard.view.recording import KINDS, record_attention

@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from regard.errors import DataError, printable
+from regard.files.lines import read_blocks
 from regard.score.brackets import Message, Remark, TooManyErrors, compare
 from regard.score.evalb.parameters import COLLINS, Parameters, read_parameters
 from regard.score.evalb.report import HEADER, Row, Scores
-from regard.text.files import read_blocks
 
 
 def score_trees(

@@ -17,7 +17,7 @@ import typer
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.run.blocks import Blocks
+    from regard.files.blocks import Blocks
 
 Measure = Callable[[list[str], int], int]
 
@@ -53,7 +53,7 @@ def translate_file(
     `measure` and `translate` are given lines and the number of their first, from 0; they return
     their source tokens, and their translations without line feeds at the end.
     """
-    from regard.run.blocks import Blocks
+    from regard.files.blocks import Blocks
 
     if str(out) == "-":
         raise RegardError("--out -: is a file that is made; leave it out for standard output")
@@ -180,7 +180,7 @@ def _is_first() -> bool:
 
 def _fingerprint(model: Path) -> str:
     """Of all that a model's translations depend on."""
-    from regard.run.files import unseal
+    from regard.files.whole import unseal
 
     files = unseal(model)["files"]
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from regard.data.grammar import Example
+    from regard.corpus import Example
     from regard.recipe import Recipe
 
 TRAIN_SEED, VALID_SEED, TEST_SEED = 1, 2, 3
@@ -75,8 +75,8 @@ def demo(
     from regard.cli.demo_parse import demo_parse
     from regard.cli.prepare import prepare_for_training
     from regard.cli.train import run_training
-    from regard.data.grammar import example, write_corpus
-    from regard.run.devices import set_threads
+    from regard.corpus import example, write_corpus
+    from regard.machine.devices import set_threads
 
     set_threads(threads)
     if task == "parse":
@@ -122,11 +122,11 @@ def report(out: Path, unseen: "list[Example]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from regard.data.grammar import pronoun_accuracy
-    from regard.run.files import write_file
+    from regard.corpus import pronoun_accuracy
+    from regard.files.whole import write_file
     from regard.run.journal import read_journal
     from regard.score.bleu import bleu
-    from regard.translate import load
+    from regard.translation import load
 
     outputs = load(out).translate(e.source for e in unseen)
     result = {

@@ -17,7 +17,7 @@ from regard.cli.demo import (
 )
 
 if TYPE_CHECKING:
-    from regard.data.grammar import Example
+    from regard.corpus import Example
     from regard.recipe import Recipe
 
 DRAWN = 2
@@ -50,7 +50,7 @@ def demo_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
     """Make trees, train a small parser on them, and show what it learned."""
     from regard.cli.train import run_training
     from regard.cli.treebank import TreeFiles
-    from regard.data.grammar import example
+    from regard.corpus import example
 
     recipe = parse_recipe()
     if steps is not None:
@@ -66,8 +66,8 @@ def demo_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
 
 
 def _write_trees(path: Path, seed: int, count: int) -> None:
-    from regard.data.grammar import example
-    from regard.run.files import write_file
+    from regard.corpus import example
+    from regard.files.whole import write_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, "".join(f"( {example(seed, i).tree})\n" for i in range(count)))
@@ -77,12 +77,12 @@ def report(out: Path, unseen: "list[Example]") -> None:
     """Parse unseen sentences; print and keep how well that went, and what to try next."""
     from rich.console import Console
 
-    from regard.parse import load
-    from regard.run.files import write_file
+    from regard.files.whole import write_file
+    from regard.measure.validation import compare_trees
+    from regard.parsing import load
     from regard.run.journal import read_journal
     from regard.trees.draw import drawn
     from regard.trees.penn import read_trees
-    from regard.validate import compare_trees
 
     found = load(out).parse(e.source_tokens for e in unseen)
     gold = list(read_trees((e.tree for e in unseen), "the built-in grammar"))

@@ -73,8 +73,8 @@ def look(
     `regard look runs/demo "The cat is big." --text --search`
     """
     from regard.cli.console import note
-    from regard.run.devices import set_threads
-    from regard.run.files import write_file
+    from regard.files.whole import write_file
+    from regard.machine.devices import set_threads
     from regard.run.model_directory import open_model
     from regard.view.heat import heat
     from regard.view.look import look as look_at

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 if TYPE_CHECKING:
-    from regard.parse import Parse
+    from regard.parsing import Parse
     from regard.trees.tree import Tree
 
 
@@ -64,9 +64,9 @@ def parse(
     `regard parse runs/p --write-silver=-0.1 < news.txt > silver.trees`
     """
     from regard.errors import RecipeError
-    from regard.parse import by_blanks, load, treebank_words
-    from regard.run.devices import keep_freed_memory, set_threads
-    from regard.text.files import read_lines
+    from regard.files.lines import read_lines
+    from regard.machine.devices import keep_freed_memory, set_threads
+    from regard.parsing import by_blanks, load, treebank_words
 
     if pretty + draw + as_json + (write_silver is not None) > 1:
         raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
@@ -103,7 +103,7 @@ def _refuse_values(write_silver: float | None, svg: Path | None) -> None:
 
 
 def _silver(best: "Sequence[Parse]", threshold: float) -> list[str]:
-    from regard.parse import is_confident, treebank_line
+    from regard.parsing import is_confident, treebank_line
 
     return [
         f"{one.confidence:.4f}\t{treebank_line(one.tree)}"
@@ -113,7 +113,7 @@ def _silver(best: "Sequence[Parse]", threshold: float) -> list[str]:
 
 
 def _json(best: "Sequence[Parse]") -> str:
-    from regard.parse import treebank_line
+    from regard.parsing import treebank_line
 
     if not best:
         return json.dumps({"tree": None})
@@ -123,7 +123,7 @@ def _json(best: "Sequence[Parse]") -> str:
 
 
 def _tree(tree: "Tree", pretty: bool, draw: bool, to: TextIO) -> str:
-    from regard.parse import in_treebank, treebank_line
+    from regard.parsing import in_treebank, treebank_line
     from regard.trees import penn
     from regard.trees.draw import drawn
 
@@ -134,7 +134,7 @@ def _tree(tree: "Tree", pretty: bool, draw: bool, to: TextIO) -> str:
 
 def _write_svg(path: Path, tree: "Tree") -> None:
     """Draw a tree into a file, whose folder is made."""
-    from regard.run.files import refusing_write_errors, write_file
+    from regard.files.whole import refusing_write_errors, write_file
     from regard.trees.svg import svg
 
     with refusing_write_errors(path.parent):

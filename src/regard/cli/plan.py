@@ -9,10 +9,10 @@ import typer
 from regard.cli.console import note
 
 if TYPE_CHECKING:
-    from regard.plan import Disk, Memory, Plan
+    from regard.machine.processes import Processes
+    from regard.measure.plan import Disk, Memory, Plan
     from regard.recipe import DataRecipe, Recipe
     from regard.run.directory import Run
-    from regard.run.processes import Processes
 
 BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1.0}
 SECONDS = {"days": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3}
@@ -29,7 +29,7 @@ def print_plan(
     quiet: bool,
 ) -> None:
     """Plan a run and print it; all processes try, and the first one prints."""
-    from regard.plan import plan
+    from regard.measure.plan import plan
 
     tell = note if processes.first and not quiet else (lambda message: None)
     made = plan(recipe, data, out, processes, micro_batches, shard, tell)
@@ -40,7 +40,7 @@ def print_plan(
 
 def announce(run: "Run", quiet: bool) -> None:
     """At a start of training: what it keeps in memory and on disk, and what looks unintended."""
-    from regard.plan import outline
+    from regard.measure.plan import outline
 
     found = outline(run.recipe, run.tokenizer.size, run.dtype, run.directory, run.shares)
     if not quiet:

@@ -211,8 +211,8 @@ def recipe_for(sources: Files) -> "Recipe":
     """The recipe that suits a corpus by its size; raises DataError where it cannot be read."""
     from itertools import chain, islice
 
+    from regard.files.lines import read_lines, refuse_unreadable
     from regard.presets import SMALL_CORPUS, suited_to
-    from regard.text.files import read_lines, refuse_unreadable
 
     for path in sources:
         refuse_unreadable(path)

@@ -119,9 +119,9 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
 
 def _score_by_model(model: Path, source: Path, hypothesis: Path, as_json: bool) -> None:
     from regard.cli.console import note
-    from regard.likelihood import likelihoods
     from regard.loss import perplexity
-    from regard.translate import load
+    from regard.measure.likelihood import likelihoods
+    from regard.translation import load
 
     sources, translations = _aligned(source, hypothesis)
     log_p, pieces = 0.0, 0
@@ -138,7 +138,7 @@ def _score_by_model(model: Path, source: Path, hypothesis: Path, as_json: bool) 
 def _aligned(*paths: Path) -> list[list[str]]:
     """The lines of files that have equally many, one of which may be standard input."""
     from regard.errors import DataError
-    from regard.text.files import read_lines
+    from regard.files.lines import read_lines
 
     if sum(str(path) == "-" for path in paths) > 1:
         raise DataError("can be read only once: save it in a file first", "standard input")

@@ -67,7 +67,7 @@ def serve(
     """
     from regard.decoding import settled
     from regard.errors import MissingExtra, RecipeError
-    from regard.run.devices import keep_freed_memory, set_threads
+    from regard.machine.devices import keep_freed_memory, set_threads
 
     try:
         import uvicorn
@@ -79,7 +79,7 @@ def serve(
         if (error.name or "").startswith("regard"):
             raise
         raise MissingExtra("regard serve", "serve") from None
-    from regard.translate import load
+    from regard.translation import load
 
     for origin in cors or ():
         if not re.fullmatch(r"\*|https?://[^/\s]+", origin):

@@ -53,10 +53,10 @@ class Start:
 
     def __call__(self) -> "tuple[Recipe, Path]":
         """The recipe, and prepared data; raises RegardError where they do not go together."""
+        from regard.arithmetic.int8 import refuse_int8_training
         from regard.data.layouts import refuse_without_room
-        from regard.kernels.int8 import refuse_int8_training
+        from regard.machine.devices import choose_device
         from regard.run.beginning import begun
-        from regard.run.devices import choose_device
         from regard.run.finetuning import keep_origin, refuse_other_shape
         from regard.score.bleu import refuse_missing
 
@@ -151,7 +151,7 @@ class Start:
     def _refuse_other_input(self, prepared: Path) -> None:
         """Raise RegardError where the run was begun with something else."""
         from regard.data.pairs import read_manifest
-        from regard.text.files import checksum
+        from regard.files.lines import checksum
 
         manifest = read_manifest(prepared)
         inputs = manifest.get("inputs", {})

@@ -9,8 +9,8 @@ from regard.cli.start import Start, TextFiles
 from regard.cli.treebank import TreeFiles
 
 if TYPE_CHECKING:
+    from regard.machine.processes import Processes
     from regard.recipe import Recipe
-    from regard.run.processes import Processes
 
 
 def train(
@@ -100,9 +100,9 @@ def train(
     from regard.cli.plan import print_plan
     from regard.data.layouts import refuse_more_parts
     from regard.errors import RegardError
-    from regard.run.devices import be_deterministic, set_threads
-    from regard.run.processes import together
-    from regard.verify import verify_resume as verified
+    from regard.machine.devices import be_deterministic, set_threads
+    from regard.machine.processes import together
+    from regard.measure.resumption import verify_resume as verified
 
     set_threads(threads)
     if deterministic:
@@ -160,13 +160,13 @@ def run_training(
     from regard.cli.console import note
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay
+    from regard.machine.interrupt import Interrupted, interruptible
+    from regard.machine.processes import ALONE
+    from regard.measure.validation import validator
     from regard.run.directory import Run
     from regard.run.finetuning import begin_from_model
-    from regard.run.interrupt import Interrupted, interruptible
     from regard.run.journal import tensorboard
-    from regard.run.processes import ALONE
-    from regard.train import train
-    from regard.validate import validator
+    from regard.training import train
 
     processes = processes or ALONE
     listeners = (tensorboard(out / "board"),) if board and processes.first else ()

@@ -12,7 +12,7 @@ import typer
 from regard.cli.bulk import after_the_first, translate_file
 
 if TYPE_CHECKING:
-    from regard.translate import Translation, Translator
+    from regard.translation import Translation, Translator
 
 
 @after_the_first()
@@ -72,9 +72,9 @@ def translate(
     """
     from regard.decoding import settled
     from regard.errors import RecipeError
-    from regard.run.devices import keep_freed_memory, set_threads
-    from regard.text.files import read_lines
-    from regard.translate import load
+    from regard.files.lines import read_lines
+    from regard.machine.devices import keep_freed_memory, set_threads
+    from regard.translation import load
 
     precision = settled(precision)
     if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -16,9 +16,9 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.workers import Workers
 from regard.errors import DataError
-from regard.text.files import decode_lines, read_blocks, refuse_unreadable
+from regard.files.lines import decode_lines, read_blocks, refuse_unreadable
+from regard.machine.workers import Workers
 
 Pair = tuple[str, str]
 """A source sentence and its target."""

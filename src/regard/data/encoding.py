@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regard.data.aligned import AlignedText, Block, Pair
 from regard.data.pairs import Sentences, SideWriter
 from regard.data.repeats import read_marks
-from regard.data.workers import Workers
+from regard.machine.workers import Workers
 from regard.recipe import DataRecipe
 from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.tokenizer import Tokenizer

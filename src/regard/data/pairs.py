@@ -208,12 +208,17 @@ def recipe_of(directory: Path) -> Recipe:
         raise DataError("is damaged: prepare the data again", directory / "manifest.json") from None
 
 
-def is_prepared(directory: Path) -> bool:
+def _is_prepared(directory: Path) -> bool:
     """Whether this is a directory of prepared data, of this version."""
     try:
         return bool(read_manifest(directory))
     except DataError:
         return False
+
+
+def is_replaceable(directory: Path) -> bool:
+    """Whether a directory holds prepared data and no other file: new data may replace it."""
+    return _is_prepared(directory) and {path.name for path in directory.iterdir()} <= FILES
 
 
 def _open_side(

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from regard.data.batches import WHOLE, Batch, Batches, Share
-from regard.data.child import pipes, started
 from regard.data.pairs import Pairs
 from regard.data.rows import Rows
 from regard.errors import TrainingError
+from regard.machine.child import pipes, started
 from regard.recipe import Recipe
 
 AHEAD = 64

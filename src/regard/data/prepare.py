@@ -21,16 +21,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.data.aligned import AlignedText, Block, Pair, Progress
-from regard.data.atomic import whole_or_nothing
 from regard.data.encoding import Counts, EncodeAll, EncodeForTraining, encode, encoded
-from regard.data.pairs import FILES, FORMAT
+from regard.data.pairs import FILES, FORMAT, is_replaceable
 from regard.data.repeats import mark_repeats
 from regard.data.survey import Survey, lots, survey
-from regard.data.workers import Workers, usable_cores
 from regard.errors import DataError
+from regard.files.lines import checksum, read_lines
+from regard.files.replacing import whole_or_nothing
+from regard.machine.workers import Workers, usable_cores
 from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
 from regard.text.cleaning import Verdict, is_empty, judge_length, judge_text
-from regard.text.files import checksum, read_lines
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
@@ -81,7 +81,7 @@ def prepare(
     valid_text = AlignedText(valid_sources, valid_targets)
     useful = min(workers or usable_cores(), text.bytes() // BYTES_PER_WORKER)
     with (
-        whole_or_nothing(out) as folder,
+        whole_or_nothing(out, is_replaceable) as folder,
         TemporaryDirectory(dir=folder) as scratch,
         Workers(useful if useful > 1 else 0) as pool,
     ):

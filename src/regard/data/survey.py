@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from regard.data.aligned import AlignedText, Block, Pair
 from regard.data.repeats import NO_DIGEST, digest
-from regard.data.workers import Workers
 from regard.errors import DataError
+from regard.machine.workers import Workers
 from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_text
 

@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.aligned import Progress, Stage
-from regard.data.atomic import whole_or_nothing
 from regard.data.encoding import Counts
-from regard.data.pairs import Sentences, SideWriter
+from regard.data.pairs import Sentences, SideWriter, is_replaceable
 from regard.data.prepare import LEARNT_PAIRS, Report, write_manifest
 from regard.errors import DataError, RecipeError
+from regard.files.lines import read_lines, refuse_unreadable
+from regard.files.replacing import whole_or_nothing
 from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_length
-from regard.text.files import read_lines, refuse_unreadable
 from regard.text.tokenizer import Tokenizer
 from regard.trees.linearise import CLOSE, OPEN, Form, linearise
 from regard.trees.penn import bracketed, plain_word, read_scored_trees, read_trees
@@ -104,7 +104,7 @@ def prepare_trees(
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)
     job = _Preparation(recipe, Treebank(trees), Treebank(valid_trees), Treebank(silver), progress)
-    with whole_or_nothing(out) as folder:
+    with whole_or_nothing(out, is_replaceable) as folder:
         known = None if tokenizer is None else Tokenizer.load(tokenizer)
         found = job.survey()
         if known:

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from regard.errors import ModelError, RecipeError, RegardError
+from regard.files.whole import refusing_write_errors, write_file
 from regard.recipe import Recipe
-from regard.run.files import refusing_write_errors, write_file
 
 
 def begun(directory: Path) -> Recipe | None:

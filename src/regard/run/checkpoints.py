@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from regard.errors import ModelError, Unreadable
-from regard.run.files import (
+from regard.files.whole import (
     read_manifest,
     read_tensors,
     remove_directory,

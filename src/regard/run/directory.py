@@ -21,6 +21,16 @@ from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches
 from regard.errors import ModelError, TrainingError
+from regard.files.whole import refusing_write_errors, remove_leftovers
+from regard.machine.devices import (
+    choose_device,
+    choose_dtype,
+    free_memory,
+    in_words,
+    refuse_too_large,
+)
+from regard.machine.interrupt import SIGNALS, Interrupt, Interrupted
+from regard.machine.processes import ALONE, Processes
 from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run import checkpoints
@@ -31,12 +41,8 @@ from regard.run.beginning import (
     refuse_another_recipe,
     refuse_changed,
 )
-from regard.run.devices import choose_device, choose_dtype, free_memory, in_words, refuse_too_large
-from regard.run.files import refusing_write_errors, remove_leftovers
-from regard.run.interrupt import SIGNALS, Interrupt, Interrupted
 from regard.run.journal import Journal, Listener, NoJournal
 from regard.run.model_directory import write_model
-from regard.run.processes import ALONE, Processes
 from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import Due, State, Training
 from regard.text.tokenizer import Tokenizer

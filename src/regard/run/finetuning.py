@@ -11,12 +11,12 @@ import torch
 
 from regard.data.prefetch import batches_of
 from regard.errors import ModelError, RegardError
+from regard.files.whole import file_checksum, write_file
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.beginning import differences
 from regard.run.directory import Run
-from regard.run.files import file_checksum, write_file
 from regard.run.model_directory import Model, open_model
 from regard.run.state import State
 

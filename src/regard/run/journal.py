@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import MissingExtra
-from regard.run.files import refusing_write_errors, sync_file, write_file
+from regard.files.whole import refusing_write_errors, sync_file, write_file
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]

@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError, RecipeError
-from regard.paper import parameters
-from regard.recipe import Recipe
-from regard.run.files import (
+from regard.files.whole import (
     read_tensors,
     refusing_write_errors,
     sync_directory,
@@ -23,6 +21,8 @@ from regard.run.files import (
     write_directory,
     write_tensors,
 )
+from regard.paper import parameters
+from regard.recipe import Recipe
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
+from regard.machine.devices import keep_freed_memory
+from regard.machine.processes import Processes
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.run.devices import keep_freed_memory
-from regard.run.processes import Processes
 from regard.transformer import Transformer
 
 BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]

@@ -23,7 +23,7 @@ from regard.serve.languages import Pair
 from regard.serve.metrics import Metrics
 from regard.serve.reference import page
 from regard.serve.service import Limits, Service
-from regard.translate import Translator
+from regard.translation import Translator
 
 
 def create_app(

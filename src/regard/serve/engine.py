@@ -13,7 +13,7 @@ from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage, read_html, read_text
 from regard.serve.retry import search_again
 from regard.text.tokenizer import EOS
-from regard.translate import Hear, Translation, Translator
+from regard.translation import Hear, Translation, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000

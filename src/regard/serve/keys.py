@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from regard.errors import DataError
-from regard.text.files import read_lines
+from regard.files.lines import read_lines
 
 MOST_CLIENTS = 10_000
 """Clients whose requests are counted at a time."""

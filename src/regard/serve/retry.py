@@ -12,7 +12,7 @@ from regard.data.rows import Rows, one_per_row
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.transformer import DecoderState, Transformer
-from regard.translate import Translation, Translator
+from regard.translation import Translation, Translator
 
 WIDER = 2
 """Times the beam of the first search."""

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.arithmetic.attention import Mask
 from regard.attention import MultiHeadAttention, attention
-from regard.kernels.attention import Mask
 from regard.transformer import Transformer
 
 Kind = Literal["encoder", "decoder", "cross"]

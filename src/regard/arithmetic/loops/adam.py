@@ -1,0 +1,39 @@
+"""§5.3 Adam, on weights whose gradient is in bf16."""
+
+import numpy as np
+from numpy import float32 as f32
+
+from regard.arithmetic.loops.numbers import Numbers, compiled, read, write
+
+
+@compiled(
+    "void(float32[::1], uint16[::1], uint16[::1], float32[::1], float32[::1],"
+    " float32, float32, float32, float32, float32, float32)"
+)
+def adam(
+    master: Numbers,
+    weights: Numbers,
+    gradient: Numbers,
+    mean: Numbers,
+    variance: Numbers,
+    scale: float,
+    beta1: float,
+    beta2: float,
+    size: float,
+    root: float,
+    epsilon: float,
+) -> None:
+    """Update the master and the moments with the gradient times `scale`; round the master to the
+    weights; clear the gradient.
+
+    `size` and `root` are the rate and 1, divided by what corrects the moments' bias: by
+    1 - beta1^step, and by the square root of 1 - beta2^step.
+    """
+    for j in range(len(master)):
+        g = read(gradient[j]) * scale
+        m = mean[j] + (f32(1) - beta1) * (g - mean[j])
+        v = beta2 * variance[j] + (f32(1) - beta2) * (g * g)
+        mean[j], variance[j] = m, v
+        master[j] -= size * m / (np.sqrt(v) * root + epsilon)
+        write(weights, j, master[j])
+        gradient[j] = 0

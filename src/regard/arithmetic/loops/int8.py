@@ -1,0 +1,46 @@
+"""Rounding to 8 bits with a sign, and what follows a product of such numbers: for training.
+
+Translation's are in `packed`.
+"""
+
+import numpy as np
+from numpy import float32 as f32
+from numpy import int8 as i8
+from numpy import uint32 as u32
+
+from regard.arithmetic.loops.numbers import Numbers, bits, compiled, from_bits, read, write
+
+_TO_BYTE = f32(2**23 + 2**22)  # n + this is held as an integer, whose last byte is n
+
+
+@compiled("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
+def rounded(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
+    """x times a factor for each column, by its row's scale, which makes the largest 127."""
+    columns = x.shape[1]
+    product = np.empty(columns, np.float32)
+    for r in range(len(x)):
+        row, out_row = x[r], out[r]
+        largest = u32(0)
+        for j in range(columns):
+            product[j] = read(row[j]) * factors[j]
+            largest = max(largest, u32(bits(product[j]) & u32(0x7FFFFFFF)))  # without its sign
+        scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
+        inverse = f32(1) / scale[r]
+        for j in range(columns):
+            out_row[j] = i8(bits(product[j] * inverse + _TO_BYTE))
+
+
+@compiled("void(int32[:, ::1], float32[::1], float32[::1], float32[::1], boolean, {n}[:, ::1])")
+def scaled(
+    y: Numbers, scale: Numbers, factors: Numbers, bias: Numbers, relu: bool, out: Numbers
+) -> None:
+    """y times its row's scale and its column's factor, + bias; or 0 where that is negative."""
+    for r in range(len(y)):
+        row, out_row, of_row = y[r], out[r], scale[r]
+        if relu:
+            for j in range(len(row)):
+                number = f32(row[j]) * of_row * factors[j] + bias[j]
+                write(out_row, j, number * f32(number > f32(0)))  # a choice would be no vector
+        else:
+            for j in range(len(row)):
+                write(out_row, j, f32(row[j]) * of_row * factors[j] + bias[j])

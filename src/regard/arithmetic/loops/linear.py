@@ -1,0 +1,24 @@
+"""The gradient of a bias, and that of the positive part of a linear layer."""
+
+from numpy import float32 as f32
+
+from regard.arithmetic.loops.numbers import Numbers, compiled, read
+
+
+@compiled("void({n}[:, ::1], float32[::1])")
+def column_sums(x: Numbers, sums: Numbers) -> None:
+    """Add each row to the sums."""
+    for r in range(len(x)):
+        row = x[r]
+        for j in range(len(row)):
+            sums[j] += read(row[j])
+
+
+@compiled("void({n}[:, ::1], {n}[:, ::1], {n}[:, ::1], float32[::1])")
+def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) -> None:
+    """The gradient where y = max(0, x) is positive, and 0; and add each row of it to the sums."""
+    for r in range(len(y)):
+        g_row, y_row, out_row = gradient[r], y[r], out[r]
+        for j in range(len(g_row)):
+            out_row[j] = 0 if read(y_row[j]) <= f32(0) else g_row[j]
+            sums[j] += read(out_row[j])

@@ -1,0 +1,36 @@
+"""Rounding to 8 bits, and what follows a product of 8 bits."""
+
+import numpy as np
+from numpy import float32 as f32
+from numpy import uint32 as u32
+
+from regard.arithmetic.loops.numbers import Numbers, bits, compiled, from_bits
+
+_TO_BYTE = f32(2**23 + 2**22 + 128)  # n + this is held as an integer, whose last byte is n + 128
+
+
+@compiled("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
+def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
+    """x times 1 / scale, + 128, as integers; scale makes the largest of each row 127."""
+    rows, columns = x.shape
+    for r in range(rows):
+        row, out_row = x[r], out[r]
+        largest = u32(0)
+        for j in range(columns):
+            largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))  # without its sign
+        scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
+        factor = f32(1) / scale[r]
+        for j in range(columns):
+            out_row[j] = np.uint8(bits(row[j] * factor + _TO_BYTE))
+
+
+@compiled("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
+def scaled(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
+    """Turn each y into y * scale + bias, with a scale for each row; with `relu` 0 where less."""
+    rows, columns = y.shape
+    lowest = f32(0) if relu else f32(-np.inf)
+    for r in range(rows):
+        row = y[r]
+        for j in range(columns):
+            number = row[j] * scale[r] + bias[j]
+            row[j] = lowest if number < lowest else number

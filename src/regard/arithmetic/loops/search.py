@@ -1,0 +1,68 @@
+"""The best continuations of hypotheses (§6.1)."""
+
+import numpy as np
+from numpy import float32 as f32
+
+from regard.arithmetic.loops.numbers import Numbers, compiled, exp, largest, read, within
+
+_BLOCK = 128  # logits of which only the largest is looked at, unless that is among the best
+
+
+@within
+def _log_sum_exp(row: Numbers, highest: f32) -> f32:
+    """0 where nothing is possible, NaN where one is."""
+    powers = f32(0)
+    if highest == -np.inf:  # or that is a NaN with a sign
+        for j in range(len(row)):
+            powers += f32(0) if read(row[j]) == -np.inf else read(row[j])
+        return powers
+    for j in range(len(row)):
+        powers += exp(read(row[j]) - highest)
+    return highest + np.log(powers)
+
+
+@within
+def _insert(
+    beam: int, token: int, log_p: f32, parents: Numbers, tokens: Numbers, best: Numbers
+) -> None:
+    """Put a continuation before those that are less likely, of which the last one goes."""
+    place = len(best) - 1
+    while place > 0 and log_p > best[place - 1]:
+        parents[place], tokens[place] = parents[place - 1], tokens[place - 1]
+        best[place] = best[place - 1]
+        place -= 1
+    parents[place], tokens[place], best[place] = beam, token, log_p
+
+
+@compiled(
+    "void(float32[:, ::1], {n}[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], float32[:, ::1])"
+)
+def most_likely(
+    live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
+) -> None:
+    """Of each sentence the largest live + log softmax(logits), largest first, of equals the first.
+
+    The tokens `never` are left out. Where there are too few, -inf fills the places; where a logit
+    is NaN, that does.
+    """
+    sentences, beams = live.shape
+    columns = logits.shape[1]
+    maxima = np.empty((columns + _BLOCK - 1) // _BLOCK, np.float32)
+    for s in range(sentences):
+        parents[s], tokens[s], best[s] = 0, 0, -np.inf
+        for beam in range(beams):
+            own, row = live[s, beam], logits[s * beams + beam]
+            if own == -np.inf:
+                continue
+            for block in range(len(maxima)):
+                maxima[block] = largest(row[block * _BLOCK : (block + 1) * _BLOCK])
+            shift = own - _log_sum_exp(row, largest(maxima))
+            if np.isnan(shift):
+                best[s] = np.nan
+                break
+            for block in range(len(maxima)):
+                if shift + maxima[block] > best[s, -1]:
+                    for token in range(block * _BLOCK, min(columns, (block + 1) * _BLOCK)):
+                        log_p = shift + read(row[token])
+                        if log_p > best[s, -1] and not (never == token).any():
+                            _insert(beam, token, log_p, parents[s], tokens[s], best[s])

@@ -1,0 +1,241 @@
+"""Clauses of the built-in corpus: one English word order, and the two German ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from regard.corpus.complements import particle
+from regard.corpus.derivation import Derivation, Phrase, Split, Word
+from regard.corpus.lexicon import (
+    ADJECTIVES,
+    DOING,
+    MAN,
+    NOUNS,
+    PARTS,
+    PERSONS,
+    SETTINGS,
+    SUFFERING,
+    nouns,
+)
+from regard.corpus.morphology import BE, SEIN, Case, Noun, relative_pronoun
+from regard.corpus.phrases import (
+    THE,
+    Nominal,
+    assemble,
+    commas,
+    joined,
+    modified,
+    name,
+    noun_phrase,
+    pronoun,
+)
+from regard.corpus.predicates import FREE, Limits, Time, When, predicate
+from regard.corpus.tenses import Predicate, verb_group
+
+Extra = Literal["", "relative", "last", "first"]
+
+
+@dataclass(slots=True)
+class Clause:
+    """A subject with one or two predicates, perhaps with an adverbial in front."""
+
+    subject: Nominal
+    predicates: list[Predicate]
+    front: tuple[Phrase, list[Word]] | None = None
+
+    def english(self) -> Phrase:
+        """S, without punctuation."""
+        verbs = [part.english for part in self.predicates]
+        if len(verbs) == 1:
+            rest = [*self.predicates[0].before, verbs[0]]
+        else:
+            rest = [Phrase("VP", [verbs[0], Word("and", "CC"), verbs[1]])]
+        front = [self.front[0]] if self.front else []
+        return Phrase("S", [*front, self.subject.english, *rest])
+
+    def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
+        """Verb second: one constituent, the finite verb, ..., the particle at the far end.
+
+        `before` is the first constituent if it is not part of the clause: a subordinate clause.
+        """
+        subject = self.subject.german + self.subject.relative
+        front = before or (self.front[1] if self.front else [])
+        words = [*front, self.predicates[0].finite, *subject] if front else []
+        for part in self.predicates:
+            if part is not self.predicates[0]:
+                words += [Word("und"), part.finite]
+            elif not front:
+                words += [*subject, part.finite]
+            words += part.middle
+            if part.particle:
+                words.append(Word(part.particle))
+                verb = next(part.core.leaves())
+                d.splits.append(Split(verb, part.finite, words[-1], part.infinitive))
+            words += [*part.right, *part.after]
+        return words
+
+    def final(self) -> list[Word]:
+        """Verb last, and the particle joined to it."""
+        words = self.subject.german + self.subject.relative
+        for part in self.predicates:
+            if part is not self.predicates[0]:
+                words = [*words, Word("und")]
+            part.finite.text = part.particle + part.finite.text
+            words += [*part.middle, *part.right, part.finite, *part.after]
+        return words
+
+
+_SUBJECTS = ("person",) * 9 + ("name",) * 3 + ("pronoun",) * 3 + ("animal",) * 3 + ("thing",) * 4
+_TOPICS = ("person",) * 5 + ("name",) * 2 + ("pronoun",) + ("animal",) * 3 + ("thing",) * 7
+_ANIMALS = nouns("animal")
+_THINGS = nouns("anything")
+_DONE_TO = {
+    noun: tuple(
+        verb
+        for verb in SUFFERING["accusative"][noun] + SUFFERING["dative"][noun]
+        if not verb.preposition and MAN in verb.subjects
+    )
+    for noun in NOUNS
+}
+_INSIDES = frozenset(place.noun for place in SETTINGS if place.german_preposition == "in")
+_ANYWHERE = tuple(
+    verb for verb in DOING["none"][MAN] if not verb.particle and not verb.german.particle
+)
+_EXTRAS: tuple[Extra, ...] = ("", *("relative",) * 3, *("last",) * 2, *("first",) * 2)
+_FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first")
+
+
+def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
+    """A subject; a `topic` is more often one animal or thing, of which more will be said."""
+    sort = d.pick(_TOPICS if topic else _SUBJECTS)
+    if sort == "pronoun":
+        return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
+    if sort == "name":
+        first = name(d)
+        if not topic and d.chance(0.15):
+            return joined(first, noun_phrase(d, d.fresh(PERSONS), "nominative"))
+        return first
+    options = {"person": PERSONS, "animal": _ANIMALS, "thing": _THINGS}[sort]
+    plural = False if topic and sort != "person" and d.chance(0.8) else None
+    phrase = noun_phrase(d, d.fresh(options), "nominative", plural=plural)
+    if d.chance(0.12):
+        return modified(d, phrase)
+    if not topic and sort == "person" and d.chance(0.08):
+        return joined(phrase, noun_phrase(d, d.fresh(PERSONS), "nominative"))
+    return phrase
+
+
+def clause(
+    d: Derivation,
+    when: When,
+    limits: Limits = FREE,
+    *,
+    subject: Nominal | None = None,
+    topic: bool = False,
+    rich: bool = False,
+    front: bool = False,
+    tail: bool = False,
+) -> Clause:
+    """A clause of its own.
+
+    topic: it is about what a later `it` may mean. rich: it is likely to have a relative clause or
+    a time; front: the time may come first. tail: another clause will follow inside this one.
+    """
+    subject = subject or some_subject(d, topic=topic)
+    extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
+    if extra == "relative" and not subject.is_pronoun and d.chance(0.4):
+        relative_clause(d, subject, when)
+    time: Time = "last" if extra == "last" else "first" if extra == "first" and front else ""
+    found = predicate(d, subject, when, replace(limits, one=topic), time=time)
+    ending = found.object if found.object_ends and not (tail or subject.relative) else None
+    if extra == "relative" and ending:
+        relative_clause(d, ending, when)
+        found.after = ending.relative
+    return Clause(subject, [found], found.front)
+
+
+def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
+    """Put a relative clause after the head noun; its German words are kept in `head.relative`."""
+    noun = head.noun
+    first, last = head.english.children[0], head.english.children[-1]
+    if noun is None or not isinstance(last, Word):
+        return
+    if isinstance(first, Word) and first.tag == "PRP$":  # what is mine needs no telling apart
+        return
+    options = [_subject_relative, _subject_relative]
+    if _DONE_TO[noun]:
+        options += [_object_relative, _object_relative]
+    if noun.kind in PARTS:
+        options.append(_whose)
+    if noun in _INSIDES:
+        options += [_in_which] * 4
+    tree, german = d.pick(options)(d, head, noun, when)
+    head.english.children[:] = [Phrase("NP", list(head.english.children)), tree]
+    head.relative = commas(german)
+
+
+def _wh(noun: Noun, plural: bool, case: Case) -> tuple[Phrase, list[Word]]:
+    person = "who" if case == "nominative" else "whom"
+    word = Word(person, "WP") if noun.is_person else Word("that", "WDT")
+    return Phrase("WHNP", [word]), [Word(relative_pronoun(case, noun.slot(plural)))]
+
+
+def _subject_relative(
+    d: Derivation, head: Nominal, noun: Noun, when: When
+) -> tuple[Phrase, list[Word]]:
+    """who bought the lamp: der die Lampe kaufte."""
+    tree, german = _wh(noun, head.plural, "nominative")
+    subject = replace(head, english=tree, german=german, relative=[])
+    found = predicate(d, subject, when, Limits(short=True))
+    sentence = Phrase("S", [*found.before, found.english])
+    return Phrase("SBAR", [tree, sentence]), Clause(subject, [found]).final()
+
+
+def _object_relative(
+    d: Derivation, head: Nominal, noun: Noun, when: When
+) -> tuple[Phrase, list[Word]]:
+    """whom the boy helps: dem der Junge hilft."""
+    verb = d.fresh(_DONE_TO[noun])
+    tree, german = _wh(noun, head.plural, verb.german_case)
+    subject = _someone(d)
+    inside: list[Phrase | Word] = [particle(verb)] if verb.particle else []
+    tense = "perfect" if when == "present" and not verb.stative and d.chance(0.3) else when
+    found = verb_group(tense, verb.english, verb.german, subject, inside)
+    inner = Clause(subject, [found])
+    return Phrase("SBAR", [tree, inner.english()]), german + inner.final()
+
+
+def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
+    """whose roof is red: dessen Dach rot ist."""
+    part = d.pick(PARTS[noun.kind])
+    adjective = d.fresh(ADJECTIVES[part])
+    tree = Phrase("WHNP", [Word("whose", "WP$"), Word(part.english, "NN")])
+    german = [Word(relative_pronoun("genitive", noun.slot(head.plural))), Word(part.german)]
+    found = verb_group(
+        when, BE, SEIN, Nominal(tree, german), [Phrase("ADJP", [Word(adjective.english, "JJ")])]
+    )
+    found.middle = [Word(adjective.german)]
+    sentence = Phrase("S", [found.english])
+    return Phrase("SBAR", [tree, sentence]), Clause(Nominal(tree, german), [found]).final()
+
+
+def _in_which(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
+    """in which the dog sleeps: in dem der Hund schläft."""
+    which = Phrase("WHNP", [Word("which", "WDT")])
+    german = [Word("in"), Word(relative_pronoun("dative", noun.slot(head.plural)))]
+    subject = _someone(d)
+    verb = d.pick(_ANYWHERE)
+    inner = Clause(subject, [verb_group(when, verb.english, verb.german, subject, [])])
+    tree = Phrase("WHPP", [Word("in", "IN"), which])
+    return Phrase("SBAR", [tree, inner.english()]), german + inner.final()
+
+
+def _someone(d: Derivation) -> Nominal:
+    """A short subject for a relative clause."""
+    sort = d.below(4)
+    if sort == 0:
+        return name(d)
+    if sort == 1:
+        return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
+    return assemble(d.fresh(PERSONS), "nominative", d.chance(0.2), THE)

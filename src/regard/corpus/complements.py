@@ -1,0 +1,179 @@
+"""Complements of the built-in corpus: what a verb asks for, and a manner or a place besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from regard.corpus.derivation import Derivation, Phrase, Word
+from regard.corpus.lexicon import DIRECTIONS, MAN, ROADS, SETTINGS, SPOTS, Verb, nouns
+from regard.corpus.morphology import Case, Noun
+from regard.corpus.phrases import (
+    Nominal,
+    Style,
+    city_phrase,
+    direction_phrase,
+    joined,
+    name,
+    noun_phrase,
+    place_phrase,
+    prepositional,
+    pronoun,
+)
+from regard.corpus.tenses import Node
+from regard.corpus.wordlist import MANNERS
+
+_FAR = ("travel", "drive")
+_DIRECTED = ("motion", "transport", "placement")
+ADULTS = nouns("male,female")
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # the others are PRT, RP
+
+
+@dataclass(slots=True)
+class Complement:
+    """What follows a verb: the English nodes, and the German words by their place."""
+
+    english: list[Node] = field(default_factory=list)
+    pronouns: list[Word] = field(default_factory=list)
+    dative: list[Word] = field(default_factory=list)
+    accusative: list[Word] = field(default_factory=list)
+    last: list[Word] = field(default_factory=list)
+    adverb: list[Word] = field(default_factory=list)
+    object: Nominal | None = None
+    negative: bool = False
+
+    def add(self, phrase: Nominal, case: Case) -> None:
+        """Put a noun phrase or pronoun into its German place; the caller places the English."""
+        self.negative = self.negative or phrase.negative
+        if phrase.is_pronoun:
+            # The accusative pronoun goes first: sie gibt ihn ihm.
+            at = 0 if case == "accusative" else len(self.pronouns)
+            self.pronouns[at:at] = phrase.german
+        elif case == "dative":
+            self.dative += phrase.german
+        else:
+            self.accusative += phrase.german
+
+    def middle(self, negated: bool) -> list[Word]:
+        """Pronouns, time, dative, accusative, `nicht`, place and manner."""
+        nicht = [Word("nicht")] if negated and not self.negative else []
+        return [
+            *self.pronouns, *self.adverb, *self.dative, *self.accusative, *nicht, *self.last
+        ]  # fmt: skip
+
+
+def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -> Nominal:
+    """Someone else than the subject: a noun, a name or a pronoun."""
+    if d.chance(0.15):
+        return name(d)
+    if d.chance(0.15):
+        others = ("he", "she", "they") if subject.person == 1 else ("I", "he", "she", "we", "they")
+        return pronoun(d.pick(others), case)
+    return noun_phrase(d, d.fresh(ADULTS), case, owner=subject, style=style)
+
+
+def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
+    """What fits the verb, in its case; `one`: a single thing, where the verb takes things."""
+    case = verb.german_case
+    noun = d.fresh(verb.objects)
+    if one and noun.is_person:
+        noun = d.fresh(verb.objects)
+    if noun.is_person:
+        return person(d, case, subject, style)
+    phrase = _thing(d, noun, case, subject, style, one)
+    if not one and style == "free" and d.chance(0.08):
+        other = d.fresh(verb.objects)
+        if not other.is_person and other is not noun:
+            return joined(phrase, noun_phrase(d, other, case))
+    return phrase
+
+
+def _thing(
+    d: Derivation, noun: Noun, case: Case, subject: Nominal, style: Style, one: bool
+) -> Nominal:
+    plural = False if one else None
+    return noun_phrase(d, noun, case, owner=subject, style=style, plural=plural)
+
+
+def _verb_and_object(verb: Verb, phrase: Nominal) -> list[Node]:
+    """The English object with the preposition or the particle: turn on the lamp, turn it on."""
+    if verb.preposition:
+        tag = "TO" if verb.preposition == "to" else "IN"
+        return [Phrase("PP", [Word(verb.preposition, tag), phrase.english])]
+    if not verb.particle:
+        return [phrase.english]
+    nodes: list[Node] = [particle(verb), phrase.english]
+    return nodes[::-1] if phrase.is_pronoun else nodes
+
+
+def particle(verb: Verb) -> Phrase:
+    """turn `on`, come `back`, in the tree."""
+    label, tag = _PARTICLES.get(verb.particle, ("PRT", "RP"))
+    return Phrase(label, [Word(verb.particle, tag)])
+
+
+def complement(
+    d: Derivation,
+    verb: Verb,
+    subject: Nominal,
+    *,
+    negated: bool,
+    target: Nominal | None,
+    one: bool,
+) -> Complement:
+    """What the verb asks for; `target` is its object, or the receiver, where that is given.
+
+    Only one phrase of a negated clause may turn into `kein`; the others are definite.
+    """
+    parts = Complement()
+    style: Style = "negated" if negated else "free"
+    definite: Style = "definite" if negated else "free"
+    if verb.frame == "both":
+        receiver = target or person(d, "dative", subject, definite)
+        parts.object = _thing(d, d.fresh(verb.objects), "accusative", subject, style, one)
+        parts.add(receiver, "dative")
+        parts.add(parts.object, "accusative")
+        parts.english += [receiver.english, parts.object.english]
+    elif verb.frame == "phrase":
+        phrase = some_object(d, verb, subject, definite, one)
+        tree, parts.last = prepositional(verb.preposition, verb.german_preposition, phrase)
+        parts.english.append(tree)
+    elif verb.objects:
+        parts.object = target or some_object(d, verb, subject, style, one)
+        parts.add(parts.object, verb.german_case)
+        parts.english += _verb_and_object(verb, parts.object)
+    elif verb.particle:
+        parts.english.append(particle(verb))
+    if verb.frame in _DIRECTED:
+        tree, german = _way(d, verb, subject)
+        parts.english.append(tree)
+        parts.last += german
+    return parts
+
+
+def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word]]:
+    """Where somebody or something goes."""
+    if verb.frame == "placement":
+        return place_phrase(d, d.pick(SPOTS), "accusative")
+    if verb.frame == "motion" and (subject.noun or MAN).is_person and d.chance(0.25):
+        return city_phrase(d, "to", "nach")
+    return direction_phrase(d, d.pick(ROADS if verb.english.base in _FAR else DIRECTIONS))
+
+
+def adjuncts(d: Derivation, verb: Verb, parts: Complement) -> bool:
+    """Perhaps a manner or a place more; true if so."""
+    if verb.takes_manner and d.chance(0.12):
+        manner = d.pick(tuple(MANNERS))
+        at = len(parts.english) - (verb.frame in _DIRECTED)
+        parts.english.insert(at, Phrase("ADVP", [Word(manner, "RB")]))
+        parts.last.insert(0, Word(MANNERS[manner]))
+        return True
+    often = 0.45 if verb.frame == "none" else 0.15
+    if verb.takes_place and verb.frame != "phrase" and d.chance(often):
+        if d.chance(0.2):
+            tree, german = city_phrase(d, "in", "in")
+        else:
+            tree, german = place_phrase(d, d.pick(SETTINGS), "dative")
+        parts.english.append(tree)
+        parts.last += german
+        return True
+    return False

@@ -1,0 +1,100 @@
+"""One sentence of the built-in corpus in the making: its words, its dice, its dependencies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from regard.corpus.morphology import Noun
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Word:
+    """A token at one place of one sentence; two equal words are still two tokens."""
+
+    text: str
+    tag: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Phrase:
+    """A node of the English tree."""
+
+    label: str
+    children: list[Phrase | Word]
+
+    def leaves(self) -> Iterator[Word]:
+        """The words from left to right."""
+        for child in self.children:
+            if isinstance(child, Word):
+                yield child
+            else:
+                yield from child.leaves()
+
+    def __str__(self) -> str:
+        inside = (f"({c.tag} {c.text})" if isinstance(c, Word) else str(c) for c in self.children)
+        return f"({self.label} {' '.join(inside)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Referent:
+    """One animal, thing or place that `it` and `its` may mean: its noun in both sentences."""
+
+    noun: Noun
+    english: Word
+    german: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A pronoun with the noun that decides its gender."""
+
+    english: Word
+    german: Word
+    antecedent: Referent
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A separable verb whose particle stands apart."""
+
+    english: Word
+    german: Word
+    particle: Word
+    infinitive: str
+
+
+class Derivation:
+    """One sentence in the making: its dice, and the dependencies noted on the way."""
+
+    def __init__(self, seed: int, index: int):
+        # Only random() is promised to give the same numbers in every version of Python.
+        self._roll = random.Random(f"{seed}/{index}").random
+        self._drawn: list[object] = []
+        self.links: list[Link] = []
+        self.splits: list[Split] = []
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._roll() < probability
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of them, all equally likely; write an option twice to double its weight."""
+        return options[int(self._roll() * len(options))]
+
+    def fresh(self, options: Sequence[T]) -> T:
+        """One of them that has not been drawn in this way before, if one is soon found."""
+        for _ in range(6):
+            drawn = self.pick(options)
+            if drawn not in self._drawn:
+                break
+        self._drawn.append(drawn)
+        return drawn
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to bound - 1."""
+        return int(self._roll() * bound)

@@ -1,0 +1,303 @@
+"""Noun and prepositional phrases of the built-in corpus, in both languages at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from regard.corpus.derivation import Derivation, Link, Phrase, Referent, Word
+from regard.corpus.lexicon import (
+    ADJECTIVES,
+    OWNABLE,
+    PERSONS,
+    QUALITIES,
+    STATES,
+    Place,
+    Time,
+    nouns,
+)
+from regard.corpus.morphology import (
+    Adjective,
+    Case,
+    Determiner,
+    Noun,
+    Sex,
+    adjective_ending,
+    contracted,
+    english_number,
+    gendered_pronoun,
+    german_number,
+    personal_pronoun,
+    possessive_stem,
+)
+from regard.corpus.wordlist import CITIES, NAMES
+
+Style = Literal["free", "definite", "negated"]
+"""Which determiners a noun phrase may have; `negated`: those of an object in a negated clause."""
+
+
+@dataclass(slots=True)
+class Nominal:
+    """A noun phrase or pronoun in one role."""
+
+    english: Phrase
+    german: list[Word]
+    noun: Noun | None = None
+    person: int = 3
+    plural: bool = False
+    sex: Sex = "none"
+    referent: Referent | None = None
+    is_pronoun: bool = False
+    negative: bool = False
+    """The German phrase begins with `kein`, which negates the clause."""
+    relative: list[Word] = field(default_factory=list)
+    """A German relative clause between commas: after the noun, or after the whole clause."""
+
+
+THE = Determiner("the", "DT", "d", "definite")
+A = Determiner("a", "DT", "ein", "mixed")
+THIS = Determiner("this", "DT", "dies", "weak")
+THESE = Determiner("these", "DT", "dies", "weak")
+EVERY = Determiner("every", "DT", "jed", "weak")
+ALL = Determiner("all", "DT", "all", "weak")
+MANY = Determiner("many", "JJ", "viel", "strong")
+SOME = Determiner("some", "DT", "einig", "strong")
+MY = Determiner("my", "PRP$", "mein", "mixed")
+OUR = Determiner("our", "PRP$", "unser", "mixed")
+HIS = Determiner("his", "PRP$", "sein", "mixed")
+HER = Determiner("her", "PRP$", "ihr", "mixed")
+THEIR = Determiner("their", "PRP$", "ihr", "mixed")
+BARE = Determiner("", "", "", "strong")
+NOT_A = Determiner("a", "DT", "kein", "mixed")
+NOT_ANY = Determiner("", "", "kein", "mixed")
+
+_CHOICE = {
+    ("free", False): (THE,) * 13 + (A,) * 5 + (THIS, MY),
+    ("free", True): (THE,) * 9 + (BARE,) * 5 + (MANY, MANY, SOME, SOME, THESE, OUR),
+    ("definite", False): (THE, THE, THE, THIS, MY),
+    ("definite", True): (THE, THE, THESE),
+    ("negated", False): (THE, THE, NOT_A, NOT_A, THIS),
+    ("negated", True): (THE, NOT_ANY, THESE),
+}
+_FEATURES = {
+    "male": nouns("coat,hat,jacket,shirt"),
+    "female": nouns("clothing"),
+    "animal": nouns("tail,ear"),
+    "building": nouns("roof,door,window"),
+}
+
+
+def commas(words: list[Word]) -> list[Word]:
+    """German words of a clause between commas; those too many fall away in the end."""
+    return [Word(",", ","), *words, Word(",", ",")]
+
+
+def its(noun: Noun) -> Determiner:
+    """`its`, for something of this noun's gender."""
+    return Determiner("its", "PRP$", possessive_stem(noun.gender), "mixed")
+
+
+def possessive(owner: Nominal) -> Determiner | None:
+    """`my` to `their` for what belongs to the owner; None where it would not be clear."""
+    if owner.person == 1:
+        return OUR if owner.plural else MY
+    if owner.plural:
+        return THEIR
+    if owner.referent:
+        return its(owner.referent.noun)
+    return {"male": HIS, "female": HER, "none": None}[owner.sex]
+
+
+def _number(d: Derivation, noun: Noun) -> tuple[list[str], str]:
+    """A number of at least two, in English and in German."""
+    few, many, most = 2 + d.below(11), 13 + d.below(87), 100 * (1 + d.below(9))
+    if noun.is_person or d.chance(0.6):
+        number = few
+    elif d.chance(0.6):
+        number = many
+    else:
+        number = d.pick((most, most + many, 10 * most))
+    if number == many and d.chance(0.5):
+        return [str(number)], str(number)
+    return english_number(number), german_number(number)
+
+
+def _adjectives(d: Derivation, noun: Noun) -> list[Adjective]:
+    if not d.chance(0.34):
+        return []
+    if QUALITIES[noun] and STATES[noun] and d.chance(0.2):
+        return [d.fresh(QUALITIES[noun]), d.fresh(STATES[noun])]
+    return [d.fresh(ADJECTIVES[noun])]
+
+
+def assemble(
+    noun: Noun,
+    case: Case,
+    plural: bool,
+    determiner: Determiner,
+    adjectives: Sequence[Adjective] = (),
+    number: tuple[list[str], str] | None = None,
+) -> Nominal:
+    """A noun phrase from its parts, everything in agreement."""
+    slot = noun.slot(plural)
+    head = Word(noun.english_plural if plural else noun.english, "NNS" if plural else "NN")
+    english: list[Phrase | Word] = []
+    german: list[Word] = []
+    if number:
+        digits = [Word(text, "CD") for text in number[0]]
+        english += digits if len(digits) == 1 else [Phrase("QP", list(digits))]
+        german.append(Word(number[1]))
+    english += [Word(adjective.english, "JJ") for adjective in adjectives]
+    if determiner.english:
+        first = next(Phrase("", [*english, head]).leaves()).text
+        article = "an" if determiner.english == "a" and first[0] in "aeiou" else determiner.english
+        english.insert(0, Word(article, determiner.tag))
+    if form := determiner.form(case, slot):
+        german.insert(0, Word(form))
+    ending = adjective_ending(determiner.declension, case, slot)
+    german += [Word(adjective.stem + ending) for adjective in adjectives]
+    german.append(Word(noun.form(case, plural)))
+    referent = None
+    if not plural and not noun.is_person:
+        referent = Referent(noun, head, german[-1])
+    return Nominal(
+        Phrase("NP", [*english, head]),
+        german,
+        noun,
+        plural=plural,
+        sex=noun.sex,
+        referent=referent,
+        negative=determiner.german == "kein",
+    )
+
+
+def noun_phrase(
+    d: Derivation,
+    noun: Noun,
+    case: Case,
+    *,
+    plural: bool | None = None,
+    owner: Nominal | None = None,
+    style: Style = "free",
+) -> Nominal:
+    """A determiner, perhaps a number and adjectives, and the noun.
+
+    `owner` may give a possessive; in a negated object `a` becomes `kein`.
+    """
+    if plural is None:
+        plural = d.chance(0.25)
+    determiner: Determiner | None = None
+    if owner and noun in OWNABLE and d.chance(0.22):
+        determiner = possessive(owner)
+    if not determiner:
+        determiner = d.pick(_CHOICE[style, plural])
+        if determiner in (MY, OUR) and noun not in OWNABLE:
+            determiner = THE
+        if style == "free" and d.chance(0.04):
+            determiner = ALL if plural else EVERY
+    number = None
+    if (determiner is BARE and d.chance(0.8)) or (determiner is THE and plural and d.chance(0.2)):
+        number = _number(d, noun)
+    phrase = assemble(noun, case, plural, determiner, _adjectives(d, noun), number)
+    if owner and owner.referent and determiner.english == "its":
+        d.links.append(Link(next(phrase.english.leaves()), phrase.german[0], owner.referent))
+    return phrase
+
+
+def name(d: Derivation) -> Nominal:
+    """A person's name, the same in both languages."""
+    sex: Sex = d.pick(("male", "female"))
+    text = d.pick(NAMES[sex])
+    return Nominal(Phrase("NP", [Word(text, "NNP")]), [Word(text)], sex=sex)
+
+
+def pronoun(english: str, case: Case) -> Nominal:
+    """`I`, `he`, `she`, `we` or `they` in a case."""
+    form, german = personal_pronoun(english, case)
+    sexes: dict[str, Sex] = {"he": "male", "she": "female"}
+    return Nominal(
+        Phrase("NP", [Word(form, "PRP")]),
+        [Word(german)],
+        person=1 if english in ("I", "we") else 3,
+        plural=english in ("we", "they"),
+        sex=sexes.get(english, "none"),
+        is_pronoun=True,
+    )
+
+
+def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
+    """`it` for a noun said before; the link is noted."""
+    english = Word("it", "PRP")
+    german = Word(gendered_pronoun(antecedent.noun.gender, case))
+    d.links.append(Link(english, german, antecedent))
+    return Nominal(
+        Phrase("NP", [english]), [german], antecedent.noun, referent=antecedent, is_pronoun=True
+    )
+
+
+def joined(first: Nominal, second: Nominal) -> Nominal:
+    """Two noun phrases as one plural: the man and the woman."""
+    english = Phrase("NP", [first.english, Word("and", "CC"), second.english])
+    return Nominal(english, [*first.german, Word("und"), *second.german], plural=True)
+
+
+def prepositional(english: str, german: str, phrase: Nominal) -> tuple[Phrase, list[Word]]:
+    """A preposition with its noun phrase; preposition and article contract: im, zum."""
+    tag = "TO" if english == "to" else "IN"
+    tree = Phrase("PP", [Word(english, tag), phrase.english])
+    one = contracted(german, phrase.german[0].text)
+    if one:
+        return tree, [Word(one), *phrase.german[1:]]
+    return tree, [Word(german), *phrase.german]
+
+
+def place_phrase(d: Derivation, place: Place, case: Case) -> tuple[Phrase, list[Word]]:
+    """in the garden: im Garten, or in den Garten."""
+    plural = place.noun.kind not in ("area", "indoors") and d.chance(0.06)
+    determiner = THE if plural or d.chance(0.8) else d.pick((A, MY, THIS))
+    phrase = assemble(place.noun, case, plural, determiner, _adjectives(d, place.noun))
+    return prepositional(place.preposition, place.german_preposition, phrase)
+
+
+def direction_phrase(d: Derivation, place: Place) -> tuple[Phrase, list[Word]]:
+    """to the station: zum Bahnhof; into the house: ins Haus."""
+    return place_phrase(d, place, "dative" if place.german_preposition == "zu" else "accusative")
+
+
+def city_phrase(d: Derivation, english: str, german: str) -> tuple[Phrase, list[Word]]:
+    """in Munich: in München."""
+    city = d.pick(tuple(CITIES))
+    phrase = Nominal(Phrase("NP", [Word(city, "NNP")]), [Word(CITIES[city])])
+    return prepositional(english, german, phrase)
+
+
+def time_phrase(time: Time) -> tuple[Phrase, list[Word]]:
+    """yesterday: gestern."""
+    tree: Phrase | None = None
+    for label, leaves in reversed(time.phrases):
+        inner = [tree] if tree else []
+        tree = Phrase(label, [*(Word(text, tag) for tag, text in leaves), *inner])
+    assert tree is not None
+    return tree, [Word(text) for text in time.german]
+
+
+def modified(d: Derivation, phrase: Nominal) -> Nominal:
+    """A singular phrase with another inside it: of the king, with the red hat, from Berlin."""
+    noun = phrase.noun
+    if noun is None or phrase.plural or next(phrase.english.leaves()).tag == "PRP$":
+        return phrase
+    if noun.sex != "none" and d.chance(0.4):
+        tree, german = city_phrase(d, "from", "aus")
+    elif noun.kind in ("animal", "building") or noun.sex != "none":
+        part = d.pick(_FEATURES[noun.kind])
+        inner = assemble(part, "dative", part.english == "ear", THE, [d.fresh(ADJECTIVES[part])])
+        tree, german = prepositional("with", "mit", inner)
+    elif noun.is_person:
+        return phrase
+    else:
+        owner = noun_phrase(d, d.fresh(PERSONS), "genitive", plural=False)
+        tree, german = Phrase("PP", [Word("of", "IN"), owner.english]), owner.german
+    phrase.english = Phrase("NP", [phrase.english, tree])
+    phrase.german = phrase.german + german
+    return phrase

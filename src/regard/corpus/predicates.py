@@ -1,0 +1,269 @@
+"""Predicates of the built-in corpus: verbs with all that they ask for, in every tense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.corpus.complements import ADULTS, Complement, adjuncts, complement, particle
+from regard.corpus.derivation import Derivation, Phrase, Word
+from regard.corpus.lexicon import (
+    ADJECTIVES,
+    DOING,
+    MAN,
+    NOUNS,
+    SPOTS,
+    SUFFERING,
+    TIMES,
+    Frame,
+    Verb,
+)
+from regard.corpus.morphology import BE, SEIN, WERDEN, Noun
+from regard.corpus.phrases import (
+    Nominal,
+    noun_phrase,
+    place_phrase,
+    prepositional,
+    time_phrase,
+)
+from regard.corpus.tenses import SEMI_MODALS, Node, Predicate, verb_group
+from regard.corpus.wordlist import DEGREES, FREQUENCIES
+
+When = Literal["present", "past"]
+Time = Literal["", "last", "first"]
+"""Where in the English clause an adverbial of time stands, if there is one."""
+Shape = Frame | Literal["copula", "located", "passive"]
+
+
+_NEGATABLE = {"present", "past", "will", "should", "could"}
+_ACTIVE: dict[When, tuple[str, ...]] = {
+    "present": ("present",) * 13
+    + ("perfect",) * 4
+    + ("can", "must", "should", "want")
+    + ("will",) * 3,
+    "past": ("past",) * 17 + ("could", "wanted", "had to"),
+}
+_PASSIVE: dict[When, tuple[str, ...]] = {
+    "present": ("present", "present", "must", "can", "should", "will"),
+    "past": ("past",),
+}
+_DEFINITE = ("the", "this", "these", "my", "our", "his", "her", "its", "their", "who", "that")
+
+# How often a subject is said to be or do what.
+_PERSON: dict[Shape, int] = {
+    "accusative": 20, "dative": 4, "both": 5, "none": 6, "motion": 4, "phrase": 2,
+    "placement": 4, "transport": 2, "copula": 5,
+}  # fmt: skip
+_ANIMAL: dict[Shape, int] = {
+    "accusative": 7, "dative": 2, "none": 5, "motion": 3, "phrase": 1, "transport": 1,
+    "copula": 7, "passive": 2,
+}  # fmt: skip
+_VEHICLE: dict[Shape, int] = {
+    "copula": 6, "passive": 4, "none": 9, "dative": 2, "motion": 3
+}  # fmt: skip
+_MOVABLE: dict[Shape, int] = {"copula": 8, "passive": 5, "none": 1, "dative": 2, "located": 3}
+_OTHER: dict[Shape, int] = {"copula": 7, "passive": 4, "dative": 2}
+_WEIGHTS = {"animal": _ANIMAL, "vehicle": _VEHICLE} | dict.fromkeys(
+    ("thing", "text", "clothing", "device"), _MOVABLE
+)
+
+
+def _shapes(noun: Noun) -> tuple[Shape, ...]:
+    weights = _PERSON if noun.is_person else _WEIGHTS.get(noun.kind, _OTHER)
+    return tuple(
+        shape
+        for shape, weight in weights.items()
+        for _ in range(weight)
+        if shape in ("copula", "located")
+        or (shape == "passive" and _passive_verbs(noun))
+        or (shape in DOING and DOING[shape][noun])
+    )
+
+
+def _passive_verbs(noun: Noun) -> tuple[Verb, ...]:
+    return tuple(
+        verb
+        for verb in SUFFERING["accusative"][noun]
+        if not verb.stative and not verb.preposition and MAN in verb.subjects
+    )
+
+
+PASSIVES = {noun: _passive_verbs(noun) for noun in NOUNS}
+SHAPES = {noun: _shapes(noun) for noun in NOUNS}
+HAPPENING = {
+    frame: {noun: tuple(v for v in verbs if not v.stative) for noun, verbs in by_noun.items()}
+    for frame, by_noun in DOING.items()
+}
+"""DOING without states."""
+EVENTS = {
+    noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
+    for noun, shapes in SHAPES.items()
+}
+"""SHAPES without states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a predicate may be like."""
+
+    one: bool = False
+    """Its object is a single thing, where the verb takes things."""
+    plain: bool = False
+    """In the present or past tense; no modals and no negation."""
+    eventful: bool = False
+    """Something happens, rather than is so."""
+    short: bool = False
+    """Nothing but what the verb asks for."""
+
+
+FREE = Limits()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A predicate whose German middle field is not yet in order."""
+
+    predicate: Predicate
+    parts: Complement
+    tense: str
+    negated: bool
+    timeless: bool
+    """`now` or `yesterday` would be odd."""
+
+
+def _is_definite(subject: Nominal) -> bool:
+    """Whether `not` in the clause can only mean the verb: not after every, a, many, three."""
+    first = next(subject.english.leaves()).text
+    return subject.is_pronoun or first in _DEFINITE or subject.noun is None
+
+
+def _is_alive(subject: Nominal) -> bool:
+    noun = subject.noun or MAN
+    return noun.is_person or noun.kind == "animal"
+
+
+def _tense(d: Derivation, verb: Verb, subject: Nominal, when: When, limits: Limits) -> str:
+    if limits.plain or verb.stative:
+        return when
+    tense = d.pick(_ACTIVE[when])
+    return tense if _is_alive(subject) or tense in ("perfect", "will") else when
+
+
+def _adverbial(d: Derivation, tense: str, when: When) -> tuple[Phrase, list[Word]] | None:
+    if tense == "perfect":
+        return None
+    times = TIMES["future"] * 2 if tense == "will" else TIMES[when]
+    return time_phrase(d.pick(times + TIMES["any"]))
+
+
+def _quality(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Draft:
+    """is old."""
+    adjective = d.fresh(ADJECTIVES[subject.noun or MAN])
+    english: list[Node] = [Word(adjective.english, "JJ")]
+    parts = Complement(last=[Word(adjective.german)])
+    if not negated and d.chance(0.3):
+        degree = d.pick(tuple(DEGREES))
+        english.insert(0, Word(degree, "RB"))
+        parts.last.insert(0, Word(DEGREES[degree]))
+    inside: list[Node] = [Phrase("ADJP", english)]
+    found = verb_group(when, BE, SEIN, subject, inside, negated=negated)
+    return _Draft(found, parts, when, negated, timeless=not _is_alive(subject))
+
+
+def _location(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Draft:
+    """is in the box."""
+    tree, german = place_phrase(d, d.pick(SPOTS), "dative")
+    found = verb_group(when, BE, SEIN, subject, [tree], negated=negated)
+    return _Draft(found, Complement(last=german), when, negated, timeless=False)
+
+
+def _passive(
+    d: Derivation, subject: Nominal, when: When, limits: Limits, negatable: bool
+) -> _Draft:
+    """is repaired, and perhaps by whom."""
+    tense = when if limits.plain else d.pick(_PASSIVE[when])
+    negated = negatable and tense in _NEGATABLE
+    verb = d.fresh(PASSIVES[subject.noun or MAN])
+    core = Phrase("VP", [Word(verb.english.participle, "VBN")])
+    if verb.particle:
+        core.children.append(particle(verb))
+    parts = Complement()
+    if d.chance(0.4):
+        agent = noun_phrase(d, d.fresh(ADULTS), "dative", style="definite")
+        tree, parts.last = prepositional("by", "von", agent)
+        core.children.append(tree)
+    found = verb_group(tense, BE, WERDEN, subject, [core], negated=negated)
+    found.core = core
+    found.right.insert(0, Word(verb.german.participle))
+    return _Draft(found, parts, tense, negated, timeless=False)
+
+
+def _active(
+    d: Derivation,
+    subject: Nominal,
+    when: When,
+    limits: Limits,
+    verb: Verb,
+    target: Nominal | None,
+    timed: bool,
+    negatable: bool,
+) -> _Draft:
+    """repairs the car."""
+    tense = _tense(d, verb, subject, when, limits)
+    negated = negatable and tense in _NEGATABLE
+    parts = complement(d, verb, subject, negated=negated, target=target, one=limits.one)
+    ends = parts.object is not None and not parts.object.is_pronoun and not parts.last
+    adverb = ""
+    bare = limits.short or limits.plain or negated or timed or verb.stative
+    if not bare and tense not in SEMI_MODALS and d.chance(0.08):
+        adverb = d.pick(tuple(FREQUENCIES))
+        parts.adverb = [Word(FREQUENCIES[adverb])]
+    if not (limits.short or adverb):
+        ends = not adjuncts(d, verb, parts) and ends
+    found = verb_group(
+        tense, verb.english, verb.german, subject, parts.english, negated=negated, adverb=adverb
+    )
+    found.object, found.object_ends = parts.object, ends
+    return _Draft(found, parts, tense, negated, timeless=verb.stative or bool(adverb))
+
+
+def predicate(
+    d: Derivation,
+    subject: Nominal,
+    when: When,
+    limits: Limits = FREE,
+    *,
+    shape: Shape | None = None,
+    verb: Verb | None = None,
+    target: Nominal | None = None,
+    time: Time = "",
+) -> Predicate:
+    """Something that the subject does or is; what is not given is drawn.
+
+    `target` is the object of the verb (its receiver, for `give`).
+    """
+    actor = subject.noun or MAN
+    if not verb:
+        shape = shape or d.pick((EVENTS if limits.eventful else SHAPES)[actor])
+    negatable = not limits.plain and _is_definite(subject) and d.chance(0.14)
+    if shape == "copula":
+        draft = _quality(d, subject, when, negatable)
+    elif shape == "located":
+        draft = _location(d, subject, when, negatable)
+    elif shape == "passive":
+        draft = _passive(d, subject, when, limits, negatable)
+    else:
+        verbs = HAPPENING if limits.eventful else DOING
+        verb = verb or d.fresh(verbs[shape or "none"][actor])
+        draft = _active(d, subject, when, limits, verb, target, bool(time), negatable)
+    found, parts = draft.predicate, draft.parts
+    if draft.tense == "will" and not (time or limits.short) and d.chance(0.5):
+        time = "last"
+    spoken = _adverbial(d, draft.tense, when) if time and not draft.timeless else None
+    if spoken and time == "last":
+        found.core.children.append(spoken[0])
+        parts.adverb, found.object_ends = spoken[1], False
+    else:
+        found.front = spoken
+    found.middle = parts.middle(draft.negated)
+    return found

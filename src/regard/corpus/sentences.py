@@ -1,0 +1,253 @@
+"""The sentences of the built-in corpus: one clause, or more that hang together.
+
+`it`, and `its` before the subject of a clause, mean the subject of the clause before; where that is
+a person, its object. `its` elsewhere means the subject of its own clause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from regard.corpus.clauses import Clause, clause
+from regard.corpus.derivation import Derivation, Link, Phrase, Referent, Word
+from regard.corpus.lexicon import (
+    MAN,
+    NOUNS,
+    PARTS,
+    PERSONS,
+    SUFFERING,
+    TIMES,
+    VERBS,
+    Frame,
+    Verb,
+)
+from regard.corpus.morphology import Noun
+from regard.corpus.phrases import (
+    Nominal,
+    assemble,
+    commas,
+    it,
+    its,
+    name,
+    noun_phrase,
+    pronoun,
+    time_phrase,
+)
+from regard.corpus.predicates import FREE, Limits, Shape, When, predicate
+from regard.corpus.tenses import Predicate, verb_group
+
+
+@dataclass(slots=True)
+class Sentence:
+    """The English tree and the German words, both still without a full stop."""
+
+    english: Phrase
+    german: list[Word]
+
+
+# English: its tag, and the German for the present and for the past.
+_CAUSAL = {"because": ("IN", "weil", "weil"), "although": ("IN", "obwohl", "obwohl")}
+_TEMPORAL = {
+    "when": ("WRB", "wenn", "als"),
+    "while": ("IN", "während", "während"),
+    "before": ("IN", "bevor", "bevor"),
+}
+_EVENT = Limits(plain=True, eventful=True)
+_DEED = replace(_EVENT, short=True)
+_COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
+
+
+def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
+    """What a person may do to what has been mentioned; only animals are given things."""
+    frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
+    verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
+    if noun.kind == "animal":
+        verbs += VERBS["both"]
+    return tuple(verb for verb in verbs if MAN in verb.subjects)
+
+
+_TO_IT = {noun: _verbs_to_it(noun) for noun in NOUNS}
+
+
+def _when(d: Derivation) -> When:
+    return d.pick(("present", "past"))
+
+
+def _someone(d: Derivation) -> Nominal:
+    """A person as a subject."""
+    if d.chance(0.25):
+        return name(d)
+    if d.chance(0.2):
+        return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
+    return noun_phrase(d, d.fresh(PERSONS), "nominative", style="definite")
+
+
+def _same_person(d: Derivation, first: Clause) -> Nominal:
+    """The person who was the subject, as a pronoun; somebody new if it was none."""
+    subject = first.subject
+    if subject.noun and not subject.noun.is_person:
+        return _someone(d)
+    if subject.person == 1:
+        return pronoun("we" if subject.plural else "I", "nominative")
+    if subject.plural:
+        return pronoun("they", "nominative")
+    if subject.sex == "none":
+        return _someone(d)
+    return pronoun("he" if subject.sex == "male" else "she", "nominative")
+
+
+def _same(d: Derivation, first: Clause) -> Nominal:
+    """The same person; or `they`, if the subject was several animals or things."""
+    subject = first.subject
+    if subject.noun and subject.plural and not subject.noun.is_person:
+        they = pronoun("they", "nominative")
+        they.noun = subject.noun
+        return they
+    return _same_person(d, first)
+
+
+def _antecedent(first: Clause) -> Referent | None:
+    """What `it` means in the next clause, if anything."""
+    subject, affected = first.subject, first.predicates[-1].object
+    if subject.noun and not subject.noun.is_person:
+        return subject.referent
+    return affected.referent if affected else None
+
+
+def _doing_it(
+    d: Derivation, antecedent: Referent, subject: Nominal, when: When, limits: Limits
+) -> Predicate | None:
+    """What a person does to what has been mentioned, if there is such a verb: repairs it."""
+    states = not limits.eventful
+    verbs = [verb for verb in _TO_IT[antecedent.noun] if states or not verb.stative]
+    if not verbs:
+        return None
+    verb = d.fresh(verbs)
+    target = it(d, antecedent, verb.german_case)
+    return predicate(d, subject, when, replace(limits, short=True), verb=verb, target=target)
+
+
+def _continued(d: Derivation, first: Clause, when: When, limits: Limits = FREE) -> Clause:
+    """A clause that goes on about the first: about what `it` means, where there is such a thing."""
+    antecedent = _antecedent(first)
+    if not antecedent or d.chance(0.1):
+        subject = _same(d, first) if d.chance(0.7) else None
+        return clause(d, when, limits, subject=subject)
+    noun, way = antecedent.noun, d.below(20)
+    if way < 6 and noun.kind in PARTS and not limits.eventful:
+        part = d.pick(PARTS[noun.kind])
+        subject = assemble(part, "nominative", part.english == "ear", its(noun))
+        d.links.append(Link(next(subject.english.leaves()), subject.german[0], antecedent))
+        return Clause(subject, [predicate(d, subject, when, shape="copula")])
+    if way >= 13:
+        subject = _same_person(d, first)
+        done = _doing_it(d, antecedent, subject, when, limits)
+        if done:
+            return Clause(subject, [done])
+    return clause(d, when, limits, subject=it(d, antecedent, "nominative"))
+
+
+def _conjunction(d: Derivation, temporal: bool, when: When) -> tuple[Phrase | Word, Word]:
+    table = _TEMPORAL if temporal else _CAUSAL
+    english = d.pick(tuple(table))
+    tag, now, then = table[english]
+    word = Word(english, tag)
+    return Phrase("WHADVP", [word]) if tag == "WRB" else word, Word(
+        now if when == "present" else then
+    )
+
+
+def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
+    """A clause with another inside it, whose German words are apart: they come after everything."""
+    temporal = d.chance(0.3)
+    limits = _EVENT if temporal else FREE
+    first = clause(d, when, limits, topic=True, tail=True)
+    english, german = _conjunction(d, temporal, when)
+    second = _continued(d, first, when, limits)
+    first.predicates[0].core.children.append(Phrase("SBAR", [english, second.english()]))
+    return first, commas([german, *second.final()])
+
+
+def _single(d: Derivation) -> Sentence:
+    """Yesterday the man opened the door: Gestern machte der Mann die Tür auf."""
+    one = clause(d, _when(d), rich=True, front=True)
+    return Sentence(one.english(), one.main(d))
+
+
+def _subordinate_last(d: Derivation) -> Sentence:
+    """He sells the lamp because it is old: Er verkauft die Lampe, weil sie alt ist."""
+    first, second = _with_subordinate(d, _when(d))
+    return Sentence(first.english(), first.main(d) + second)
+
+
+def _subordinate_first(d: Derivation) -> Sentence:
+    """Because the lamp is old, he sells it: Weil die Lampe alt ist, verkauft er sie."""
+    when, temporal = _when(d), d.chance(0.3)
+    limits = _EVENT if temporal else FREE
+    first = clause(d, when, limits, topic=True, tail=True)
+    english, german = _conjunction(d, temporal, when)
+    second = _continued(d, first, when, limits)
+    tree = second.english()
+    tree.children[:0] = [Phrase("SBAR", [english, first.english()]), Word(",", ",")]
+    return Sentence(tree, second.main(d, commas([german, *first.final()])))
+
+
+def _coordinated(d: Derivation) -> Sentence:
+    """The lamp is old, so he sells it: Die Lampe ist alt, deshalb verkauft er sie."""
+    when = _when(d)
+    first = clause(d, when, topic=True, front=True, tail=True)
+    second = _continued(d, first, when)
+    english = d.pick(tuple(_COORDINATING))
+    link = [Word(text) for text in _COORDINATING[english]]
+    german = first.main(d)
+    # Only `deshalb` fills the place before the verb.
+    german += second.main(d, link) if english == "so" else link + second.main(d)
+    tree = Phrase("S", [first.english(), Word(",", ","), Word(english, "CC"), second.english()])
+    return Sentence(tree, german)
+
+
+def _two_verbs(d: Derivation) -> Sentence:
+    """He picks up the lamp and sells it: Er hebt die Lampe auf und verkauft sie."""
+    when, subject = _when(d), _someone(d)
+    shapes: tuple[Shape, ...] = ("accusative", "accusative", "accusative", "motion", "none")
+    first = predicate(d, subject, when, replace(_DEED, one=True), shape=d.pick(shapes))
+    antecedent = first.object.referent if first.object else None
+    second = _doing_it(d, antecedent, subject, when, _DEED) if antecedent else None
+    second = second or predicate(d, subject, when, _DEED)
+    front = time_phrase(d.pick(TIMES[when])) if d.chance(0.25) else None
+    both = Clause(subject, [first, second], front)
+    return Sentence(both.english(), both.main(d))
+
+
+def _reported(d: Derivation) -> Sentence:
+    """She says that the lamp is old: Sie sagt, dass die Lampe alt ist."""
+    when, subject, verb = _when(d), _someone(d), d.pick(VERBS["clause"])
+    then: When = "past" if when == "past" else _when(d)
+    after: list[Word] = []
+    if d.chance(0.6):
+        inner = clause(d, then, rich=True)
+    else:
+        inner, after = _with_subordinate(d, then)
+    that, dass = ("whether", "ob") if verb.english.base == "ask" else ("that", "dass")
+    tree = Phrase("SBAR", [Word(that, "IN"), inner.english()])
+    outer = verb_group(when, verb.english, verb.german, subject, [tree])
+    front = time_phrase(d.pick(TIMES["past"])) if when == "past" and d.chance(0.3) else None
+    whole = Clause(subject, [outer], front)
+    german = whole.main(d) + commas([Word(dass), *inner.final(), *after])
+    return Sentence(whole.english(), german)
+
+
+_FORMS: tuple[Callable[[Derivation], Sentence], ...] = (
+    (_single,) * 6
+    + (_subordinate_last,) * 8
+    + (_subordinate_first,) * 4
+    + (_coordinated,) * 4
+    + (_two_verbs,) * 3
+    + (_reported,) * 4
+)
+
+
+def sentence(d: Derivation) -> Sentence:
+    """A sentence of any form."""
+    return d.pick(_FORMS)(d)

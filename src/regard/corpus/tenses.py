@@ -1,0 +1,122 @@
+"""Verb groups of the built-in corpus: an English and a German verb in the same tense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from regard.corpus.derivation import Phrase, Word
+from regard.corpus.morphology import (
+    BE,
+    DO,
+    HABEN,
+    HAVE,
+    KOENNEN,
+    MUESSEN,
+    SEIN,
+    SOLLEN,
+    WANT,
+    WERDEN,
+    WOLLEN,
+    EnglishVerb,
+    GermanVerb,
+    be,
+)
+from regard.corpus.phrases import Nominal
+
+Node = Phrase | Word
+
+
+@dataclass(slots=True)
+class Predicate:
+    """A clause without its subject; the German words are kept by topological field."""
+
+    english: Phrase
+    core: Phrase
+    """The verb phrase of the main verb, where adverbials attach."""
+    finite: Word
+    """The German finite verb, without its particle."""
+    right: list[Word]
+    """The participle or infinitive that closes the German bracket."""
+    particle: str = ""
+    """The separable particle of the finite verb."""
+    infinitive: str = ""
+    """Of the separable verb."""
+    middle: list[Word] = field(default_factory=list)
+    """The German middle field, without the subject."""
+    before: list[Node] = field(default_factory=list)
+    """An English adverb between the subject and the verb phrase."""
+    object: Nominal | None = None
+    """What a later `it` may mean when the subject is a person."""
+    object_ends: bool = False
+    """The English predicate ends in the object, so that a relative clause may follow it."""
+    front: tuple[Phrase, list[Word]] | None = None
+    """An adverbial of time that begins the clause."""
+    after: list[Word] = field(default_factory=list)
+    """A German relative clause behind everything."""
+
+
+_MODALS: dict[str, tuple[str, GermanVerb, bool]] = {
+    "can": ("can", KOENNEN, False),
+    "could": ("could", KOENNEN, True),
+    "must": ("must", MUESSEN, False),
+    "should": ("should", SOLLEN, True),
+    "will": ("will", WERDEN, False),
+}
+SEMI_MODALS: dict[str, tuple[EnglishVerb, GermanVerb, bool]] = {
+    "want": (WANT, WOLLEN, False),
+    "wanted": (WANT, WOLLEN, True),
+    "had to": (HAVE, MUESSEN, True),
+}
+
+
+def verb_group(
+    tense: str,
+    english: EnglishVerb,
+    german: GermanVerb,
+    subject: Nominal,
+    inside: list[Node],
+    *,
+    negated: bool = False,
+    adverb: str = "",
+) -> Predicate:
+    """Both verbs in a tense; `inside` follows the main verb in its verb phrase."""
+    person, plural = subject.person, subject.plural
+    not_ = [Word("not", "RB")] if negated else []
+    often: list[Node] = [Phrase("ADVP", [Word(adverb, "RB")])] if adverb else []
+    right = [Word(german.infinitive)]
+
+    def lead(verb: EnglishVerb, past: bool) -> Word:
+        return Word(
+            *(be(past, person, plural) if verb is BE else verb.finite(past, person, plural))
+        )
+
+    if tense in ("present", "past"):
+        past = tense == "past"
+        finite = Word(german.finite(past, person, plural))
+        if english is BE:
+            top = Phrase("VP", [lead(BE, past), *not_, *often, *inside])
+            return Predicate(top, top, finite, [])
+        if negated:
+            core = Phrase("VP", [Word(english.base, "VB"), *inside])
+            top = Phrase("VP", [lead(DO, past), *not_, core])
+        else:
+            top = core = Phrase("VP", [lead(english, past), *inside])
+        return Predicate(
+            top, core, finite, [], german.particle, german.infinitive, before=often
+        )  # fmt: skip
+    if tense in SEMI_MODALS:
+        modal, german_modal, past = SEMI_MODALS[tense]
+        core = Phrase("VP", [Word(english.base, "VB"), *inside])
+        to = Phrase("S", [Phrase("VP", [Word("to", "TO"), core])])
+        top = Phrase("VP", [lead(modal, past), to])
+        return Predicate(top, core, Word(german_modal.finite(past, person, plural)), right)
+    if tense == "perfect":
+        core = Phrase("VP", [Word(english.participle, "VBN"), *inside])
+        top = Phrase("VP", [lead(HAVE, False), *not_, *often, core])
+        auxiliary = SEIN if german.auxiliary == "sein" else HABEN
+        finite = Word(auxiliary.finite(False, person, plural))
+        return Predicate(top, core, finite, [Word(german.participle)])
+    text, german_modal, past = _MODALS[tense]
+    core = Phrase("VP", [Word(english.base, "VB"), *inside])
+    top = Phrase("VP", [Word(text, "MD"), *not_, *often, core])
+    return Predicate(top, core, Word(german_modal.finite(past, person, plural)), right)

@@ -1,0 +1,127 @@
+"""On what, and in which arithmetic, to compute."""
+
+import ctypes
+import gc
+import os
+from pathlib import Path
+
+import torch
+
+from regard.arithmetic.int8 import refuse_int8_training
+from regard.errors import RecipeError, TrainingError
+from regard.machine.memory import all_bytes
+
+MOST_THREADS = 1024
+"""More than these the operating system may refuse to start, and then ends the process."""
+
+
+def choose_device() -> torch.device:
+    """A GPU if there is one, else the CPU; of several GPUs the one that torchrun means.
+
+    Raises TrainingError where there are fewer GPUs than processes.
+    """
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= gpus:
+        raise TrainingError(
+            f"process {number + 1} on this host has no GPU, there are {gpus}: give torchrun "
+            f"--nproc-per-node {gpus}"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """bf16 where asked for, or where the processor multiplies it natively under "auto" and "int8".
+
+    Raises RecipeError where there is no training in int8.
+    """
+    if precision == "int8":
+        refuse_int8_training(device)
+    if precision == "fp32":
+        return torch.float32
+    if precision == "bf16" or has_bf16(device):
+        return torch.bfloat16
+    return torch.float32
+
+
+def in_words(dtype: torch.dtype, precision: str) -> str:
+    """What training computes in, in words: bfloat16, or int8 and bfloat16."""
+    return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether matrix products in bf16 are native, and so faster than in fp32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return False
+    return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def refuse_too_large(parameters: int, device: torch.device, shares: int = 1) -> None:
+    """Raise TrainingError where the device's memory cannot hold a model and its optimizer.
+
+    Or its part of them, where they are divided among so many processes.
+    """
+    memory = all_bytes(device)
+    # In fp32: weights, two moments, the gradient and, where that is not added up at once, its sum.
+    needed = 20 * parameters if shares == 1 else 16 * parameters // shares
+    if needed > memory:
+        each = " in each process" if shares > 1 else ""
+        raise TrainingError(
+            f"a model of {parameters:,} parameters takes {needed / 1e9:,.1f} GB{each} to train, "
+            f"and there are {memory / 1e9:,.1f} GB: lower model.layers, model.d_model or "
+            "model.d_ff, or divide it among more processes (torchrun and --shard)"
+        )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that the device's memory does not suffice."""
+    on_cpu = "DefaultCPUAllocator" in str(error)  # a mere RuntimeError
+    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what is kept for later, so that tensors of other sizes find room."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def set_threads(threads: int) -> None:
+    """Use so many processor cores; 0 leaves PyTorch's choice."""
+    if not 0 <= threads <= MOST_THREADS:
+        raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def be_deterministic() -> None:
+    """Make the same sums in the same order every time on a GPU too, as a CPU does anyway; slower.
+
+    To be called before anything is computed. An operation that cannot be so raises RuntimeError.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+
+
+def keep_freed_memory() -> None:
+    """Have malloc keep large blocks for the next step instead of returning them each time.
+
+    Without it a training step on a CPU spends a tenth of its time in page faults. glibc only; a
+    user's own MALLOC_ settings win.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
+        libc.mallopt(m_mmap_threshold, 2**31 - 1)
+        libc.mallopt(m_trim_threshold, -1)  # never: else a step beyond 2 GiB pays for each page
+        libc.mallopt(m_arena_max, 1)  # a thread's own arena cannot hold blocks above 64 MB
+    except (OSError, AttributeError):
+        pass

@@ -1,0 +1,1 @@
+"""Measuring: what a run will cost, how good a model is, whether resuming is exact."""

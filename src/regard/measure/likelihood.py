@@ -1,0 +1,88 @@
+"""log P(y | x) of translations that are given: to rank them, or to filter pairs of sentences."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from regard.data.rows import one_per_row
+from regard.decoding import WINDOW, by_length
+from regard.errors import DataError, ModelError
+from regard.text.tokenizer import BOS, EOS, PAD
+from regard.translation import Translator
+
+AT_ONCE = 1024
+"""Slots of a batch on either side; each target one has logits over the whole vocabulary."""
+
+
+class Likelihood(NamedTuple):
+    """How likely one translation is."""
+
+    log_probability: float
+    """log P(y | x), natural logarithm, that of </s> included."""
+    pieces: int
+    """Of the translation, </s> included."""
+    score: float
+    """The former over the length penalty ((5 + pieces) / 6)^alpha, as a search ranks (§6.1)."""
+
+
+Pair = tuple[list[int], list[int]]
+
+
+def likelihoods(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> Iterator[Likelihood]:
+    """How likely each target is as the translation of its source, in order, a window at a time.
+
+    Raises DataError for a pair that is too long for the model, by its number from 1, and ModelError
+    where the model's logits are no numbers.
+    """
+    most_written = translator.longest + translator.recipe.max_extra
+    longest = min(most_written, translator.model.embedding.longest)
+    for first in range(0, len(sources), WINDOW):
+        window = slice(first, first + WINDOW)
+        source = _encoded(translator, sources[window], first, translator.longest)
+        target = _encoded(translator, targets[window], first, longest)
+        yield from _likelihoods(translator, list(zip(source, target, strict=True)))
+
+
+def _encoded(
+    translator: Translator, lines: Sequence[str], first: int, longest: int
+) -> list[list[int]]:
+    encoded = [[*pieces, EOS] for pieces in translator.tokenizer.encode(lines)]
+    for number, pieces in enumerate(encoded, start=first + 1):
+        if len(pieces) > longest:
+            raise DataError(
+                f"{len(pieces)} pieces, and this model takes at most {longest}: leave the pair out",
+                "pair",
+                number,
+            )
+    return encoded
+
+
+def _likelihoods(translator: Translator, pairs: Sequence[Pair]) -> list[Likelihood]:
+    found = [0.0] * len(pairs)
+    for batch in by_length([max(pair, key=len) for pair in pairs], AT_ONCE, workers=1):
+        for i, log_p in zip(batch, _log_p(translator, [pairs[i] for i in batch]), strict=True):
+            found[i] = log_p
+    alpha = translator.recipe.alpha
+    return [
+        Likelihood(log_p, len(target), log_p / ((5 + len(target)) / 6) ** alpha)
+        for log_p, (_, target) in zip(found, pairs, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def _log_p(translator: Translator, pairs: Sequence[Pair]) -> list[float]:
+    model = translator.model.eval()
+    device = model.embedding.tokens.weight.device
+    source = one_per_row([source for source, _ in pairs]).to(device)
+    target = one_per_row([[BOS, *target[:-1]] for _, target in pairs]).to(device)
+    labels = one_per_row([target for _, target in pairs]).ids.to(device)
+    logits = model(source, target).flatten(0, 1).float()
+    losses = F.cross_entropy(logits, labels.flatten(), ignore_index=PAD, reduction="none")
+    log_p = -losses.view(labels.shape).sum(1)
+    if not log_p.isfinite().all():
+        raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
+    return log_p.tolist()

@@ -1,0 +1,82 @@
+"""Whether a run that is stopped goes on as if it had not been, on this machine: tried, not assumed.
+
+What could break it lies outside the code: a library's kernels, threads, a GPU's atomics.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from regard.errors import ModelError, TrainingError
+from regard.files.whole import refusing_write_errors
+from regard.recipe import Recipe
+from regard.run import checkpoints
+from regard.run.checkpoints import Checkpoint
+from regard.run.directory import Run
+from regard.training import train
+
+STATE = ("weights.safetensors", "optimizer.safetensors")
+
+
+def verify_resume(
+    directory: Path, recipe: Recipe, data: Path, steps: int, warn: Callable[[str], None]
+) -> str:
+    """Replay up to `steps` steps from the checkpoint before the newest; returns what was found.
+
+    Where the newest is no further away, the replay must end in its weights, moments and random
+    states. Where it is, or several processes made it, whose sums no single one can repeat, a replay
+    that is stopped halfway must end in those of one that is not. The run itself is not touched.
+    Raises TrainingError where they differ, ModelError where there is no checkpoint.
+    """
+    found = checkpoints.newest(directory / "checkpoints", 2, warn)
+    if not found:
+        raise ModelError(f"{directory}: has no checkpoint to verify yet: train on")
+    newest, base = found[0], found[-1]
+    alone = newest.processes == base.processes == 1
+    scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
+    try:
+        if base.step < newest.step <= base.step + steps and alone:
+            what, expected = f"the checkpoint of step {newest.step}", newest
+        else:
+            what = f"a replay to step {base.step + steps} without a stop"
+            expected = _replayed(base, scratch / "whole", recipe, data, base.step + steps)
+        stops = sorted({(base.step + expected.step + 1) // 2, expected.step})
+        replayed = _replayed(base, scratch / "stopped", recipe, data, *stops)
+        sums = [[c.manifest["files"][name] for name in STATE] for c in (replayed, expected)]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if sums[0] != sums[1]:
+        raise TrainingError(
+            f"{directory}: stopped and resumed between steps {base.step} and {expected.step} the "
+            f"run ends in other numbers than {what}: set training.precision=fp32 and --threads 1, "
+            "and verify again to find what on this machine is not exact"
+        )
+    return (
+        f"steps {base.step} to {expected.step}, stopped and resumed at {stops[0]}, end bit for bit "
+        f"as {what}: weights {sums[0][0][:16]}, moments {sums[0][1][:16]}"
+    )
+
+
+def _replayed(
+    base: Checkpoint, folder: Path, recipe: Recipe, data: Path, *stops: int
+) -> Checkpoint:
+    """The checkpoint at the last stop of a run that goes on from `base`."""
+    with refusing_write_errors(folder):
+        shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
+    for stop in stops:
+        part = recipe.but(
+            steps=stop,
+            patience=0,  # else a run that has come to its end so would make no step
+            validate_every=2**31 - 1,
+            save_every=0,
+            save_minutes=0.0,
+            keep=1,
+            average=1,
+        )
+        run = Run(folder, part, data, accept_changes=True)
+        try:
+            train(run)
+        finally:
+            run.close()
+    return checkpoints.newest(folder / "checkpoints", 1, lambda _: None)[0]

@@ -1,0 +1,51 @@
+"""A cache holds what was appended, in order, whatever room it keeps."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.arithmetic.cache import Cache
+
+SENTENCES, HEADS, D_K, D_V = 3, 2, 5, 7
+
+
+def held(cache: Cache) -> tuple[Tensor, Tensor]:
+    assert not cache.keys[:, :, cache.slots :].any()  # the room left is zeros
+    assert not cache.values[:, :, cache.slots :].any()
+    return cache.keys[:, :, : cache.slots], cache.values[:, :, : cache.slots]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 19), min_size=1, max_size=9), st.data())
+def test_what_is_appended_is_held(parts: list[int], data: st.DataObject) -> None:
+    torch.manual_seed(1)
+    keys = [torch.randn(SENTENCES, HEADS, n, D_K) for n in parts]
+    values = [torch.randn(SENTENCES, HEADS, n, D_V) for n in parts]
+    cache = Cache(keys[0], values[0])
+    for new in zip(keys[1:], values[1:], strict=True):
+        next_ones = torch.arange(cache.slots, cache.slots + new[0].shape[2])
+        cache.append(*new, next_ones.expand(SENTENCES, -1))
+    expected = torch.cat(keys, 2), torch.cat(values, 2)
+    for found, right in zip(held(cache), expected, strict=True):
+        assert torch.equal(found, right)
+
+    some = torch.tensor(data.draw(st.lists(st.integers(0, SENTENCES - 1), min_size=1)))
+    for found, right in zip(held(cache.of(some)), expected, strict=True):
+        assert torch.equal(found, right[some])
+
+    if total := sum(parts):
+        chosen = st.lists(st.integers(0, total - 1), min_size=4, max_size=4)
+        slots = torch.tensor([data.draw(chosen) for _ in range(SENTENCES)])
+        for found, right in zip(held(cache.only(slots)), expected, strict=True):
+            for s in range(SENTENCES):
+                assert torch.equal(found[s], right[s][:, slots[s]])
+
+
+def test_the_cache_made_of_another_is_its_own() -> None:
+    first = Cache(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4))
+    other = first.of(torch.tensor([1]))
+    before = other.keys.clone()
+    first.append(torch.ones(2, 1, 2, 4), torch.ones(2, 1, 2, 4), torch.tensor([[3, 4]] * 2))
+    assert torch.equal(other.keys, before)
+    assert other.slots == 3

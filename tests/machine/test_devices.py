@@ -1,0 +1,134 @@
+"""The arithmetic and the processor cores that a run uses."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from regard.arithmetic import int8
+from regard.errors import RecipeError, TrainingError
+from regard.machine import devices
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def threads() -> Iterator[int]:
+    before = torch.get_num_threads()
+    yield before
+    torch.set_num_threads(before)
+
+
+def test_the_device_is_a_gpu_where_there_is_one() -> None:
+    assert (devices.choose_device().type == "cuda") == torch.cuda.is_available()
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_is_bf16_where_it_is_native(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "has_bf16", lambda device: native)
+    wanted = torch.bfloat16 if native else torch.float32
+    assert devices.choose_dtype("auto", CPU) == wanted
+    assert devices.choose_dtype("bf16", CPU) == torch.bfloat16
+    assert devices.choose_dtype("fp32", CPU) == torch.float32
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_int8_rounds_what_auto_computes_in(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "has_bf16", lambda device: native)
+    monkeypatch.setattr(int8, "has_int8_training", lambda: True)
+    assert devices.choose_dtype("int8", CPU) == devices.choose_dtype("auto", CPU)
+    with pytest.raises(RecipeError, match="int8: here are no exact products"):
+        devices.choose_dtype("int8", torch.device("cuda"))
+
+
+def test_people_are_told_what_is_computed_in() -> None:
+    assert devices.in_words(torch.bfloat16, "auto") == "bfloat16"
+    assert devices.in_words(torch.float32, "int8") == "int8 and float32"
+
+
+@pytest.mark.parametrize(
+    ("flags", "native"),
+    [("fpu sse avx512_bf16", True), ("amx_bf16 fpu", True), ("bf16", True), ("fpu avx512f", False)],
+)
+def test_a_processors_flags_tell_bf16(
+    flags: str, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda path: f"flags\t\t: {flags}\nbugs\t: mds\n")
+    assert devices.has_bf16(CPU) == native
+
+
+def test_a_system_that_does_not_tell_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(path: Path) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert not devices.has_bf16(CPU)
+
+
+def test_threads_are_set_left_or_refused(threads: int) -> None:
+    devices.set_threads(0)
+    assert torch.get_num_threads() == threads
+    devices.set_threads(3)
+    assert torch.get_num_threads() == 3
+    with pytest.raises(RecipeError, match="--threads -1"):
+        devices.set_threads(-1)
+
+
+def test_a_model_beyond_the_memory_is_refused_with_both_figures() -> None:
+    devices.refuse_too_large(10**6, CPU)
+    with pytest.raises(TrainingError, match=r"a model of 1,000,000,000,000 .* 20,000\.0 GB"):
+        devices.refuse_too_large(10**12, CPU)
+
+
+@pytest.mark.parametrize("setting", [None, "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_"])
+def test_malloc_is_told_to_keep_memory_unless_a_user_told_it_something(
+    setting: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[int, int] = {}
+    libc = SimpleNamespace(mallopt=told.__setitem__)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: libc)
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+    if setting:
+        monkeypatch.setenv(setting, "2")
+    devices.keep_freed_memory()
+    assert told.keys() == (set() if setting else {-1, -3, -8})  # trim, mmap, arenas
+
+
+def test_a_libc_that_is_not_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    for library in (missing, lambda name: SimpleNamespace()):
+        monkeypatch.setattr("ctypes.CDLL", library)
+        devices.keep_freed_memory()
+
+
+STEPS = """
+import resource
+import torch
+from regard.machine.devices import keep_freed_memory
+
+keep_freed_memory()
+for _ in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.ones(2**25) for _ in range(20)]
+    del blocks
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's malloc that keeps it")
+def test_a_step_of_more_than_2_gib_finds_the_memory_of_the_one_before() -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS], env=env, capture_output=True, text=True, check=True
+    )
+    first, *later = map(int, done.stdout.split())
+    assert first > 5 * min(later)  # blocks may come to lie otherwise, and then need more room

@@ -1,0 +1,34 @@
+"""A first signal is noted, a second obeyed."""
+
+import os
+import signal
+
+import pytest
+
+from regard.machine.interrupt import Interrupted, interruptible
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_noted_and_a_second_one_obeyed(signum: int) -> None:
+    with interruptible() as interrupt:
+        assert interrupt.signum is None
+        os.kill(os.getpid(), signum)
+        assert interrupt.signum == signum
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signum)
+
+
+def test_handlers_are_put_back_whatever_happens() -> None:
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(ZeroDivisionError), interruptible():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+        raise ZeroDivisionError
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_exit_status_is_the_shells(signum: int, status: int) -> None:
+    stopped = Interrupted(signum, step=17)
+    assert stopped.status == status
+    assert "step 17" in str(stopped)
+    assert not isinstance(stopped, Exception)  # no `except Exception` may take it for a failure

@@ -1,0 +1,107 @@
+"""A run can be proved to go on exactly, and a run that does not is found out."""
+
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.spoiling import reseal
+from regard.errors import ModelError, TrainingError
+from regard.files.whole import read_tensors, write_tensors
+from regard.measure.resumption import verify_resume
+from regard.run.directory import Run
+from regard.training import train, update
+from run.copying import RECIPE, prepared, trained
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("copying"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """Finished at step 11, with checkpoints of steps 8, 10 and 11."""
+    directory = tmp_path_factory.mktemp("run") / "run"
+    trained(directory, data)
+    return directory
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (1, "steps 10 to 11, stopped and resumed at 11, end .* as the checkpoint of step 11"),
+        (7, "steps 10 to 11, stopped and resumed at 11, end .* as the checkpoint of step 11"),
+    ],
+)
+def test_a_run_is_replayed_to_its_newest_checkpoint(
+    run: Path, data: Path, steps: int, said: str
+) -> None:
+    before = files(run)
+    found = verify_resume(run, RECIPE, data, steps, pytest.fail)
+    assert re.match(said, found)
+    assert files(run) == before
+
+
+def test_a_run_with_one_checkpoint_is_replayed_twice(data: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.but(keep=1, average=1)
+    trained(tmp_path / "run", data, recipe)
+    found = verify_resume(tmp_path / "run", recipe, data, 4, pytest.fail)
+    assert found.startswith(
+        "steps 11 to 15, stopped and resumed at 13, end bit for bit as a replay"
+    )
+
+
+def test_a_run_whose_patience_ended_it_is_replayed_too(data: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.but(keep=1, average=1, validate_every=1, patience=1, save_every=0)
+    run = Run(tmp_path / "run", recipe, data)
+    try:
+        train(run, lambda _: {"loss": 1.0})  # the second is no lower
+    finally:
+        run.close()
+    found = verify_resume(tmp_path / "run", recipe, data, 4, pytest.fail)
+    assert found.startswith("steps 2 to 6, stopped and resumed at 4, end bit for bit as a replay")
+
+
+def test_what_is_not_exact_is_found_out(
+    run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(1)
+
+    def inexact(model: Any, optimizer: Any, batches: Any, rate: float, *others: Any) -> Any:
+        return update(model, optimizer, batches, rate * (1 + 1e-6 * draw.random()), *others)
+
+    monkeypatch.setattr("regard.training.update", inexact)
+    before = files(run)
+    with pytest.raises(TrainingError, match="ends in other numbers than the checkpoint of step 11"):
+        verify_resume(run, RECIPE, data, 5, pytest.fail)
+    assert files(run) == before
+
+
+def test_nothing_can_be_verified_without_a_checkpoint(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="has no checkpoint to verify yet: train on"):
+        verify_resume(tmp_path, RECIPE, data, 5, pytest.fail)
+
+
+@pytest.mark.parametrize("steps", [["step-8", "step-10", "step-11"], ["step-10"]])
+def test_what_several_processes_made_is_replayed_twice(
+    run: Path, data: Path, tmp_path: Path, steps: list[str]
+) -> None:
+    """Their sums are of another order: one process cannot end in the same numbers."""
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    for checkpoint in (copy / "checkpoints" / step for step in steps):
+        states = read_tensors(checkpoint / "optimizer.safetensors")
+        states["random.cpu.1"] = states["random.cpu"]
+        write_tensors(checkpoint / "optimizer.safetensors", states)
+        reseal(checkpoint)
+    found = verify_resume(copy, RECIPE, data, 4, pytest.fail)
+    assert found.startswith(
+        "steps 10 to 14, stopped and resumed at 12, end bit for bit as a replay"
+    )

@@ -1,0 +1,162 @@
+"""Validation measures what it says, and leaves no trace in training."""
+
+import math
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+import torch.nn.functional as F
+
+from regard.data.batches import Batches
+from regard.data.pairs import Pairs
+from regard.data.prepare import prepare
+from regard.data.rows import one_per_row
+from regard.errors import DataError
+from regard.measure.validation import plain_loss, validator
+from regard.recipe import Recipe
+from regard.run.journal import read_journal
+from regard.text.tokenizer import BOS, Tokenizer
+from regard.transformer import Transformer
+from regard.translation import Translator
+from run.copying import RECIPE, prepared, strings, trained
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("copying"), RECIPE.but(held_out=9))
+
+
+def model_for(data: Path, recipe: Recipe = RECIPE) -> Transformer:
+    torch.manual_seed(1)
+    return Transformer(recipe.model, Tokenizer.load(data / "tokenizer.json").size)
+
+
+@torch.no_grad()
+def alone(model: Transformer, data: Path) -> float:
+    """Cross-entropy per target sub-word by PyTorch, each pair alone."""
+    model.eval()
+    pairs = Pairs.open(data, "valid")
+    total, tokens = 0.0, 0
+    for i in range(len(pairs)):
+        source, labels = pairs.source(i).tolist(), pairs.target(i).tolist()
+        logits = model(one_per_row([source]), one_per_row([[BOS, *labels[:-1]]]))[0]
+        total += float(F.cross_entropy(logits, torch.tensor(labels), reduction="sum"))
+        tokens += len(labels)
+    model.train()
+    return total / tokens
+
+
+@pytest.mark.parametrize("tokens", [61, 4001])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_perplexity_is_plain_and_per_sub_word(data: Path, tokens: int, smoothing: float) -> None:
+    recipe = RECIPE.but(source_tokens=tokens, target_tokens=tokens, label_smoothing=smoothing)
+    model = model_for(data)
+    result = validator(data, recipe)(model)
+    assert result["loss"] == pytest.approx(alone(model, data), rel=1e-5)
+    assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
+
+
+def test_bleu_is_of_the_first_sentences_really_decoded(data: Path) -> None:
+    recipe = RECIPE.but(validate_sentences=7)
+    model = model_for(data)
+    result = validator(data, recipe)(model)
+    sources, references = (
+        (data / f"valid.{side}.txt").read_text().splitlines()[:7] for side in ("source", "target")
+    )
+    tokenizer = Tokenizer.load(data / "tokenizer.json")
+    outputs = Translator(model.eval(), tokenizer, recipe.search, 256).translate(sources)
+    assert result["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, [references]).score)
+    assert result["samples"] == [
+        {"source": s, "output": o, "reference": r}
+        for s, o, r in list(zip(sources, outputs, references, strict=True))[:2]
+    ]
+
+
+def test_without_sentences_nothing_is_decoded(data: Path) -> None:
+    result = validator(data, RECIPE.but(validate_sentences=0))(model_for(data))
+    assert result.keys() == {"loss", "perplexity"}
+
+
+def test_training_goes_on_as_if_there_had_been_none(data: Path) -> None:
+    model = model_for(data).train()
+    validate = validator(data, RECIPE)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    state = torch.get_rng_state()
+    first = validate(model)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(module.training for module in model.modules())
+    assert all(p.grad is None and torch.equal(p, before[n]) for n, p in model.named_parameters())
+    assert validate(model) == first  # and it says the same when asked again
+
+
+def test_a_run_ends_the_same_however_often_it_validates(data: Path, tmp_path: Path) -> None:
+    weights = {}
+    for every in (1, 100):
+        recipe = RECIPE.but(validate_every=every, steps=7)
+        weights[every] = trained(tmp_path / str(every), data, recipe, validator(data, recipe))
+    weights[0] = trained(tmp_path / "0", data, RECIPE.but(steps=7))
+    for name, tensor in weights[0].items():
+        assert torch.equal(weights[1][name], tensor)
+        assert torch.equal(weights[100][name], tensor)
+    records = read_journal(tmp_path / "1" / "journal.jsonl")
+    assert [r["step"] for r in records if r["event"] == "validation"] == list(range(1, 8))
+
+
+def test_a_pair_longer_than_any_batch_is_validated_on_too(tmp_path: Path) -> None:
+    """Validation text is never dropped, so that it may be longer than what is trained on."""
+    data = with_long_validation(tmp_path, 97)
+    recipe = RECIPE.but(validate_sentences=2)
+    model = model_for(data)
+    result = validator(data, recipe)(model)
+    assert result["loss"] == pytest.approx(alone(model, data), rel=1e-5)
+    assert plain_loss(model.eval(), Pairs.open(data, "valid"), recipe) == result["loss"]
+
+
+def test_the_loss_is_that_of_every_pair_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a window of pairs, how many batches there are is an estimate."""
+    data = with_long_validation(tmp_path, 97)
+    recipe = RECIPE.but(validate_sentences=2)
+    model, pairs = model_for(data).eval(), Pairs.open(data, "valid")
+    whole = plain_loss(model, pairs, recipe)
+    for window in (3, 7, 11):
+        monkeypatch.setattr("regard.data.batches.WINDOW", window)
+        assert plain_loss(model, pairs, recipe) == pytest.approx(whole, rel=1e-5)
+
+
+def test_more_pieces_than_learned_positions_are_refused_before_training(tmp_path: Path) -> None:
+    data = with_long_validation(tmp_path, 97)
+    longest = int(Pairs.open(data, "valid").source_lengths.max())
+    learned = RECIPE.but(positions="learned", max_length=31, max_positions=longest - 1)
+    with pytest.raises(DataError, match=f"{longest} pieces.*model.max_positions = {longest - 1}"):
+        validator(data, learned)
+    enough = learned.but(max_positions=longest)
+    validator(data, enough)(model_for(data, enough))
+
+
+def test_joined_sentences_need_no_more_positions_than_one_has(tmp_path: Path) -> None:
+    lines = strings(61, seed=5, longest=12)
+    data = prepared(tmp_path, RECIPE.but(held_out=6), lines)
+    longest = int(max(Pairs.open(data, split).source_lengths.max() for split in ("train", "valid")))
+    learned = RECIPE.but(
+        positions="learned", max_length=longest, max_positions=longest, source_tokens=2000,
+        target_tokens=2000, validate_sentences=0,
+    )  # fmt: skip
+    widths = {
+        batch.source.ids.shape[1]
+        for batch in Batches(Pairs.open(data, "valid"), learned.data, 0, layout="grouped").take(2)
+    }
+    assert max(widths) > longest  # so that sentences do share rows
+    model = model_for(data, learned)
+    assert validator(data, learned)(model)["loss"] == pytest.approx(alone(model, data), rel=1e-5)
+    trained(tmp_path / "run", data, learned.but(steps=2), validator(data, learned))
+
+
+def with_long_validation(folder: Path, longest: int) -> Path:
+    train, valid = folder / "train", folder / "valid"
+    train.write_text("\n".join(strings(61, seed=1)), "utf-8")
+    valid.write_text("\n".join(["3 1 4", " ".join("0123456789"[i % 10] for i in range(longest))]))
+    prepare([train], [train], folder / "data", RECIPE, valid_sources=[valid], valid_targets=[valid])
+    return folder / "data"

@@ -1,0 +1,367 @@
+"""Text in, text out: in its own order, whatever is decoded together."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard.decoding
+import regard.machine.copies
+from regard.arithmetic.one_core import can_use_loops
+from regard.data.rows import Rows
+from regard.errors import DataError, ModelError, RecipeError, RegardError
+from regard.recipe import Recipe
+from regard.run.model_directory import write_model
+from regard.text.tokenizer import EOS, Tokenizer
+from regard.transformer import DecoderState, Transformer
+from regard.translation import Translation, Translator, joined, load
+from run.copying import RECIPE, strings
+
+TOKENIZER = Tokenizer.learn(strings(97, seed=1), "bpe", 300)
+BRIEF = RECIPE.but(max_extra=5)
+LINES = strings(23, seed=2, longest=19)
+
+
+class Heard(Transformer):
+    """Remembers the batches it was given."""
+
+    def __init__(self, recipe: Recipe):
+        super().__init__(recipe.model, TOKENIZER.size)
+        self.batches: list[Rows] = []
+
+    def start(self, source: Rows) -> DecoderState:
+        self.batches.append(source)
+        return super().start(source)
+
+    @property
+    def sources(self) -> list[list[int]]:
+        """Of all batches, each without padding."""
+        return [
+            ids[: int((segments != 0).sum())].tolist()
+            for batch in self.batches
+            for ids, segments in zip(batch.ids, batch.segments, strict=True)
+        ]
+
+
+def translator(recipe: Recipe = BRIEF, longest: int = 61) -> Translator:
+    """An untrained model: what it says is nonsense, but of its source."""
+    torch.manual_seed(3)
+    return Translator(Heard(recipe).eval(), TOKENIZER, recipe.search, longest)
+
+
+def test_all_together_is_each_alone_in_the_same_order() -> None:
+    alone = [translator().translate([line])[0] for line in LINES]
+    assert translator().translate(LINES) == alone
+    assert translator().translate(iter(LINES[::-1])) == alone[::-1]
+    assert len(set(alone)) > 10  # the source matters
+
+
+@pytest.mark.parametrize(("window", "tokens"), [(1, 2048), (7, 11), (5, 61), (100, 61)])
+def test_neither_windows_nor_batches_change_anything(
+    window: int, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = list(translator().stream(LINES, n_best=2))
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", tokens)
+    some = translator()
+    found = list(some.stream(LINES, n_best=2, window=window))
+    for one, other in zip(found, expected, strict=True):
+        assert [t.text for t in one] == [t.text for t in other]
+        assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
+    assert isinstance(some.model, Heard)
+    slots = [batch.ids.numel() for batch in some.model.batches]
+    rows = [len(batch.ids) for batch in some.model.batches]
+    assert all(n <= tokens or r == 1 for n, r in zip(slots, rows, strict=True))
+
+
+def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            some = translator()
+            found.append(some.translate(LINES))
+            assert len(some.model.batches) > 3  # type: ignore[union-attr]
+            assert threads_of_a_new_thread() == threads
+            with pytest.raises(ValueError, match="not this batch"):
+                monkeypatch.setattr(some.model, "start", _refuse)
+                some.translate(LINES)
+            assert threads_of_a_new_thread() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+@pytest.fixture
+def three_cores() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_cores")
+@pytest.mark.parametrize("room", ["for all", "for no process", "for few bytes", "forbidden"])
+def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    here, there = translator(), translator()
+    expected = list(here.stream(LINES, n_best=2))
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.machine.copies, "_REST", 60.0)
+    if room == "for no process":
+        monkeypatch.setattr(os, "fork", _no_room)
+    if room == "for few bytes":
+        monkeypatch.setattr(regard.decoding, "free_bytes", lambda _: 2**31 - 1)
+    there.may_be_copied = room != "forbidden"
+    assert list(there.stream(LINES, n_best=2)) == expected
+    assert len(here.model.batches) > 3  # type: ignore[union-attr]
+    elsewhere = room == "for all"
+    assert len(there.model.batches) == (0 if elsewhere else len(here.model.batches))  # type: ignore
+    with pytest.raises(ValueError, match="not this batch"):
+        monkeypatch.setattr(there.model, "start", _refuse)
+        there.translate(LINES)
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_cores")
+@pytest.mark.parametrize(
+    ("exact", "least", "loops"), [(False, 100, True), (None, 100, False), (False, 10**6, False)]
+)
+def test_copies_of_a_long_text_use_loops_unless_each_bit_counts(
+    exact: bool | None, least: int, loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    expected = list(translator().stream(LINES, n_best=2))
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.decoding, "LOOPS_FROM", least)
+    monkeypatch.setattr(regard.machine.copies, "_REST", 60.0)
+    some = translator()
+    some.exact = exact
+    for one, other in zip(some.stream(LINES, n_best=2), expected, strict=True):
+        assert [t.text for t in one] == [t.text for t in other]
+        assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
+    assert can_use_loops()
+    monkeypatch.setattr("regard.arithmetic.loops.search.most_likely", _refuse)
+    with pytest.raises(ValueError, match="not this batch") if loops else nullcontext():
+        some.translate(LINES)
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_who_listens_is_told_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
+    monkeypatch.setattr(regard.translation, "TOLD", 0.0)
+    told: list[str] = []
+    some = translator()
+    found = [best[0].text for best in some.stream(LINES, hear={7: told.append})]
+    assert told
+    assert some.model.batches  # type: ignore[union-attr]
+    assert found == translator().translate(LINES)
+
+
+def _no_room() -> int:
+    raise BlockingIOError("Resource temporarily unavailable")
+
+
+def threads_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 5, 6, 7, 8, 11, 64])
+def test_few_cores_are_left_over(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    workers = regard.decoding._workers()
+    assert 1 <= workers <= 4
+    assert workers * (threads // workers) >= 0.8 * threads
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise ValueError("not this batch")
+
+
+def test_sentences_of_like_length_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 97)
+    some = translator()
+    some.translate(LINES)
+    assert isinstance(some.model, Heard)
+    assert sorted(some.model.sources) == sorted([*TOKENIZER.encode([s])[0], EOS] for s in LINES)
+    padding = sum(int((batch.segments == 0).sum()) for batch in some.model.batches)
+    assert padding < 0.2 * sum(batch.ids.numel() for batch in some.model.batches)
+
+
+def test_blank_lines_stay_blank_in_their_places() -> None:
+    lines = ["", LINES[0], " ", LINES[1], "\t\u3000", ""]
+    texts = translator().translate(lines)
+    first, second = translator().translate(LINES[:2])
+    assert texts == ["", first, "", second, "", ""]
+    assert list(translator().stream(["", " "], n_best=3)) == [[Translation("", 0.0)]] * 2
+    assert translator().translate([]) == []
+
+
+def test_the_n_best_are_sorted_and_begin_with_the_best() -> None:
+    best = translator().translate(LINES)
+    for line, found in zip(best, translator().stream(LINES, n_best=4), strict=True):
+        scores = [translation.score for translation in found]
+        assert found[0].text == line
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] < 0
+        assert 1 <= len(found) <= 4
+    assert len(found) == 4
+
+
+def test_reading_is_never_more_than_a_window_ahead() -> None:
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for line in itertools.cycle(LINES):  # without end
+            read += 1
+            yield line
+
+    stream = translator().stream(lines(), window=7)
+    assert read == 0
+    for done in range(1, 23):
+        next(stream)
+        assert read == -(-done // 7) * 7
+
+
+def test_an_over_long_sentence_is_refused_by_name() -> None:
+    pieces = len(TOKENIZER.encode([LINES[0]])[0])
+    translator(longest=pieces + 1).translate(LINES[:1])  # with its </s> it just fits
+    lines = ["1", "", LINES[0]]
+    with pytest.raises(DataError, match=rf"^sentence:3: {pieces + 1} pieces; .* at most {pieces}:"):
+        translator(longest=pieces).translate(lines)
+    stream = translator(longest=pieces).stream(lines, where="in.txt", window=2)
+    assert len(next(stream)) == len(next(stream)) == 1  # those before it are translated
+    with pytest.raises(DataError, match=r"^in\.txt:3: .*--split"):
+        next(stream)
+
+
+def test_a_sentence_that_fits_is_not_split() -> None:
+    assert translator().translate(LINES, split=True) == translator().translate(LINES)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("1 2 3; 4 5 6, 7 8 9 0", ["1 2 3; 4 5 6,", "7 8 9 0"]),
+        ("1 2 3 4 5 6 7 8 9 0", ["1 2 3 4 5", "6 7 8 9 0"]),
+        ("  1 2 3 4. 5 6 7 8 ", ["1 2 3 4.", "5 6 7 8"]),
+        ("abcdefghij", ["abcde", "fghij"]),
+        ("你好世界。今天很好！", ["你好世界。", "今天很好！"]),
+        ("他说：「好！」我们去公园吧。", ["他说：「好！」", "我们去公园吧。"]),
+    ],
+)
+def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts: list[str]) -> None:
+    longest = max(len(ids) for ids in TOKENIZER.encode(parts)) + 1
+    whole, apart = translator(longest=longest), translator(longest=longest)
+    [found] = whole.stream([line], n_best=2, split=True)
+    each = list(apart.stream(parts, n_best=2))
+    assert isinstance(whole.model, Heard)
+    assert sorted(whole.model.sources) == sorted([*ids, EOS] for ids in TOKENIZER.encode(parts))
+    for translation, (first, second) in zip(found, zip(*each, strict=True), strict=True):
+        assert translation.text == joined([first.text, second.text])
+        assert translation.score == pytest.approx(first.score + second.score)
+
+
+def test_a_single_text_is_no_list_of_sentences() -> None:
+    with pytest.raises(TypeError, match=r"give \[text\]"):
+        translator().translate("A dog.")
+
+
+def test_what_is_no_text_is_named() -> None:
+    nothing: Any = None
+    with pytest.raises(TypeError, match="sentence:2 is no str but NoneType"):
+        translator().translate(["A dog.", nothing])
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        (["Good morning.", "All is well."], "Good morning. All is well."),
+        (["안녕하세요.", "반갑습니다."], "안녕하세요. 반갑습니다."),
+        (["你好世界。", "今天很好！", "我"], "你好世界。今天很好！我"),
+        (["これは", "ペンです。"], "これはペンです。"),
+        (["", "a", "", "b"], "a b"),
+        ([], ""),
+    ],
+)
+def test_parts_are_joined_as_their_script_has_it(parts: list[str], whole: str) -> None:
+    assert joined(parts) == whole
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(min_value=8, max_value=31))
+def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: int) -> None:
+    some = translator(BRIEF.but(max_extra=1, beam=1), longest)
+    some.translate([line], split=True)
+    assert isinstance(some.model, Heard)
+    assert all(len(ids) <= longest for ids in some.model.sources)
+    said = "".join(TOKENIZER.decode(some.model.sources))
+    assert sorted("".join(said.split())) == sorted("".join(line.split()))
+
+
+def test_what_does_not_fit_the_memory_is_decoded_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scarce(model: Heard, source: Rows) -> DecoderState:
+        if len(source.ids) > room:
+            raise torch.OutOfMemoryError("out of memory")
+        return Transformer.start(model, source)
+
+    expected = translator().translate(LINES)
+    monkeypatch.setattr(Heard, "start", scarce)
+    room = 5
+    assert translator().translate(LINES) == expected
+    room = 1
+    assert translator().translate(LINES) == expected
+    room = 0
+    with pytest.raises(RegardError, match=r"pieces does not fit the memory with search\.beam = 4"):
+        translator().translate(LINES)
+
+
+def test_learned_positions_bound_the_output_instead_of_breaking_it() -> None:
+    recipe = RECIPE.but(positions="learned", max_positions=31, max_length=31, max_extra=200)
+    line = next(s for s in LINES if len(TOKENIZER.encode([s])[0]) > 15)
+    [text] = translator(recipe, longest=31).translate([line])
+    assert len(TOKENIZER.encode([text])[0]) <= 3 * 31  # U+FFFD is three bytes
+
+
+def test_a_model_directory_is_loaded_as_it_was_written(tmp_path: Path) -> None:
+    some = translator()
+    write_model(
+        tmp_path / "model", BRIEF, TOKENIZER, dict(some.model.named_parameters()), {"step": 1}
+    )
+    loaded = load(tmp_path / "model")
+    assert loaded.translate(LINES) == some.translate(LINES)
+    assert (loaded.recipe, loaded.longest) == (BRIEF.search, BRIEF.data.max_length)
+    half = load(str(tmp_path / "model"), precision="bf16")
+    assert next(half.model.parameters()).dtype == torch.bfloat16
+    assert len(half.translate(LINES[:3])) == 3
+    [rounded], [exact] = (some.stream([LINES[0]]) for some in (load_int8(tmp_path), loaded))
+    assert rounded[0].score == pytest.approx(exact[0].score, rel=0.1)
+    assert rounded[0].score != exact[0].score
+    with pytest.raises(ModelError, match="no such model directory"):
+        load(tmp_path / "missing")
+
+
+def load_int8(folder: Path) -> Translator:
+    return load(folder / "model", precision="int8")
+
+
+def test_a_model_in_training_is_not_made_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = translator()
+    some.translate(LINES[:2])
+    assert all(parameter.grad is None for parameter in some.model.parameters())
+
+
+def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="precision fp99: it is fp32, bf16, int8 or auto"):
+        load(tmp_path, precision="fp99")
