@@ -31,8 +31,9 @@ from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
 from regard.run.sharding import model_and_optimizer
 from regard.schedule import learning_rate
+from regard.steps import steps_for
 from regard.text.tokenizer import Tokenizer
-from regard.training import losses_on, update
+from regard.training import update
 from regard.transformer import Transformer
 
 MOST_STEPS, MOST_SECONDS = 5, 60.0
@@ -282,7 +283,7 @@ class _Trial:
         )
         self.optimizer.give(self.processes.give)
         restart_peak(self.device)  # at first it was whole
-        self._losses = losses_on(self.device, self.model, self.recipe, self.tell, self.optimizer)
+        self._steps = steps_for(self.model, self.optimizer, self.recipe, self.device, self.tell)
 
     def fitting(self, cuts: int) -> tuple[int, Batch, int]:
         """Into how many parts each batch must be cut: `cuts`, or twice as many, and so on.
@@ -344,7 +345,6 @@ class _Trial:
         training = self.recipe.training
         rate = learning_rate(1, self.recipe.model.d_model, training.warmup_steps)
         some = [batch.to(self.device) for batch in batches]
-        smoothing = training.label_smoothing
-        update(self.model, self.optimizer, some, rate, smoothing, self._losses, self.processes)
+        update(self._steps, self.optimizer, some, rate, self.processes)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

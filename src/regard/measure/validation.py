@@ -25,8 +25,9 @@ from regard.score.bleu import bleu, refuse_missing
 from regard.score.brackets import score
 from regard.score.evalb.parameters import COLLINS
 from regard.score.evalb.report import Block
+from regard.steps import batch_loss
 from regard.text.tokenizer import Tokenizer
-from regard.training import Validate, batch_loss
+from regard.training import Validate
 from regard.transformer import Transformer
 from regard.translation import Translator
 from regard.trees.penn import bracketed, read_trees
