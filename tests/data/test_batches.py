@@ -77,7 +77,7 @@ def equal(a, b):
 
 
 def windows_of(pairs):
-    return mock.patch("regard.data.batches.WINDOW", pairs)
+    return mock.patch("regard.data.batches.WINDOW_PAIRS", pairs)
 
 
 def corpora(longest=23):

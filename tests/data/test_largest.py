@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from regard.data.batches import Batches, Share
+from regard.data.batches import Batches, BatchShare
 from regard.data.largest import largest_batch
 from regard.recipe import Recipe
 
@@ -40,7 +40,7 @@ def test_no_part_of_a_batch_is_larger(layout, lengths, cuts) -> None:
     pairs = Lengths(lengths)
     largest = largest_batch(pairs, rules, VOCABULARY, cuts)
     assert largest.source.ids.max() < VOCABULARY
-    batches = Batches(pairs, rules, 1, layout=layout, share=Share(0, 1, cuts))
+    batches = Batches(pairs, rules, 1, layout=layout, share=BatchShare(0, 1, cuts))
     parts = [part for part in batches.take(batches.batches_per_epoch) if part.target_tokens]
     assume(layout == "packed" or max(int(p.source.segments.max()) for p in parts) == 1)
     for part in parts:

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.pairs import Pairs, Sentences, SideWriter
+from regard.data.pairs import EncodedSentences, Pairs, SideWriter
 from regard.data.prepare import prepare
 from regard.errors import DataError
 from regard.recipe import Recipe
@@ -71,7 +71,7 @@ def test_fingerprints_tell_splits_and_corpora_apart(prepared: Path, tmp_path: Pa
 def test_ids_take_two_bytes_where_they_fit(tmp_path: Path, vocabulary: int, dtype: type) -> None:
     writer = SideWriter(tmp_path / "train.source", vocabulary)
     for sentences in ([[vocabulary - 1], []], [], [[3, 4]]):
-        writer.append(Sentences.of(sentences, vocabulary))
+        writer.append(EncodedSentences.of(sentences, vocabulary))
     writer.close()
     ids = np.load(tmp_path / "train.source.ids.npy")
     assert ids.dtype == dtype

@@ -15,7 +15,7 @@ import zstandard
 from regard.data import aligned
 from regard.data import prepare as module
 from regard.data.aligned import Progress
-from regard.data.encoding import Counts
+from regard.data.encoding import SplitCounts
 from regard.data.pairs import FILES, Pairs
 from regard.data.prepare import Report, prepare
 from regard.errors import DataError, ModelError, RecipeError
@@ -68,7 +68,7 @@ def everything_below(folder: Path) -> dict[Path, bytes]:
     return {p: b"" if p.is_dir() else p.read_bytes() for p in folder.rglob("*")}
 
 
-def dropped(counts: Counts) -> dict[str, int]:
+def dropped(counts: SplitCounts) -> dict[str, int]:
     return {v.value: n for v in Verdict if (n := getattr(counts, v)) and v is not Verdict.KEPT}
 
 

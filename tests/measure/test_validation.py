@@ -122,7 +122,7 @@ def test_the_loss_is_that_of_every_pair_however_many_there_are(
     model, pairs = model_for(data).eval(), Pairs.open(data, "valid")
     whole = plain_loss(model, pairs, recipe)
     for window in (3, 7, 11):
-        monkeypatch.setattr("regard.data.batches.WINDOW", window)
+        monkeypatch.setattr("regard.data.batches.WINDOW_PAIRS", window)
         assert plain_loss(model, pairs, recipe) == pytest.approx(whole, rel=1e-5)
 
 

@@ -12,7 +12,7 @@ from cli.refusing import refused, regard
 from regard.cli.score import score as score_command
 from regard.errors import DataError, MissingExtra
 from regard.recipe import BleuTokenizer
-from regard.score.bleu import bleu, score
+from regard.score.bleu import bleu, score_translations
 
 REFERENCE = ["the cat sat on the mat .", "a dog barked at the moon ."]
 
@@ -22,7 +22,7 @@ def lines(path: Path) -> list[str]:
 
 
 def test_a_perfect_translation() -> None:
-    scores = score(REFERENCE, [REFERENCE])
+    scores = score_translations(REFERENCE, [REFERENCE])
     assert scores.bleu == pytest.approx(100)
     assert scores.chrf == pytest.approx(100)
     assert scores.ter == 0
@@ -43,7 +43,10 @@ def test_bleu_is_cased_and_splits_punctuation_itself() -> None:
 def test_a_word_of_any_reference_counts() -> None:
     others = ["the cat lay on the mat .", "a dog howled at the moon ."]
     mixed = [REFERENCE[0], others[1]]
-    one, two = score(mixed, [REFERENCE]), score(mixed, [REFERENCE, others])
+    one, two = (
+        score_translations(mixed, [REFERENCE]),
+        score_translations(mixed, [REFERENCE, others]),
+    )
     assert one.bleu < two.bleu == pytest.approx(100)
     assert one.ter > two.ter == 0
     assert two.signatures["bleu"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|")
@@ -53,9 +56,9 @@ def test_a_word_of_any_reference_counts() -> None:
 def test_without_blanks_characters_are_the_words(tokenizer: BleuTokenizer) -> None:
     given, references = ["你好世界", "今天天气很好"], [["你好世間", "今天天气好"]]
     apart = [[" ".join(line) for line in lines] for lines in (given, *references)]
-    expected = score(apart[0], apart[1:], "none").bleu
+    expected = score_translations(apart[0], apart[1:], "none").bleu
     assert 20 < expected < 80
-    assert score(given, references, tokenizer).bleu == pytest.approx(expected)
+    assert score_translations(given, references, tokenizer).bleu == pytest.approx(expected)
     assert bleu(given, references, tokenizer) == pytest.approx(expected)
 
 
@@ -70,10 +73,10 @@ def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
 
 def test_bleu_alone_is_the_bleu_of_score() -> None:
     hypotheses = ["a cat sat on a mat .", "a dog barked at noon ."]
-    assert bleu(hypotheses, [REFERENCE]) == score(hypotheses, [REFERENCE]).bleu
+    assert bleu(hypotheses, [REFERENCE]) == score_translations(hypotheses, [REFERENCE]).bleu
 
 
-@pytest.mark.parametrize("scorer", [bleu, score])
+@pytest.mark.parametrize("scorer", [bleu, score_translations])
 def test_misaligned_corpora_are_refused(scorer: object) -> None:
     assert callable(scorer)
     with pytest.raises(DataError, match="reference 2 has 1 sentences for 2 translations"):
@@ -88,7 +91,7 @@ def test_misaligned_corpora_are_refused(scorer: object) -> None:
 def test_official_scores_of_small_corpora(regard_data: Path) -> None:
     cases = json.loads((regard_data / "oracles/bleu/edge/edge.json").read_text(encoding="utf-8"))
     for case in cases["corpora"]:
-        scores = score(case["hyp"], [case["ref"]])
+        scores = score_translations(case["hyp"], [case["ref"]])
         assert scores.bleu == pytest.approx(case["bleu_13a"]["score"], abs=1e-9), case["name"]
         assert scores.chrf == pytest.approx(case["chrf2"]["score"], abs=1e-9), case["name"]
         assert scores.ter == pytest.approx(case["ter"]["score"], abs=1e-9), case["name"]
@@ -98,7 +101,9 @@ def test_official_scores_of_small_corpora(regard_data: Path) -> None:
 def test_official_scores_of_a_real_test_set(regard_data: Path) -> None:
     folder = regard_data / "oracles/bleu/wmt15.en-fr"
     official = json.loads((folder / "bergamot-tiny/scores.json").read_text("utf-8"))["sacrebleu"]
-    scores = score(lines(folder / "bergamot-tiny/hyp.txt"), [lines(folder / "ref.txt")])
+    scores = score_translations(
+        lines(folder / "bergamot-tiny/hyp.txt"), [lines(folder / "ref.txt")]
+    )
     names = {"bleu": "bleu_13a", "chrf": "chrf2", "ter": "ter"}
     for field, name in names.items():
         assert getattr(scores, field) == pytest.approx(official[name]["score"], abs=1e-9)
@@ -142,7 +147,7 @@ class TestCommand:
 
     def test_json_has_the_scores_and_their_signatures(self, files: dict[str, str]) -> None:
         shown = json.loads(self.run(files["hyp"], "--reference", files["ref"], "--json"))
-        expected = score(lines(Path(files["hyp"])), [REFERENCE])
+        expected = score_translations(lines(Path(files["hyp"])), [REFERENCE])
         assert shown == {
             "bleu": expected.bleu,
             "chrf": expected.chrf,
@@ -152,7 +157,7 @@ class TestCommand:
 
     def test_table_has_a_line_a_score(self, files: dict[str, str]) -> None:
         table = self.run(files["hyp"], "--reference", files["ref"])
-        expected = score(lines(Path(files["hyp"])), [REFERENCE])
+        expected = score_translations(lines(Path(files["hyp"])), [REFERENCE])
         assert [line.split() for line in table.splitlines()] == [
             ["BLEU", f"{expected.bleu:.2f}", expected.signatures["bleu"]],
             ["chrF2", f"{expected.chrf:.2f}", expected.signatures["chrf"]],

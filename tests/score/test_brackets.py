@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.score.brackets import Message, Remark, TooManyErrors, compare, score
-from regard.score.evalb.parameters import COLLINS, Parameters
-from regard.score.evalb.report import HEADER, Row, Scores, Status
+from regard.score.brackets import Message, Remark, TooManyErrors, compare, score_brackets
+from regard.score.evalb.parameters import COLLINS, EvalbParameters
+from regard.score.evalb.report import HEADER, BracketScores, Row, Status
 
 GOOD = b"(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat)) (. .)))"
 OTHER = b"(TOP (S (NP (DT the) (NN dog)) (VP (VBD sat)) (. .)))"
@@ -21,7 +21,7 @@ SURPLUS = "Bracketing unbalance (too many close bracket)"
 
 
 def said(
-    gold: Iterable[bytes], test: Iterable[bytes], parameters: Parameters = COLLINS
+    gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> tuple[list[Row | Message | Remark], str]:
     """All that is said, and the refusal at the end, if there is one."""
     found = []
@@ -118,7 +118,7 @@ def test_sums_and_blocks() -> None:
     parameters = replace(COLLINS, cutoff=4)
     gold = [GOOD, b"(S (NP (NN a)) (VP (VB b) (X (NN c) (NN d))) (. .))", GOOD, GOOD]
     test = [GOOD, b"(S (NP (NN a)) (VP (X (VB b) (NN c)) (JJ d)) (. .))", OTHER, EMPTY]
-    scores = score(gold, test, parameters)
+    scores = score_brackets(gold, test, parameters)
     figures = scores.all.figures()
     assert figures["recall"] == figures["precision"] == 100 * 6 / 7
     assert figures["f"] == pytest.approx(100 * 6 / 7)
@@ -133,7 +133,7 @@ def test_sums_and_blocks() -> None:
 
 
 def test_the_printed_form() -> None:
-    scores = score([GOOD, GOOD], [GOOD, EMPTY])
+    scores = score_brackets([GOOD, GOOD], [GOOD, EMPTY])
     rows = [str(one) for one in said([GOOD, GOOD], [GOOD, EMPTY])[0]]
     widths = {len(line) for line in HEADER.splitlines()[1:]}
     assert widths == {len(rows[0]), len(rows[1])} == {76}
@@ -148,7 +148,7 @@ def test_the_printed_form() -> None:
 
 
 def test_without_a_bracket_f1_is_not_a_number() -> None:
-    scores = score([b"(TOP (NN a))"], [b"(TOP (NN a))"])
+    scores = score_brackets([b"(TOP (NN a))"], [b"(TOP (NN a))"])
     assert math.isnan(scores.all.f1)
     assert "Bracketing FMeasure       =   -nan" in scores.summary()
     assert scores.totals().splitlines()[1] == "      1     1   100.00"
@@ -163,14 +163,14 @@ def test_json_has_the_printed_figures() -> None:
     """1 of 32 is 3.125 per cent, which is printed as C prints it, to the even digit."""
     gold = [b"(A (NN a))"] + [b"(B (NN a))"] * 31
     test = [b"(A (NN a))"] + [b"(C (NN a))"] * 31
-    shown = score(gold, test).as_json()
+    shown = score_brackets(gold, test).as_json()
     assert shown["all"]["recall"] == 3.12
     assert shown["totals_row"]["matched"] == 1
     assert list(shown) == ["cutoff", "all", "len_le_cutoff", "totals_row"]
 
 
 def test_no_sentences() -> None:
-    assert score([], []) == Scores()
+    assert score_brackets([], []) == BracketScores()
 
 
 LABELS = st.sampled_from([b"S", b"NP", b"VP-TPC", b"ADVP", b"PRT", b"TOP", b""])
@@ -197,7 +197,7 @@ PAIRS = st.integers(1, 8).flatmap(lambda words: st.tuples(trees(words), trees(wo
 
 @given(PAIRS)
 def test_a_tree_against_itself_is_perfect(pair: tuple[bytes, bytes]) -> None:
-    block = score(pair, pair, replace(COLLINS, max_errors=0)).all
+    block = score_brackets(pair, pair, replace(COLLINS, max_errors=0)).all
     counts = block.counts
     assert block.error == 0
     assert block.complete == block.without_crossing == block.valid == 2 - block.skip
@@ -209,8 +209,8 @@ def test_a_tree_against_itself_is_perfect(pair: tuple[bytes, bytes]) -> None:
 @given(PAIRS)
 def test_gold_and_test_exchanged_exchange_precision_and_recall(pair: tuple[bytes, bytes]) -> None:
     parameters = replace(COLLINS, deleted=frozenset({b"TOP"}))
-    one = score([pair[0]], [pair[1]], parameters)
-    other = score([pair[1]], [pair[0]], parameters)
+    one = score_brackets([pair[0]], [pair[1]], parameters)
+    other = score_brackets([pair[1]], [pair[0]], parameters)
     assert one.all.counts.precision == other.all.counts.recall
     assert one.all.counts.recall == other.all.counts.precision
     assert one.all.f1 == pytest.approx(other.all.f1, nan_ok=True)

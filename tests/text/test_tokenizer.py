@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.errors import DataError, ModelError, RecipeError
-from regard.text.tokenizer import BOS, BYTES, CONTINUED, EOS, PAD, SPECIAL, Tokenizer
+from regard.text.tokenizer import BOS, BYTE_ALPHABET, CONTINUED, EOS, PAD, SPECIAL, Tokenizer
 
 VERSES = [
     "the cat that the dog saw sat on the mat, and the dog sat on the cat's mat.",
@@ -101,7 +101,7 @@ def test_a_vocabulary_begins_with_the_signs_and_has_every_byte(kind: str) -> Non
     tokenizer = LEARNT[kind]
     entries = json.loads(SAVED[kind])["model"]["vocab"]
     assert [entries[sign] for sign in SPECIAL] == [PAD, BOS, EOS] == [0, 1, 2]
-    assert set(BYTES) <= set(entries)
+    assert set(BYTE_ALPHABET) <= set(entries)
     assert sorted(entries.values()) == list(range(tokenizer.size))
     assert tokenizer.size < 709  # every word of the verses is one piece before that
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from rich.cells import cell_len
 
 from regard.errors import DataError
-from regard.trees.draw import drawn, outline
+from regard.trees.draw import drawn, outlined
 from regard.trees.layout import MOST_LEVELS, placed
 from regard.trees.penn import read_trees
 from regard.trees.svg import svg
@@ -54,7 +54,7 @@ def test_an_outline_where_it_is_too_wide() -> None:
     lines = ["S", "├─ NP", "│  ├─ DT the", "│  └─ NN dog", "└─ VP", "   └─ VBZ barks"]
     assert drawn(tree(BARKS), 14).split("\n") == lines
     assert drawn(tree(BARKS), 15) == drawn(tree(BARKS))
-    assert outline(tree("(NN dog)")) == "NN dog"
+    assert outlined(tree("(NN dog)")) == "NN dog"
 
 
 @given(trees())
@@ -73,9 +73,9 @@ def test_nothing_overlaps_and_children_hang_below(tree: Tree) -> None:
 
 @given(trees())
 def test_a_drawing_commands_no_terminal(tree: Tree) -> None:
-    for picture in (drawn(tree), outline(tree), svg(tree)):
+    for picture in (drawn(tree), outlined(tree), svg(tree)):
         assert not any(c in picture for c in "\x1b\r\x85\u2028\u202e\0")
-    assert len(outline(tree).split("\n")) == len(list(tree.nodes()))
+    assert len(outlined(tree).split("\n")) == len(list(tree.nodes()))
     levels = 1 + max(item.level for item in placed(tree))
     assert len(drawn(tree).split("\n")) == 2 * levels - 1
 
@@ -107,7 +107,7 @@ def test_svg_is_escaped_and_self_contained() -> None:
     assert colours == {"currentColor"}
 
 
-@pytest.mark.parametrize("draw", [drawn, outline, svg])
+@pytest.mark.parametrize("draw", [drawn, outlined, svg])
 def test_a_tree_too_deep_to_draw_is_refused(draw: type[str]) -> None:
     assert draw(chain(MOST_LEVELS - 1, branch=True))
     with pytest.raises(DataError, match="a tree of 50001 levels cannot be drawn: at most 1000 can"):

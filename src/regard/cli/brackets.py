@@ -11,8 +11,8 @@ import typer
 from regard.errors import DataError, printable
 from regard.files.lines import read_blocks
 from regard.score.brackets import Message, Remark, TooManyErrors, compare
-from regard.score.evalb.parameters import COLLINS, Parameters, read_parameters
-from regard.score.evalb.report import HEADER, Row, Scores
+from regard.score.evalb.parameters import COLLINS, EvalbParameters, read_parameters
+from regard.score.evalb.report import HEADER, BracketScores, Row
 
 
 def score_trees(
@@ -34,7 +34,7 @@ def score_trees(
     parameters = _parameters(params, max_errors, cutoff)
     said = compare(_opened(gold), _opened(test), parameters)
     names = {"gold": _shown(gold), "test": _shown(test)}
-    scores, table = Scores(parameters.cutoff), rows and not as_json
+    scores, table = BracketScores(parameters.cutoff), rows and not as_json
     if table:
         typer.echo(HEADER)
     try:
@@ -64,7 +64,7 @@ def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iter
                 _tell(printable(f"{names[side]}:{line}: {text}"))
 
 
-def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) -> Parameters:
+def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) -> EvalbParameters:
     if name is None or (name == "COLLINS.prm" and not Path(name).exists()):
         parameters = COLLINS
     else:

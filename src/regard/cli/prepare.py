@@ -15,7 +15,7 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.data.aligned import Progress
-    from regard.data.encoding import Counts
+    from regard.data.encoding import SplitCounts
     from regard.data.prepare import Report
     from regard.recipe import Recipe
 
@@ -233,7 +233,7 @@ def _told(report: "Report", out: Path, what: str = "pairs") -> str:
     )
 
 
-def _fates(counts: "Counts", what: str) -> str:
+def _fates(counts: "SplitCounts", what: str) -> str:
     dropped = (
         f"{counts.empty:,} empty, {counts.too_long:,} too long, {counts.ratio:,} by ratio, "
         f"{counts.duplicates:,} duplicates, {counts.held_out:,} held out"

@@ -102,14 +102,14 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
     from regard.cli.console import note
     from regard.errors import RecipeError
     from regard.recipe import BleuTokenizer
-    from regard.score.bleu import score as score_corpus
+    from regard.score.bleu import score_translations
 
     if tokenizer not in (names := get_args(BleuTokenizer)):
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
     translations, *references = _aligned(hypothesis, *reference)
     if tokenizer == "13a" and _without_blanks(references[0]):
         note(f"{reference[0]}: has hardly any blanks, so BLEU counts lines: see --tokenizer")
-    scores = score_corpus(translations, references, cast(BleuTokenizer, tokenizer))
+    scores = score_translations(translations, references, cast(BleuTokenizer, tokenizer))
     if as_json:
         typer.echo(json.dumps(asdict(scores)))
         return

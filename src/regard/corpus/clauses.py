@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from regard.corpus.complements import particle
-from regard.corpus.derivation import Derivation, Phrase, Split, Word
+from regard.corpus.derivation import Derivation, Phrase, SplitVerb, Word
 from regard.corpus.lexicon import (
     ADJECTIVES,
     DOING,
     MAN,
     NOUNS,
-    PARTS,
+    PARTS_BY_KIND,
     PERSONS,
     SETTINGS,
     SUFFERING,
@@ -24,13 +24,13 @@ from regard.corpus.phrases import (
     Nominal,
     assemble,
     commas,
-    joined,
+    coordinated,
     modified,
-    name,
     noun_phrase,
+    person_name,
     pronoun,
 )
-from regard.corpus.predicates import FREE, Limits, Time, When, predicate
+from regard.corpus.predicates import NO_LIMITS, PredicateLimits, TimePosition, When, predicate
 from regard.corpus.tenses import Predicate, verb_group
 
 Extra = Literal["", "relative", "last", "first"]
@@ -71,7 +71,7 @@ class Clause:
             if part.particle:
                 words.append(Word(part.particle))
                 verb = next(part.core.leaves())
-                d.splits.append(Split(verb, part.finite, words[-1], part.infinitive))
+                d.splits.append(SplitVerb(verb, part.finite, words[-1], part.infinitive))
             words += [*part.right, *part.after]
         return words
 
@@ -112,9 +112,9 @@ def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
     if sort == "pronoun":
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
     if sort == "name":
-        first = name(d)
+        first = person_name(d)
         if not topic and d.chance(0.15):
-            return joined(first, noun_phrase(d, d.fresh(PERSONS), "nominative"))
+            return coordinated(first, noun_phrase(d, d.fresh(PERSONS), "nominative"))
         return first
     options = {"person": PERSONS, "animal": _ANIMALS, "thing": _THINGS}[sort]
     plural = False if topic and sort != "person" and d.chance(0.8) else None
@@ -122,14 +122,14 @@ def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
     if d.chance(0.12):
         return modified(d, phrase)
     if not topic and sort == "person" and d.chance(0.08):
-        return joined(phrase, noun_phrase(d, d.fresh(PERSONS), "nominative"))
+        return coordinated(phrase, noun_phrase(d, d.fresh(PERSONS), "nominative"))
     return phrase
 
 
 def clause(
     d: Derivation,
     when: When,
-    limits: Limits = FREE,
+    limits: PredicateLimits = NO_LIMITS,
     *,
     subject: Nominal | None = None,
     topic: bool = False,
@@ -146,7 +146,9 @@ def clause(
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
     if extra == "relative" and not subject.is_pronoun and d.chance(0.4):
         relative_clause(d, subject, when)
-    time: Time = "last" if extra == "last" else "first" if extra == "first" and front else ""
+    time: TimePosition = (
+        "last" if extra == "last" else "first" if extra == "first" and front else ""
+    )
     found = predicate(d, subject, when, replace(limits, one=topic), time=time)
     ending = found.object if found.object_ends and not (tail or subject.relative) else None
     if extra == "relative" and ending:
@@ -166,7 +168,7 @@ def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
     options = [_subject_relative, _subject_relative]
     if _DONE_TO[noun]:
         options += [_object_relative, _object_relative]
-    if noun.kind in PARTS:
+    if noun.kind in PARTS_BY_KIND:
         options.append(_whose)
     if noun in _INSIDES:
         options += [_in_which] * 4
@@ -187,7 +189,7 @@ def _subject_relative(
     """who bought the lamp: der die Lampe kaufte."""
     tree, german = _wh(noun, head.plural, "nominative")
     subject = replace(head, english=tree, german=german, relative=[])
-    found = predicate(d, subject, when, Limits(short=True))
+    found = predicate(d, subject, when, PredicateLimits(short=True))
     sentence = Phrase("S", [*found.before, found.english])
     return Phrase("SBAR", [tree, sentence]), Clause(subject, [found]).final()
 
@@ -208,7 +210,7 @@ def _object_relative(
 
 def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
     """whose roof is red: dessen Dach rot ist."""
-    part = d.pick(PARTS[noun.kind])
+    part = d.pick(PARTS_BY_KIND[noun.kind])
     adjective = d.fresh(ADJECTIVES[part])
     tree = Phrase("WHNP", [Word("whose", "WP$"), Word(part.english, "NN")])
     german = [Word(relative_pronoun("genitive", noun.slot(head.plural))), Word(part.german)]
@@ -235,7 +237,7 @@ def _someone(d: Derivation) -> Nominal:
     """A short subject for a relative clause."""
     sort = d.below(4)
     if sort == 0:
-        return name(d)
+        return person_name(d)
     if sort == 1:
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
     return assemble(d.fresh(PERSONS), "nominative", d.chance(0.2), THE)

@@ -11,10 +11,10 @@ from regard.corpus.phrases import (
     Nominal,
     Style,
     city_phrase,
+    coordinated,
     direction_phrase,
-    joined,
-    name,
     noun_phrase,
+    person_name,
     place_phrase,
     prepositional,
     pronoun,
@@ -64,7 +64,7 @@ class Complement:
 def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -> Nominal:
     """Someone else than the subject: a noun, a name or a pronoun."""
     if d.chance(0.15):
-        return name(d)
+        return person_name(d)
     if d.chance(0.15):
         others = ("he", "she", "they") if subject.person == 1 else ("I", "he", "she", "we", "they")
         return pronoun(d.pick(others), case)
@@ -83,7 +83,7 @@ def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: 
     if not one and style == "free" and d.chance(0.08):
         other = d.fresh(verb.objects)
         if not other.is_person and other is not noun:
-            return joined(phrase, noun_phrase(d, other, case))
+            return coordinated(phrase, noun_phrase(d, other, case))
     return phrase
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regard.corpus.derivation import Derivation, Link, Word
 from regard.corpus.morphology import Gender
-from regard.corpus.sentences import sentence
+from regard.corpus.sentences import make_sentence
 from regard.errors import DataError
 
 
@@ -66,7 +66,7 @@ def example(seed: int, index: int) -> Example:
     if index < 0:
         raise DataError(f"example {index} does not exist: the stream begins at 0")
     d = Derivation(seed, index)
-    made = sentence(d)
+    made = make_sentence(d)
     tree = made.english
     tree.children.append(Word(".", "."))
     source, target = list(tree.leaves()), _punctuated(made.german)

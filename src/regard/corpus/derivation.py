@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from regard.corpus.morphology import Noun
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitVerb:
     """A separable verb whose particle stands apart."""
 
     english: Word
@@ -76,17 +76,17 @@ class Derivation:
         self._roll = random.Random(f"{seed}/{index}").random
         self._drawn: list[object] = []
         self.links: list[Link] = []
-        self.splits: list[Split] = []
+        self.splits: list[SplitVerb] = []
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
         return self._roll() < probability
 
-    def pick(self, options: Sequence[T]) -> T:
+    def pick(self, options: Sequence[_T]) -> _T:
         """One of them, all equally likely; write an option twice to double its weight."""
         return options[int(self._roll() * len(options))]
 
-    def fresh(self, options: Sequence[T]) -> T:
+    def fresh(self, options: Sequence[_T]) -> _T:
         """One of them that has not been drawn in this way before, if one is soon found."""
         for _ in range(6):
             drawn = self.pick(options)

@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Time:
+class TimeAdverbial:
     """An adverbial of time: its phrases, each nested in the one before, and the German words."""
 
     phrases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
@@ -66,7 +66,7 @@ class Time:
 def _read_nouns() -> Iterator[Noun]:
     genders: dict[str, Gender] = {"m": "masculine", "f": "feminine", "n": "neuter"}
     sexes: dict[str, Sex] = {"male": "male", "female": "female"}
-    for kind, table in wordlist.NOUNS.items():
+    for kind, table in wordlist.NOUN_TABLE.items():
         for entry in table.split(";"):
             english, german, gender, genitive, plural = entry.split()
             one, _, many = english.partition("/")
@@ -141,7 +141,7 @@ def _read_places(table: str, column: int) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def _read_time(entry: str) -> Time:
+def _read_time(entry: str) -> TimeAdverbial:
     english, _, german = entry.partition("=")
     phrases: list[tuple[str, list[tuple[str, str]]]] = []
     for part in english.split():
@@ -150,7 +150,9 @@ def _read_time(entry: str) -> Time:
             phrases[-1][1].append((tag, word))
         else:
             phrases.append((part, []))
-    return Time(tuple((label, tuple(leaves)) for label, leaves in phrases), tuple(german.split()))
+    return TimeAdverbial(
+        tuple((label, tuple(leaves)) for label, leaves in phrases), tuple(german.split())
+    )
 
 
 NOUNS = tuple(_read_nouns())
@@ -159,14 +161,14 @@ MAN = PERSONS[0]
 """Stands for any person where the noun decides what can be said."""
 OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELATIVES)}
 """What may be `my`."""
-QUALITIES = _read_adjectives(wordlist.QUALITIES)
-STATES = _read_adjectives(wordlist.STATES)
+QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)
+STATES = _read_adjectives(wordlist.STATE_TABLE)
 ADJECTIVES = {noun: QUALITIES[noun] + STATES[noun] for noun in NOUNS}
 VERBS: dict[Frame, tuple[Verb, ...]] = {
     cast(Frame, frame): tuple(
         _read_verb(cast(Frame, frame), line) for line in table.strip().splitlines()
     )
-    for frame, table in wordlist.VERBS.items()
+    for frame, table in wordlist.VERB_TABLE.items()
 }
 DOING: dict[Frame, dict[Noun, tuple[Verb, ...]]] = {
     frame: {noun: tuple(v for v in verbs if noun in v.subjects) for noun in NOUNS}
@@ -178,17 +180,17 @@ SUFFERING: dict[Frame, dict[Noun, tuple[Verb, ...]]] = {
     for frame, verbs in VERBS.items()
 }
 """For each frame, what may be done to a noun."""
-SETTINGS = _read_places(wordlist.SETTINGS, 0)
-DIRECTIONS = _read_places(wordlist.SETTINGS, 1)
+SETTINGS = _read_places(wordlist.SETTING_TABLE, 0)
+DIRECTIONS = _read_places(wordlist.SETTING_TABLE, 1)
 ROADS = tuple(
     place
     for place in DIRECTIONS
     if place.preposition in ("to", "over") or place.noun.english in ("city", "village", "forest")
 )
 """Directions for a longer way."""
-SPOTS = _read_places(wordlist.SPOTS, 0)
+SPOTS = _read_places(wordlist.SPOT_TABLE, 0)
 TIMES = {
     when: tuple(_read_time(entry) for entry in table.split(";"))
-    for when, table in wordlist.TIMES.items()
+    for when, table in wordlist.TIME_TABLE.items()
 }
-PARTS = {kind: nouns(names) for kind, names in wordlist.PARTS.items()}
+PARTS_BY_KIND = {kind: nouns(names) for kind, names in wordlist.PART_TABLE.items()}

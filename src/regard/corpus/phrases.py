@@ -14,7 +14,7 @@ from regard.corpus.lexicon import (
     QUALITIES,
     STATES,
     Place,
-    Time,
+    TimeAdverbial,
     nouns,
 )
 from regard.corpus.morphology import (
@@ -31,7 +31,7 @@ from regard.corpus.morphology import (
     personal_pronoun,
     possessive_stem,
 )
-from regard.corpus.wordlist import CITIES, NAMES
+from regard.corpus.wordlist import CITIES, FIRST_NAMES
 
 Style = Literal["free", "definite", "negated"]
 """Which determiners a noun phrase may have; `negated`: those of an object in a negated clause."""
@@ -57,28 +57,28 @@ class Nominal:
 
 THE = Determiner("the", "DT", "d", "definite")
 A = Determiner("a", "DT", "ein", "mixed")
-THIS = Determiner("this", "DT", "dies", "weak")
-THESE = Determiner("these", "DT", "dies", "weak")
-EVERY = Determiner("every", "DT", "jed", "weak")
-ALL = Determiner("all", "DT", "all", "weak")
-MANY = Determiner("many", "JJ", "viel", "strong")
-SOME = Determiner("some", "DT", "einig", "strong")
-MY = Determiner("my", "PRP$", "mein", "mixed")
-OUR = Determiner("our", "PRP$", "unser", "mixed")
-HIS = Determiner("his", "PRP$", "sein", "mixed")
-HER = Determiner("her", "PRP$", "ihr", "mixed")
-THEIR = Determiner("their", "PRP$", "ihr", "mixed")
-BARE = Determiner("", "", "", "strong")
-NOT_A = Determiner("a", "DT", "kein", "mixed")
-NOT_ANY = Determiner("", "", "kein", "mixed")
+_THIS = Determiner("this", "DT", "dies", "weak")
+_THESE = Determiner("these", "DT", "dies", "weak")
+_EVERY = Determiner("every", "DT", "jed", "weak")
+_ALL = Determiner("all", "DT", "all", "weak")
+_MANY = Determiner("many", "JJ", "viel", "strong")
+_SOME = Determiner("some", "DT", "einig", "strong")
+_MY = Determiner("my", "PRP$", "mein", "mixed")
+_OUR = Determiner("our", "PRP$", "unser", "mixed")
+_HIS = Determiner("his", "PRP$", "sein", "mixed")
+_HER = Determiner("her", "PRP$", "ihr", "mixed")
+_THEIR = Determiner("their", "PRP$", "ihr", "mixed")
+_BARE = Determiner("", "", "", "strong")
+_NOT_A = Determiner("a", "DT", "kein", "mixed")
+_NOT_ANY = Determiner("", "", "kein", "mixed")
 
 _CHOICE = {
-    ("free", False): (THE,) * 13 + (A,) * 5 + (THIS, MY),
-    ("free", True): (THE,) * 9 + (BARE,) * 5 + (MANY, MANY, SOME, SOME, THESE, OUR),
-    ("definite", False): (THE, THE, THE, THIS, MY),
-    ("definite", True): (THE, THE, THESE),
-    ("negated", False): (THE, THE, NOT_A, NOT_A, THIS),
-    ("negated", True): (THE, NOT_ANY, THESE),
+    ("free", False): (THE,) * 13 + (A,) * 5 + (_THIS, _MY),
+    ("free", True): (THE,) * 9 + (_BARE,) * 5 + (_MANY, _MANY, _SOME, _SOME, _THESE, _OUR),
+    ("definite", False): (THE, THE, THE, _THIS, _MY),
+    ("definite", True): (THE, THE, _THESE),
+    ("negated", False): (THE, THE, _NOT_A, _NOT_A, _THIS),
+    ("negated", True): (THE, _NOT_ANY, _THESE),
 }
 _FEATURES = {
     "male": nouns("coat,hat,jacket,shirt"),
@@ -101,12 +101,12 @@ def its(noun: Noun) -> Determiner:
 def possessive(owner: Nominal) -> Determiner | None:
     """`my` to `their` for what belongs to the owner; None where it would not be clear."""
     if owner.person == 1:
-        return OUR if owner.plural else MY
+        return _OUR if owner.plural else _MY
     if owner.plural:
-        return THEIR
+        return _THEIR
     if owner.referent:
         return its(owner.referent.noun)
-    return {"male": HIS, "female": HER, "none": None}[owner.sex]
+    return {"male": _HIS, "female": _HER, "none": None}[owner.sex]
 
 
 def _number(d: Derivation, noun: Noun) -> tuple[list[str], str]:
@@ -192,12 +192,12 @@ def noun_phrase(
         determiner = possessive(owner)
     if not determiner:
         determiner = d.pick(_CHOICE[style, plural])
-        if determiner in (MY, OUR) and noun not in OWNABLE:
+        if determiner in (_MY, _OUR) and noun not in OWNABLE:
             determiner = THE
         if style == "free" and d.chance(0.04):
-            determiner = ALL if plural else EVERY
+            determiner = _ALL if plural else _EVERY
     number = None
-    if (determiner is BARE and d.chance(0.8)) or (determiner is THE and plural and d.chance(0.2)):
+    if (determiner is _BARE and d.chance(0.8)) or (determiner is THE and plural and d.chance(0.2)):
         number = _number(d, noun)
     phrase = assemble(noun, case, plural, determiner, _adjectives(d, noun), number)
     if owner and owner.referent and determiner.english == "its":
@@ -205,10 +205,10 @@ def noun_phrase(
     return phrase
 
 
-def name(d: Derivation) -> Nominal:
+def person_name(d: Derivation) -> Nominal:
     """A person's name, the same in both languages."""
     sex: Sex = d.pick(("male", "female"))
-    text = d.pick(NAMES[sex])
+    text = d.pick(FIRST_NAMES[sex])
     return Nominal(Phrase("NP", [Word(text, "NNP")]), [Word(text)], sex=sex)
 
 
@@ -236,7 +236,7 @@ def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
     )
 
 
-def joined(first: Nominal, second: Nominal) -> Nominal:
+def coordinated(first: Nominal, second: Nominal) -> Nominal:
     """Two noun phrases as one plural: the man and the woman."""
     english = Phrase("NP", [first.english, Word("and", "CC"), second.english])
     return Nominal(english, [*first.german, Word("und"), *second.german], plural=True)
@@ -255,7 +255,7 @@ def prepositional(english: str, german: str, phrase: Nominal) -> tuple[Phrase, l
 def place_phrase(d: Derivation, place: Place, case: Case) -> tuple[Phrase, list[Word]]:
     """in the garden: im Garten, or in den Garten."""
     plural = place.noun.kind not in ("area", "indoors") and d.chance(0.06)
-    determiner = THE if plural or d.chance(0.8) else d.pick((A, MY, THIS))
+    determiner = THE if plural or d.chance(0.8) else d.pick((A, _MY, _THIS))
     phrase = assemble(place.noun, case, plural, determiner, _adjectives(d, place.noun))
     return prepositional(place.preposition, place.german_preposition, phrase)
 
@@ -272,7 +272,7 @@ def city_phrase(d: Derivation, english: str, german: str) -> tuple[Phrase, list[
     return prepositional(english, german, phrase)
 
 
-def time_phrase(time: Time) -> tuple[Phrase, list[Word]]:
+def time_phrase(time: TimeAdverbial) -> tuple[Phrase, list[Word]]:
     """yesterday: gestern."""
     tree: Phrase | None = None
     for label, leaves in reversed(time.phrases):

@@ -30,7 +30,7 @@ from regard.corpus.tenses import SEMI_MODALS, Node, Predicate, verb_group
 from regard.corpus.wordlist import DEGREES, FREQUENCIES
 
 When = Literal["present", "past"]
-Time = Literal["", "last", "first"]
+TimePosition = Literal["", "last", "first"]
 """Where in the English clause an adverbial of time stands, if there is one."""
 Shape = Frame | Literal["copula", "located", "passive"]
 
@@ -103,7 +103,7 @@ EVENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PredicateLimits:
     """What a predicate may be like."""
 
     one: bool = False
@@ -116,7 +116,7 @@ class Limits:
     """Nothing but what the verb asks for."""
 
 
-FREE = Limits()
+NO_LIMITS = PredicateLimits()
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ def _is_alive(subject: Nominal) -> bool:
     return noun.is_person or noun.kind == "animal"
 
 
-def _tense(d: Derivation, verb: Verb, subject: Nominal, when: When, limits: Limits) -> str:
+def _tense(d: Derivation, verb: Verb, subject: Nominal, when: When, limits: PredicateLimits) -> str:
     if limits.plain or verb.stative:
         return when
     tense = d.pick(_ACTIVE[when])
@@ -178,7 +178,7 @@ def _location(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Dr
 
 
 def _passive(
-    d: Derivation, subject: Nominal, when: When, limits: Limits, negatable: bool
+    d: Derivation, subject: Nominal, when: When, limits: PredicateLimits, negatable: bool
 ) -> _Draft:
     """is repaired, and perhaps by whom."""
     tense = when if limits.plain else d.pick(_PASSIVE[when])
@@ -202,7 +202,7 @@ def _active(
     d: Derivation,
     subject: Nominal,
     when: When,
-    limits: Limits,
+    limits: PredicateLimits,
     verb: Verb,
     target: Nominal | None,
     timed: bool,
@@ -231,12 +231,12 @@ def predicate(
     d: Derivation,
     subject: Nominal,
     when: When,
-    limits: Limits = FREE,
+    limits: PredicateLimits = NO_LIMITS,
     *,
     shape: Shape | None = None,
     verb: Verb | None = None,
     target: Nominal | None = None,
-    time: Time = "",
+    time: TimePosition = "",
 ) -> Predicate:
     """Something that the subject does or is; what is not given is drawn.
 

@@ -14,7 +14,7 @@ from regard.corpus.derivation import Derivation, Link, Phrase, Referent, Word
 from regard.corpus.lexicon import (
     MAN,
     NOUNS,
-    PARTS,
+    PARTS_BY_KIND,
     PERSONS,
     SUFFERING,
     TIMES,
@@ -29,17 +29,17 @@ from regard.corpus.phrases import (
     commas,
     it,
     its,
-    name,
     noun_phrase,
+    person_name,
     pronoun,
     time_phrase,
 )
-from regard.corpus.predicates import FREE, Limits, Shape, When, predicate
+from regard.corpus.predicates import NO_LIMITS, PredicateLimits, Shape, When, predicate
 from regard.corpus.tenses import Predicate, verb_group
 
 
 @dataclass(slots=True)
-class Sentence:
+class SentencePair:
     """The English tree and the German words, both still without a full stop."""
 
     english: Phrase
@@ -53,7 +53,7 @@ _TEMPORAL = {
     "while": ("IN", "während", "während"),
     "before": ("IN", "bevor", "bevor"),
 }
-_EVENT = Limits(plain=True, eventful=True)
+_EVENT = PredicateLimits(plain=True, eventful=True)
 _DEED = replace(_EVENT, short=True)
 _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
@@ -77,7 +77,7 @@ def _when(d: Derivation) -> When:
 def _someone(d: Derivation) -> Nominal:
     """A person as a subject."""
     if d.chance(0.25):
-        return name(d)
+        return person_name(d)
     if d.chance(0.2):
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
     return noun_phrase(d, d.fresh(PERSONS), "nominative", style="definite")
@@ -116,7 +116,7 @@ def _antecedent(first: Clause) -> Referent | None:
 
 
 def _doing_it(
-    d: Derivation, antecedent: Referent, subject: Nominal, when: When, limits: Limits
+    d: Derivation, antecedent: Referent, subject: Nominal, when: When, limits: PredicateLimits
 ) -> Predicate | None:
     """What a person does to what has been mentioned, if there is such a verb: repairs it."""
     states = not limits.eventful
@@ -128,15 +128,17 @@ def _doing_it(
     return predicate(d, subject, when, replace(limits, short=True), verb=verb, target=target)
 
 
-def _continued(d: Derivation, first: Clause, when: When, limits: Limits = FREE) -> Clause:
+def _continued(
+    d: Derivation, first: Clause, when: When, limits: PredicateLimits = NO_LIMITS
+) -> Clause:
     """A clause that goes on about the first: about what `it` means, where there is such a thing."""
     antecedent = _antecedent(first)
     if not antecedent or d.chance(0.1):
         subject = _same(d, first) if d.chance(0.7) else None
         return clause(d, when, limits, subject=subject)
     noun, way = antecedent.noun, d.below(20)
-    if way < 6 and noun.kind in PARTS and not limits.eventful:
-        part = d.pick(PARTS[noun.kind])
+    if way < 6 and noun.kind in PARTS_BY_KIND and not limits.eventful:
+        part = d.pick(PARTS_BY_KIND[noun.kind])
         subject = assemble(part, "nominative", part.english == "ear", its(noun))
         d.links.append(Link(next(subject.english.leaves()), subject.german[0], antecedent))
         return Clause(subject, [predicate(d, subject, when, shape="copula")])
@@ -161,7 +163,7 @@ def _conjunction(d: Derivation, temporal: bool, when: When) -> tuple[Phrase | Wo
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
     """A clause with another inside it, whose German words are apart: they come after everything."""
     temporal = d.chance(0.3)
-    limits = _EVENT if temporal else FREE
+    limits = _EVENT if temporal else NO_LIMITS
     first = clause(d, when, limits, topic=True, tail=True)
     english, german = _conjunction(d, temporal, when)
     second = _continued(d, first, when, limits)
@@ -169,31 +171,31 @@ def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
     return first, commas([german, *second.final()])
 
 
-def _single(d: Derivation) -> Sentence:
+def _single(d: Derivation) -> SentencePair:
     """Yesterday the man opened the door: Gestern machte der Mann die Tür auf."""
     one = clause(d, _when(d), rich=True, front=True)
-    return Sentence(one.english(), one.main(d))
+    return SentencePair(one.english(), one.main(d))
 
 
-def _subordinate_last(d: Derivation) -> Sentence:
+def _subordinate_last(d: Derivation) -> SentencePair:
     """He sells the lamp because it is old: Er verkauft die Lampe, weil sie alt ist."""
     first, second = _with_subordinate(d, _when(d))
-    return Sentence(first.english(), first.main(d) + second)
+    return SentencePair(first.english(), first.main(d) + second)
 
 
-def _subordinate_first(d: Derivation) -> Sentence:
+def _subordinate_first(d: Derivation) -> SentencePair:
     """Because the lamp is old, he sells it: Weil die Lampe alt ist, verkauft er sie."""
     when, temporal = _when(d), d.chance(0.3)
-    limits = _EVENT if temporal else FREE
+    limits = _EVENT if temporal else NO_LIMITS
     first = clause(d, when, limits, topic=True, tail=True)
     english, german = _conjunction(d, temporal, when)
     second = _continued(d, first, when, limits)
     tree = second.english()
     tree.children[:0] = [Phrase("SBAR", [english, first.english()]), Word(",", ",")]
-    return Sentence(tree, second.main(d, commas([german, *first.final()])))
+    return SentencePair(tree, second.main(d, commas([german, *first.final()])))
 
 
-def _coordinated(d: Derivation) -> Sentence:
+def _coordinated(d: Derivation) -> SentencePair:
     """The lamp is old, so he sells it: Die Lampe ist alt, deshalb verkauft er sie."""
     when = _when(d)
     first = clause(d, when, topic=True, front=True, tail=True)
@@ -204,10 +206,10 @@ def _coordinated(d: Derivation) -> Sentence:
     # Only `deshalb` fills the place before the verb.
     german += second.main(d, link) if english == "so" else link + second.main(d)
     tree = Phrase("S", [first.english(), Word(",", ","), Word(english, "CC"), second.english()])
-    return Sentence(tree, german)
+    return SentencePair(tree, german)
 
 
-def _two_verbs(d: Derivation) -> Sentence:
+def _two_verbs(d: Derivation) -> SentencePair:
     """He picks up the lamp and sells it: Er hebt die Lampe auf und verkauft sie."""
     when, subject = _when(d), _someone(d)
     shapes: tuple[Shape, ...] = ("accusative", "accusative", "accusative", "motion", "none")
@@ -217,10 +219,10 @@ def _two_verbs(d: Derivation) -> Sentence:
     second = second or predicate(d, subject, when, _DEED)
     front = time_phrase(d.pick(TIMES[when])) if d.chance(0.25) else None
     both = Clause(subject, [first, second], front)
-    return Sentence(both.english(), both.main(d))
+    return SentencePair(both.english(), both.main(d))
 
 
-def _reported(d: Derivation) -> Sentence:
+def _reported(d: Derivation) -> SentencePair:
     """She says that the lamp is old: Sie sagt, dass die Lampe alt ist."""
     when, subject, verb = _when(d), _someone(d), d.pick(VERBS["clause"])
     then: When = "past" if when == "past" else _when(d)
@@ -235,10 +237,10 @@ def _reported(d: Derivation) -> Sentence:
     front = time_phrase(d.pick(TIMES["past"])) if when == "past" and d.chance(0.3) else None
     whole = Clause(subject, [outer], front)
     german = whole.main(d) + commas([Word(dass), *inner.final(), *after])
-    return Sentence(whole.english(), german)
+    return SentencePair(whole.english(), german)
 
 
-_FORMS: tuple[Callable[[Derivation], Sentence], ...] = (
+_FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
     (_single,) * 6
     + (_subordinate_last,) * 8
     + (_subordinate_first,) * 4
@@ -248,6 +250,6 @@ _FORMS: tuple[Callable[[Derivation], Sentence], ...] = (
 )
 
 
-def sentence(d: Derivation) -> Sentence:
+def make_sentence(d: Derivation) -> SentencePair:
     """A sentence of any form."""
     return d.pick(_FORMS)(d)

@@ -2,7 +2,7 @@
 
 # `he` and `she` are said of the first two kinds only: das Mädchen and its pronouns are a dispute.
 # By kind: english[/plural] German gender genitive plural.
-NOUNS = {
+NOUN_TABLE = {
     "male": """
 man/men Mann m Mannes Männer; boy Junge m Jungen Jungen; father Vater m Vaters Väter;
 son Sohn m Sohnes Söhne; brother Bruder m Bruders Brüder; uncle Onkel m Onkels Onkel;
@@ -100,7 +100,7 @@ GROUPS = {
 }
 
 # The kinds that an adjective fits: english:german[/stem]. Of two adjectives, a quality comes first.
-QUALITIES = """
+QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
 male,female,building,text: famous:berühmt
@@ -112,7 +112,7 @@ animal,goods,place,roof,door,window,tail,color,title: beautiful:schön
 animal,tool,building,indoors,roof,door,window,tail,color: ugly:hässlich
 person,animal,thing,text,device,food,building,ear,tail,color,title,price,owner: strange:seltsam
 """
-STATES = """
+STATE_TABLE = """
 person,animal,owner: tired:müde/müd hungry:hungrig sick:krank
 person,animal,owner: happy:glücklich sad:traurig nervous:nervös
 animal,vehicle,street,bridge: dangerous:gefährlich
@@ -133,7 +133,7 @@ price: high:hoch/hoh low:niedrig
 # subjects > objects | english[+particle or @preposition] past participle
 # | [particle-]infinitive present past participle [sein] or [preposition case]
 # A leading ! marks a state: no perfect, passive or modal.
-VERBS = {
+VERB_TABLE = {
     "none": """
 person,animal | sleep slept | schlafen schläft schlief geschlafen
 person | work | arbeiten arbeitet arbeitete gearbeitet
@@ -230,7 +230,7 @@ person | !ask | fragen fragt fragte gefragt
 }
 
 # Where one is (dative) | where one goes: english=german.
-SETTINGS = """
+SETTING_TABLE = """
 garden in=in behind=hinter | into=in through=durch
 forest in=in behind=hinter | into=in through=durch
 park in=in behind=hinter | into=in through=durch
@@ -255,7 +255,7 @@ tower in=in behind=hinter beside=neben | to=zu
 bridge on=auf under=unter beside=neben | over=über
 """
 # Where a thing is, or (accusative) where it is put.
-SPOTS = """
+SPOT_TABLE = """
 table on=auf under=unter beside=neben
 chair on=auf under=unter beside=neben
 bed on=auf under=unter beside=neben
@@ -272,7 +272,7 @@ window beside=neben under=unter
 """
 
 # Right-branching phrases, a nested one up to the end, with the German words.
-TIMES = {
+TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr
 """,
@@ -283,12 +283,15 @@ PP IN:on NP NNP:Monday = am Montag; PP IN:on NP NNP:Sunday = am Sonntag;
 PP IN:in NP DT:the NN:morning = am Morgen; PP IN:in NP DT:the NN:evening = am Abend
 """,
 }
-NAMES = {"male": ["Peter", "Paul", "Max", "Thomas"], "female": ["Anna", "Maria", "Emma", "Clara"]}
+FIRST_NAMES = {
+    "male": ["Peter", "Paul", "Max", "Thomas"],
+    "female": ["Anna", "Maria", "Emma", "Clara"],
+}
 CITIES = {"Berlin": "Berlin", "Hamburg": "Hamburg", "Vienna": "Wien", "Munich": "München"}
 FREQUENCIES = {"often": "oft", "always": "immer", "sometimes": "manchmal", "usually": "meistens"}
 MANNERS = {"slowly": "langsam", "quietly": "leise", "carefully": "vorsichtig", "quickly": "schnell"}
 DEGREES = {"very": "sehr", "too": "zu", "quite": "ziemlich"}
-PARTS = {
+PART_TABLE = {
     "animal": "tail,ear,owner",
     "text": "title,price",
     "thing": "color,price",

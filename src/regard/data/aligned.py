@@ -20,10 +20,10 @@ from regard.errors import DataError
 from regard.files.lines import decode_lines, read_blocks, refuse_unreadable
 from regard.machine.workers import Workers
 
-Pair = tuple[str, str]
+TextPair = tuple[str, str]
 """A source sentence and its target."""
 Stage = Literal["survey", "learn", "encode"]
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
 """A block ends at so many pairs, or where the next pair would give a side more bytes than that."""
@@ -40,7 +40,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Block:
+class AlignedBlock:
     """Successive lines of two aligned files, undecoded."""
 
     paths: tuple[Path, Path]
@@ -52,7 +52,7 @@ class Block:
     number: int
     """Pairs of the corpus before it."""
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[TextPair]:
         """Its text; raises DataError where it is binary or not UTF-8."""
         sources, targets = (
             decode_lines(side, path, self.line)
@@ -83,14 +83,14 @@ class AlignedText:
         """Of all files, as they are stored."""
         return sum(path.stat().st_size for paths in self.files for path in paths)
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[TextPair]:
         """All pairs in order, read here; raises DataError as `each`."""
         for block, _ in self._blocks():
             yield from block.pairs()
 
     def each(
-        self, stage: Stage, job: Callable[[Block], Result], workers: Workers
-    ) -> Iterator[Result]:
+        self, stage: Stage, job: Callable[[AlignedBlock], _Result], workers: Workers
+    ) -> Iterator[_Result]:
         """What the workers' `job` makes of each block, in order; progress is told meanwhile.
 
         Raises DataError where a line is bad or has no counterpart.
@@ -99,7 +99,7 @@ class AlignedText:
         self._listen(Progress(stage, done, total, pairs))
         places: deque[tuple[int, int]] = deque()  # bytes and pairs, to the end of each block
 
-        def blocks() -> Iterator[Block]:
+        def blocks() -> Iterator[AlignedBlock]:
             for block, read in self._blocks():
                 places.append((read, block.number + block.size))
                 yield block
@@ -111,7 +111,7 @@ class AlignedText:
         if done < total:  # by what follows the last line, as in an archive
             self._listen(Progress(stage, total, total, pairs))
 
-    def _blocks(self) -> Iterator[tuple[Block, int]]:
+    def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:
         """The blocks of the corpus, each with the bytes of the files read so far."""
         number = read = 0
 
@@ -123,7 +123,10 @@ class AlignedText:
             source, target = (_Side(path, count) for path in paths)
             line = 0
             while size := min(source.fill(), target.fill()):
-                yield Block(paths, (source.take(size), target.take(size)), size, line, number), read
+                yield (
+                    AlignedBlock(paths, (source.take(size), target.take(size)), size, line, number),
+                    read,
+                )
                 line, number = line + size, number + size
             lines = [side.lines(line) for side in (source, target)]
             if lines[0] != lines[1]:

@@ -30,7 +30,7 @@ from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
 
-WINDOW = 2**19
+WINDOW_PAIRS = 2**19
 """Most pairs that are planned together: under a second of work, 15 to 30 million tokens."""
 
 Membership = tuple[NDArray[np.int32], Integers]
@@ -96,7 +96,7 @@ class Batch(NamedTuple):
         return Batch(source, target, labels, source.tokens, target.tokens)
 
 
-class Share(NamedTuple):
+class BatchShare(NamedTuple):
     """What one of several processes takes of the batches: every batch is cut, by rows, into `cuts`
     parts, and of all parts, one after the other, the process takes every `processes`-th.
 
@@ -105,18 +105,18 @@ class Share(NamedTuple):
 
     rank: int = 0
     processes: int = 1
-    cuts: int = 1
+    parts: int = 1
 
     @classmethod
-    def even(cls, rank: int, processes: int, batches: int, cuts: int) -> Share:
+    def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
         """Of batches cut into so many parts at least: as many as give each process the same number
         of parts in a step of `batches`.
         """
         least = processes // math.gcd(processes, batches)
-        return cls(rank, processes, -(-cuts // least) * least)
+        return cls(rank, processes, -(-parts // least) * least)
 
 
-WHOLE = Share()
+WHOLE = BatchShare()
 
 
 class Batches:
@@ -132,7 +132,7 @@ class Batches:
         seed: int,
         *,
         layout: Literal["grouped", "packed"],
-        share: Share = WHOLE,
+        share: BatchShare = WHOLE,
     ):
         """Raises DataError if there are no pairs, TrainingError if one does not fit a batch."""
         self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
@@ -140,7 +140,7 @@ class Batches:
         self._source_lengths = np.asarray(pairs.source_lengths, np.int32)
         self._target_lengths = np.asarray(pairs.target_lengths, np.int32)
         self._refuse_what_does_not_fit()
-        self._windows = -(-len(pairs) // WINDOW)
+        self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
         self._turn = 0  # the process that the next part is for
         # kept for the present epoch, and the present window of it
@@ -154,7 +154,7 @@ class Batches:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of the present epoch; beyond WINDOW pairs, an estimate from one window."""
+        """Batches of the present epoch; beyond WINDOW_PAIRS pairs, an estimate from one window."""
         return len(self._plan()) * self._windows
 
     def take(self, n: int) -> list[Batch]:
@@ -205,16 +205,16 @@ class Batches:
                 self._window, self._epoch = 0, self._epoch + 1
         self._batch += 1
         pairs, rows = self._plan()[self._batch - 1]
-        rank, processes, cuts = self.share
-        mine = [cut for cut in range(cuts) if (self._turn + cut) % processes == rank]
-        self._turn = (self._turn + cuts) % processes
-        parts = [rows % cuts == cut for cut in mine]
-        return [self._assembled(pairs[part], rows[part] // cuts) for part in parts]
+        rank, processes, parts = self.share
+        mine = [part for part in range(parts) if (self._turn + part) % processes == rank]
+        self._turn = (self._turn + parts) % processes
+        members = [rows % parts == part for part in mine]
+        return [self._assembled(pairs[member], rows[member] // parts) for member in members]
 
     def _assembled(self, pairs: NDArray[np.int32], rows: Integers) -> Batch:
         shape = None if len(pairs) else (1, 1)
         if self._packed:
-            shape = -(-packed_rows(self._recipe) // self.share.cuts), self._recipe.row_length
+            shape = -(-packed_rows(self._recipe) // self.share.parts), self._recipe.row_length
         source_places = Places.of(self._source_lengths[pairs], rows, shape)
         target_places = Places.of(self._target_lengths[pairs], rows, shape)
         source = _end_to_end([self._pairs.source(i) for i in pairs.tolist()])

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.aligned import AlignedText, Block, Pair
-from regard.data.pairs import Sentences, SideWriter
+from regard.data.aligned import AlignedBlock, AlignedText, TextPair
+from regard.data.pairs import EncodedSentences, SideWriter
 from regard.data.repeats import read_marks
 from regard.machine.workers import Workers
 from regard.recipe import DataRecipe
@@ -25,7 +25,7 @@ Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 
 
 @dataclass(frozen=True)
-class Counts:
+class SplitCounts:
     """What became of the pairs of a split: `read` is the sum of those kept and those dropped."""
 
     read: int
@@ -45,8 +45,8 @@ class Counts:
 class Encoded(NamedTuple):
     """The kept pairs of a block, and what became of all of them."""
 
-    source: Sentences
-    target: Sentences
+    source: EncodedSentences
+    target: EncodedSentences
     fates: Counter[Verdict]
 
 
@@ -56,7 +56,7 @@ class EncodeAll:
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
 
-    def __call__(self, block: Block) -> Encoded:
+    def __call__(self, block: AlignedBlock) -> Encoded:
         """Raises DataError for a bad line."""
         pairs = encoded(block.pairs(), self._tokenizer)
         return _end_to_end(pairs, Counter({Verdict.KEPT: len(pairs)}), self._tokenizer)
@@ -72,13 +72,13 @@ class EncodeForTraining:
         self,
         tokenizer: Tokenizer,
         rules: DataRecipe,
-        held_out: Collection[Pair],
+        held_out: Collection[TextPair],
         repeats: Path | None,
     ):
         self._tokenizer, self._rules = tokenizer, rules
         self._held_out, self._repeats = frozenset(held_out), repeats
 
-    def __call__(self, block: Block) -> Encoded:
+    def __call__(self, block: AlignedBlock) -> Encoded:
         """Raises DataError for a bad line."""
         judged = self._judged(block)
         fates: Counter[Verdict] = Counter(
@@ -93,7 +93,7 @@ class EncodeForTraining:
         kept = [ids for verdict, ids in weighed if verdict is Verdict.KEPT]
         return _end_to_end(kept, fates, self._tokenizer)
 
-    def _judged(self, block: Block) -> list[tuple[Verdict, Pair]]:
+    def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
         """Of each pair, what can be said before it is encoded."""
         if self._repeats is None:
             repeated = [False] * block.size
@@ -104,7 +104,7 @@ class EncodeForTraining:
             for pair, repeat in zip(block.pairs(), repeated, strict=True)
         ]
 
-    def _judge(self, pair: Pair, repeat: bool) -> Verdict:
+    def _judge(self, pair: TextPair, repeat: bool) -> Verdict:
         verdict = judge_text(*pair, self._rules)
         if verdict is not Verdict.KEPT:
             return verdict
@@ -116,10 +116,10 @@ class EncodeForTraining:
 def encode(
     stem: Path,
     text: AlignedText,
-    job: Callable[[Block], Encoded],
+    job: Callable[[AlignedBlock], Encoded],
     vocabulary: int,
     workers: Workers,
-) -> Counts:
+) -> SplitCounts:
     """Write the split `stem`, for instance out/train, of what the workers' `job` keeps of a text.
 
     Raises DataError for a bad line and misaligned files, OSError where it cannot be written.
@@ -134,12 +134,12 @@ def encode(
             targets.append(block.target)
             fates.update(block.fates)
     outcome = {verdict.value: fates[verdict] for verdict in Verdict}
-    return Counts(
+    return SplitCounts(
         fates.total(), **outcome, source_tokens=sources.tokens, target_tokens=targets.tokens
     )
 
 
-def encoded(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[Ids]:
+def encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> list[Ids]:
     """Both sides of each pair, without </s>."""
     sources = tokenizer.encode_arrays([source for source, _ in pairs])
     targets = tokenizer.encode_arrays([target for _, target in pairs])
@@ -147,5 +147,7 @@ def encoded(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[Ids]:
 
 
 def _end_to_end(pairs: list[Ids], fates: Counter[Verdict], tokenizer: Tokenizer) -> Encoded:
-    source, target = (Sentences.of([pair[i] for pair in pairs], tokenizer.size) for i in (0, 1))
+    source, target = (
+        EncodedSentences.of([pair[i] for pair in pairs], tokenizer.size) for i in (0, 1)
+    )
     return Encoded(source, target, fates)

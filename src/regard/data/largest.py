@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.batches import WINDOW, Batch, Batches, PairSource, Share
+from regard.data.batches import WINDOW_PAIRS, Batch, Batches, BatchShare, PairSource
 from regard.data.layouts import grouped, packed_rows
 from regard.recipe import DataRecipe
 from regard.text.tokenizer import EOS
@@ -19,7 +19,7 @@ def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, cuts: i
     """
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
     sentences = _Alike(count, source, target, vocabulary)
-    share = Share(0, 1, cuts)
+    share = BatchShare(0, 1, cuts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
     # A row of several sentences has no more positions than the longest of them.
     return batch._replace(
@@ -37,7 +37,7 @@ def _packed(rules: DataRecipe) -> tuple[int, int, int]:
 def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
     """Rows, and their lengths, that make the most of both limits; a row counts as one pair."""
     source, target = (
-        np.asarray(lengths[:WINDOW], np.int64)
+        np.asarray(lengths[:WINDOW_PAIRS], np.int64)
         for lengths in (pairs.source_lengths, pairs.target_lengths)
     )
     plan = grouped(source, target, rules)

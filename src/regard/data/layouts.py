@@ -22,7 +22,7 @@ _LANE = 1024  # pairs whose rows are packed together: with fewer, the last rows 
 Integers = NDArray[np.int64]
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """Which pairs stand in which row of which batch: batch by batch, and in each row by row."""
 
     pairs: Integers
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     """Where each batch begins in these two, and last where they end."""
 
 
-def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> Plan:
+def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan:
     """A plan whose batches hold rows of like length, for lengths of at least 1 within the limits.
 
     A row is one pair while that leaves little padding. It does not where a corpus makes few
@@ -59,7 +59,9 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> Plan:
     rows = rows[order]
     numbers = np.arange(len(rows)) - np.repeat(starts[:-1], np.diff(starts))
     pairs_before = np.append(0, np.cumsum((rows >= 0).sum(-1)))
-    return Plan(rows[rows >= 0], np.repeat(numbers, np.diff(pairs_before)), pairs_before[starts])
+    return BatchPlan(
+        rows[rows >= 0], np.repeat(numbers, np.diff(pairs_before)), pairs_before[starts]
+    )
 
 
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
@@ -136,7 +138,7 @@ def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
 
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
-) -> Plan:
+) -> BatchPlan:
     """A plan of rows filled by best fit, in random order, dealt evenly to the fewest batches."""
     row = _best_fit(source, target, recipe.row_length)
     count = int(row.max()) + 1
@@ -146,7 +148,7 @@ def packed(
     batches = -(-count // packed_rows(recipe))
     first = np.arange(batches + 1) * count // batches
     numbers = place - first[np.searchsorted(first, place, side="right") - 1]
-    return Plan(pairs, numbers, np.searchsorted(place, first))
+    return BatchPlan(pairs, numbers, np.searchsorted(place, first))
 
 
 def _best_fit(source: Integers, target: Integers, length: int) -> Integers:

@@ -24,7 +24,7 @@ from regard.errors import DataError
 from regard.recipe import Recipe
 from regard.text.tokenizer import EOS
 
-FORMAT = "regard prepared data, version 2"
+DATA_FORMAT = "regard prepared data, version 2"
 SPLITS, SIDES = ("train", "valid"), ("source", "target")
 FILES = frozenset(
     [
@@ -107,7 +107,7 @@ class Pairs:
         return _sentence(self._target_ids, self._target_starts, i)
 
 
-class Sentences(NamedTuple):
+class EncodedSentences(NamedTuple):
     """Sentences end to end, each with its </s>."""
 
     ids: NDArray[Any]
@@ -115,7 +115,7 @@ class Sentences(NamedTuple):
     lengths: NDArray[np.int64]
 
     @classmethod
-    def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> Sentences:
+    def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> EncodedSentences:
         """Of ids without </s>."""
         rows = [np.asarray(ids, np.uint32) for ids in sentences]
         lengths = np.array([len(row) + 1 for row in rows], np.int64)
@@ -140,7 +140,7 @@ class SideWriter:
         """Ids written so far, </s> included."""
         return self._ids.length
 
-    def append(self, sentences: Sentences) -> None:
+    def append(self, sentences: EncodedSentences) -> None:
         """Write sentences."""
         self._starts.append(sentences.lengths.cumsum() + self.tokens)
         self._ids.append(sentences.ids)
@@ -195,8 +195,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         manifest = json.loads(_read(path))
     except (ValueError, RecursionError):
         raise DataError("is damaged: prepare the data again", path) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise DataError(f"is not the manifest of {FORMAT}: prepare the data again", path)
+    if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
+        raise DataError(f"is not the manifest of {DATA_FORMAT}: prepare the data again", path)
     return manifest
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import WHOLE, Batch, Batches, Share
+from regard.data.batches import WHOLE, Batch, Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.rows import Rows
 from regard.errors import TrainingError
@@ -32,13 +32,13 @@ AHEAD = 64
 """Batches asked for in advance: 1.6 s of 25 ms steps, longer than a window takes to plan; 90 MB."""
 
 
-def batches_of(pairs: Pairs, recipe: Recipe, share: Share = WHOLE) -> Batches:
+def batches_of(pairs: Pairs, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
     """As the recipe has them."""
     seed, layout = recipe.training.seed, recipe.data.layout
     return Batches(pairs, recipe.data, seed, layout=layout, share=share)
 
 
-def training_batches(data: Path, recipe: Recipe, share: Share = WHOLE) -> Batches:
+def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
     """Those of the training pairs of prepared data."""
     return batches_of(Pairs.open(data, "train"), recipe, share)
 
@@ -57,7 +57,7 @@ class Prefetched:
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
         self._state, self._epoch = batches.state(), batches.epoch
-        program = "from regard.data.prefetch import serve; serve()"
+        program = "from regard.data.prefetch import serve_batches; serve_batches()"
         process = started(program, CUDA_VISIBLE_DEVICES="")
         assert process.stdin
         self.pid, self._asking = process.pid, process.stdin
@@ -96,7 +96,7 @@ class Prefetched:
             self._asking.flush()
 
 
-def serve() -> None:
+def serve_batches() -> None:
     """What the other process does: pack a batch for each byte that comes."""
     asked, given = pipes()
     with suppress(BrokenPipeError):

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from regard.data.aligned import AlignedText, Block, Pair, Progress
-from regard.data.encoding import Counts, EncodeAll, EncodeForTraining, encode, encoded
-from regard.data.pairs import FILES, FORMAT, is_replaceable
+from regard.data.aligned import AlignedBlock, AlignedText, Progress, TextPair
+from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, encode, encoded
+from regard.data.pairs import DATA_FORMAT, FILES, is_replaceable
 from regard.data.repeats import mark_repeats
 from regard.data.survey import Survey, lots, survey
 from regard.errors import DataError
@@ -43,8 +43,8 @@ BYTES_PER_WORKER = 2 * 2**20
 class Report:
     """What `prepare` did."""
 
-    train: Counts
-    valid: Counts
+    train: SplitCounts
+    valid: SplitCounts
     vocabulary: int
     """Entries of the tokenizer."""
     fingerprint: str
@@ -132,9 +132,9 @@ class _Sampler:
     recipe: Recipe
     share: float
     """Of the clean pairs."""
-    held_out: frozenset[Pair]
+    held_out: frozenset[TextPair]
 
-    def __call__(self, block: Block) -> bytes:
+    def __call__(self, block: AlignedBlock) -> bytes:
         drawn = lots(self.recipe.training.seed, block.number, block.size) < self.share * 2.0**64
         return "".join(
             f"{pair[0]}\n{pair[1]}\n"
@@ -155,7 +155,7 @@ class _Learner:
         return Tokenizer.learn(read_lines(sample), self.wanted.kind, self.wanted.vocabulary)
 
 
-def _not_too_long(pairs: list[Pair], tokenizer: Tokenizer, rules: DataRecipe) -> list[Pair]:
+def _not_too_long(pairs: list[TextPair], tokenizer: Tokenizer, rules: DataRecipe) -> list[TextPair]:
     return [
         pair
         for pair, (source, target) in zip(pairs, encoded(pairs, tokenizer), strict=True)
@@ -163,7 +163,7 @@ def _not_too_long(pairs: list[Pair], tokenizer: Tokenizer, rules: DataRecipe) ->
     ]
 
 
-def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> Counts:
+def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> SplitCounts:
     """Encode what `_write_valid_text` wrote, so that ids and text are of the same lines."""
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
     with Workers(0) as here:
@@ -171,7 +171,7 @@ def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> Counts:
     return replace(counts, read=counts.read + empty, empty=empty)
 
 
-def _write_valid_text(folder: Path, pairs: Iterable[Pair]) -> int:
+def _write_valid_text(folder: Path, pairs: Iterable[TextPair]) -> int:
     """Write the pairs that have two sides; returns how many have not."""
     empty = 0
     with (
@@ -200,7 +200,7 @@ def _refuse_changed(text: AlignedText, before: int, now: int) -> None:
 
 
 def _refuse_nothing_left(
-    train: Counts, valid: Counts, text: AlignedText, valid_text: AlignedText
+    train: SplitCounts, valid: SplitCounts, text: AlignedText, valid_text: AlignedText
 ) -> None:
     for counts, use, files in (
         (valid, "validate", valid_text.files or text.files),
@@ -231,7 +231,7 @@ def write_manifest(
     `silver_share` is that of the trees that a parser made, where one was asked for.
     """
     manifest = {
-        "format": FORMAT,
+        "format": DATA_FORMAT,
         "tokenizer": {"fingerprint": report.fingerprint, "size": report.vocabulary},
         "counts": {"train": asdict(report.train), "valid": asdict(report.valid)},
         "recipe": recipe.model_dump(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.aligned import AlignedText, Block, Pair
+from regard.data.aligned import AlignedBlock, AlignedText, TextPair
 from regard.data.repeats import NO_DIGEST, digest
 from regard.errors import DataError
 from regard.machine.workers import Workers
@@ -25,7 +25,7 @@ class Survey:
     """Pairs that `judge_text` keeps."""
     characters: int
     """Characters of the clean pairs."""
-    held_out: list[Pair]
+    held_out: list[TextPair]
     """Clean pairs drawn for validation, in the order of the corpus."""
 
 
@@ -69,7 +69,7 @@ def lots(seed: int, first: int, count: int) -> NDArray[np.uint64]:
     return generator.random_raw(count)
 
 
-_Drawn = tuple[int, int, Pair]
+_Drawn = tuple[int, int, TextPair]
 """A clean pair with a low lot: the lot, the number of the pair, its text."""
 
 
@@ -92,7 +92,7 @@ class _Surveyor:
         self._rules, self._seed, self._wanted = rules, seed, wanted
         self._lowest = np.zeros(0, np.uint64)
 
-    def __call__(self, block: Block) -> _Found:
+    def __call__(self, block: AlignedBlock) -> _Found:
         pairs = block.pairs()
         clean = [judge_text(*pair, self._rules) is Verdict.KEPT for pair in pairs]
         kept = np.flatnonzero(clean)

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.aligned import Progress, Stage
-from regard.data.encoding import Counts
-from regard.data.pairs import Sentences, SideWriter, is_replaceable
+from regard.data.encoding import SplitCounts
+from regard.data.pairs import EncodedSentences, SideWriter, is_replaceable
 from regard.data.prepare import LEARNT_PAIRS, Report, write_manifest
 from regard.errors import DataError, RecipeError
 from regard.files.lines import read_lines, refuse_unreadable
@@ -176,7 +176,7 @@ class _Preparation:
         wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)
         return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 
-    def write_valid(self, folder: Path, encoder: _Encoder, found: _Survey) -> Counts:
+    def write_valid(self, folder: Path, encoder: _Encoder, found: _Survey) -> SplitCounts:
         """Encode the validation trees, and write them as text."""
         trees = found.held_out or self._read("encode", self.valid)
         with (
@@ -195,7 +195,7 @@ class _Preparation:
 
     def write_train(
         self, folder: Path, encoder: _Encoder, found: _Survey, share: float | None
-    ) -> Counts:
+    ) -> SplitCounts:
         """Encode what is learned from."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold, found.silver, share)
@@ -237,7 +237,7 @@ class _Preparation:
 
 
 class _Encoder:
-    """Sentences and their trees as ids."""
+    """EncodedSentences and their trees as ids."""
 
     def __init__(self, tokenizer: Tokenizer, form: Form):
         self.tokenizer, self._form = tokenizer, form
@@ -274,11 +274,13 @@ class _Writer:
             for side in self._sides:
                 side.close()
 
-    def counts(self) -> Counts:
+    def counts(self) -> SplitCounts:
         """Once it is closed."""
         outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
         source, target = (side.tokens for side in self._sides)
-        return Counts(self.fates.total(), **outcome, source_tokens=source, target_tokens=target)
+        return SplitCounts(
+            self.fates.total(), **outcome, source_tokens=source, target_tokens=target
+        )
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -292,7 +294,9 @@ class _Writer:
             if verdict is Verdict.KEPT:
                 kept += [(source, target)] * copies
         for i, side in enumerate(self._sides):
-            side.append(Sentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size))
+            side.append(
+                EncodedSentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size)
+            )
 
 
 def _refuse_unknown(tokens: Set[str], tokenizer: Tokenizer) -> None:

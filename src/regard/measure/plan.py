@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.arithmetic.one_core import can_use_loops
-from regard.data.batches import Batch, Share
+from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
@@ -227,12 +227,12 @@ def plan(
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         kept = sum(outlined.memory)
         trial = _Trial(recipe, pairs, vocabulary, device, dtype, processes, shard, kept, tell)
-        least = Share.even(0, processes.count, recipe.training.accumulate, 1).cuts
+        least = BatchShare.even(0, processes.count, recipe.training.accumulate, 1).parts
         cuts, part, taken = trial.fitting(least * (micro_batches or 1))
         seconds = trial.times(cuts)
     tokens = min(recipe.data.source_tokens, recipe.data.target_tokens)
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
-    paper_least = Share.even(0, processes.count, paper_accumulate, 1).cuts
+    paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
     an_epoch = sum(flop(recipe.model, vocabulary, pairs.source_lengths, pairs.target_lengths))
     return Plan(
         **vars(outlined),
@@ -329,7 +329,7 @@ class _Trial:
 
     def times(self, cuts: int) -> list[float]:
         """Seconds of some steps on the data, in the slowest process."""
-        share = Share(self.processes.rank, self.processes.count, cuts)
+        share = BatchShare(self.processes.rank, self.processes.count, cuts)
         batches = batches_of(self.pairs, self.recipe, share)
         self.tell("timing steps on the data")
         seconds: list[float] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import Batches, Share
+from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.treebank import TOP
 from regard.errors import DataError
@@ -22,9 +22,9 @@ from regard.machine.processes import ALONE, Processes
 from regard.parsing import Parser
 from regard.recipe import ModelRecipe, Recipe
 from regard.score.bleu import bleu, refuse_missing
-from regard.score.brackets import score
+from regard.score.brackets import score_brackets
 from regard.score.evalb.parameters import COLLINS
-from regard.score.evalb.report import Block
+from regard.score.evalb.report import LengthSummary
 from regard.steps import batch_loss
 from regard.text.tokenizer import Tokenizer
 from regard.training import Validate
@@ -105,13 +105,13 @@ def _f1(outputs: list[str], references: list[str], _: Recipe) -> float:
     return 0.0 if math.isnan(f1) else f1
 
 
-def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> Block:
+def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
     """EVALB's figures of all lengths, by COLLINS.prm; the root of each tree is not the bracket
     around it.
     """
     found, gold = list(found), list(gold)
     parameters = replace(COLLINS, max_errors=len(gold))
-    return score(map(_for_evalb, gold), map(_for_evalb, found), parameters).all
+    return score_brackets(map(_for_evalb, gold), map(_for_evalb, found), parameters).all
 
 
 def _for_evalb(tree: Tree) -> bytes:
@@ -148,7 +148,7 @@ def plain_loss(
         "target_tokens": max(recipe.data.target_tokens, int(pairs.target_lengths.max())),
     }
     rules = recipe.data.model_copy(update=limits)
-    share = Share(processes.rank, processes.count)
+    share = BatchShare(processes.rank, processes.count)
     batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
     total = torch.zeros(2, dtype=torch.float64, device=device)  # loss, tokens
     for batch in batches.rest_of_epoch():

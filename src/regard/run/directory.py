@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batches, Share
+from regard.data.batches import Batches, BatchShare
 from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches
@@ -138,7 +138,7 @@ class Run:
         checkpoints.set_random_states(randoms, self.processes.rank, seed)
         optimizer.give(self.processes.give)
         if self.micro_batches:
-            state.cuts = self.micro_batches * self._share(1).cuts
+            state.cuts = self.micro_batches * self._share(1).parts
         batches = batches_of(self.pairs, self.recipe, self._share(state.cuts))
         if position:
             self._go_to(position, batches)
@@ -157,7 +157,7 @@ class Run:
             dtype=in_words(self.dtype, self.recipe.training.precision),
             threads=torch.get_num_threads(),
             processes=self.processes.count,
-            cuts=self._share(state.cuts).cuts,
+            cuts=self._share(state.cuts).parts,
             shares=self.shares,
         )
         self._saved_at = self._logged_at = self._ticked_at = time.monotonic()
@@ -170,10 +170,10 @@ class Run:
             return []
         return checkpoints.newest(self._checkpoints, count, self.warn)
 
-    def _share(self, cuts: int) -> Share:
+    def _share(self, cuts: int) -> BatchShare:
         """What this process learns from, where each batch is cut into so many parts at least."""
         rank, count = self.processes.rank, self.processes.count
-        return Share.even(rank, count, self.recipe.training.accumulate, cuts)
+        return BatchShare.even(rank, count, self.recipe.training.accumulate, cuts)
 
     def _ahead(self, batches: Batches) -> Batches | Prefetched:
         """On a GPU, packed by another process: beside a CPU's steps, packing is nothing."""
@@ -187,15 +187,15 @@ class Run:
         An update is the same in however many parts. Raises TrainingError where one cannot be cut.
         """
         state, before = training.state, self._share(training.state.cuts)
-        state.cuts = 2 * before.cuts
-        if before.cuts >= most_rows(self.recipe.data):
+        state.cuts = 2 * before.parts
+        if before.parts >= most_rows(self.recipe.data):
             raise TrainingError(
                 f"step {state.step + 1}: not even one row of a batch fits the memory: lower "
                 "data.row_length, data.max_length or the size of the model"
             )
         self.warn(
             f"step {state.step + 1}: out of memory: each batch is now learned from in {state.cuts} "
-            f"parts, not {before.cuts}; the update stays the same"
+            f"parts, not {before.parts}; the update stays the same"
         )
         self.journal.write("out of memory", step=state.step, cuts=state.cuts)
         if isinstance(training.batches, Prefetched):

@@ -16,7 +16,7 @@ from regard.recipe import BleuTokenizer
 
 
 @dataclass(frozen=True)
-class Scores:
+class TranslationScores:
     """How close translations are to their references."""
 
     bleu: float
@@ -29,11 +29,11 @@ class Scores:
     """sacreBLEU's description of each of the three, by field name."""
 
 
-def score(
+def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
-) -> Scores:
+) -> TranslationScores:
     """BLEU, chrF and TER of a corpus of detokenised translations.
 
     `references` holds one or more whole translations of the corpus, as long as `hypotheses` each.
@@ -47,7 +47,7 @@ def score(
         for name, metric in metrics.items()
     }
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
-    return Scores(**values, signatures=signatures)
+    return TranslationScores(**values, signatures=signatures)
 
 
 def bleu(
@@ -55,7 +55,7 @@ def bleu(
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
 ) -> float:
-    """BLEU alone, the same number as in `score` without waiting for TER; raises as that does."""
+    """BLEU alone, the same number as in `score_translations` without waiting for TER; raises as that does."""
     _refuse_misaligned(hypotheses, references)
     return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from regard.errors import DataError
-from regard.score.evalb.counting import Counts, count, mismatch
-from regard.score.evalb.parameters import COLLINS, Parameters
-from regard.score.evalb.reading import Sentence, read
-from regard.score.evalb.report import Row, Scores, Status
+from regard.score.evalb.counting import BracketCounts, count, mismatch
+from regard.score.evalb.parameters import COLLINS, EvalbParameters
+from regard.score.evalb.reading import EvalbSentence, read_sentence
+from regard.score.evalb.report import BracketScores, Row, Status
 
 
 class Message(NamedTuple):
@@ -35,7 +35,7 @@ class TooManyErrors(DataError):
 
 
 def compare(
-    gold: Iterable[bytes], test: Iterable[bytes], parameters: Parameters = COLLINS
+    gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> Iterator[Row | Message | Remark]:
     """Compare line by line, in bytes, one sentence a line. Yields in the order of the program.
 
@@ -44,15 +44,15 @@ def compare(
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):
-        expected = read(gold_line, parameters)
+        expected = read_sentence(gold_line, parameters)
         yield from _said(expected, "gold", line, errors)
         test_line = next(test_lines, None)
         if test_line is None:
             yield from errors.tell(line, _UNEVEN.format("gold"))
             return
-        found = read(test_line, parameters)
+        found = read_sentence(test_line, parameters)
         yield from _said(found, "test", line, errors)
-        status, counts = Status.VALID, Counts()
+        status, counts = Status.VALID, BracketCounts()
         if not found.words:
             status = Status.SKIPPED
         elif problem := mismatch(expected, found, parameters):
@@ -88,7 +88,7 @@ class _Errors:
 
 
 def _said(
-    sentence: Sentence, side: Literal["gold", "test"], line: int, errors: _Errors
+    sentence: EvalbSentence, side: Literal["gold", "test"], line: int, errors: _Errors
 ) -> Iterator[Message | Remark]:
     for text in sentence.remarks:
         yield Remark(side, line, text)
@@ -98,9 +98,11 @@ def _said(
         yield from errors.tell(line, "Reading sentence")
 
 
-def score(gold: Iterable[bytes], test: Iterable[bytes], parameters: Parameters = COLLINS) -> Scores:
+def score_brackets(
+    gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
+) -> BracketScores:
     """The figures of a corpus, as bytes, one sentence a line; raises TooManyErrors."""
-    scores = Scores(parameters.cutoff)
+    scores = BracketScores(parameters.cutoff)
     for said in compare(gold, test, parameters):
         if isinstance(said, Row):
             scores.add(said)

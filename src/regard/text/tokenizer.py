@@ -27,20 +27,20 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from regard.errors import DataError, ModelError, RecipeError
 
-Kind = Literal["bpe", "wordpiece"]
+TokenizerKind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
 """Never found in text: the three signs have ids, but no spelling that a reader could type."""
 
-BYTES = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
+BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """One printable character for each of the 256 bytes, as byte-level tokenizers write them."""
 CONTINUED = "…"
-"""Marks a word piece that goes on inside a word; not in BYTES, so never mistaken for text."""
+"""Marks a word piece that goes on inside a word; not in BYTE_ALPHABET, so never mistaken for text."""
 SYMBOL = "△"
-"""Begins an entry that is no piece of text; not in BYTES, so that no text is ever encoded as it."""
+"""Begins an entry that is no piece of text; not in BYTE_ALPHABET, so that no text is ever encoded as it."""
 LONGEST_LEARNT = 10_000
 """Characters of the longest line that is learned from; beyond it is no sentence."""
-LONGEST_FILE, MOST_ENTRIES = 64 * 2**20, 1_000_000
+LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """Bytes and entries of the largest tokenizer.json that is read."""
 _LONGEST_WORD = 100  # bytes that word-piece matching, quadratic in them, sees at a time
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64  # bounds of what encode remembers, twice: about 70 MB
@@ -64,7 +64,7 @@ class Tokenizer:
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], kind: Kind, vocabulary: int, symbols: Sequence[str] = ()
+        cls, lines: Iterable[str], kind: TokenizerKind, vocabulary: int, symbols: Sequence[str] = ()
     ) -> Tokenizer:
         """Learn at most `vocabulary` entries (fewer where the text has no more pairs that recur).
 
@@ -74,8 +74,8 @@ class Tokenizer:
         same tokenizer. Raises RecipeError for a vocabulary too small to hold the bytes and
         symbols, DataError for lone surrogates.
         """
-        continued = [CONTINUED + byte for byte in BYTES] if kind == "wordpiece" else []
-        least = len(SPECIAL) + len(BYTES) + len(continued) + len(symbols)
+        continued = [CONTINUED + byte for byte in BYTE_ALPHABET] if kind == "wordpiece" else []
+        least = len(SPECIAL) + len(BYTE_ALPHABET) + len(continued) + len(symbols)
         if vocabulary < least:
             and_symbols = f", and {len(symbols)} symbols of trees" * bool(symbols)
             raise RecipeError(
@@ -90,7 +90,7 @@ class Tokenizer:
             "vocab_size": vocabulary - len(symbols),
             "min_frequency": 2,
             "special_tokens": [*SPECIAL, *continued],
-            "initial_alphabet": list(BYTES),
+            "initial_alphabet": list(BYTE_ALPHABET),
             "show_progress": False,
         }
         trainer = (
@@ -127,7 +127,7 @@ class Tokenizer:
         ours = json.loads(_assembled(_empty(kind), kind).to_str())
         if (
             specials != [PAD, BOS, EOS]
-            or not entries.keys() >= set(BYTES)
+            or not entries.keys() >= set(BYTE_ALPHABET)
             or not dense
             or max(map(len, entries)) > 4 * LONGEST_LEARNT
             or not _agrees(content, ours)
@@ -240,7 +240,7 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _assembled(model: models.Model, kind: Kind) -> tokenizers.Tokenizer:
+def _assembled(model: models.Model, kind: TokenizerKind) -> tokenizers.Tokenizer:
     """A vocabulary with all that goes around it: cut at spaces, and a decoder."""
     library = tokenizers.Tokenizer(model)
     library.add_special_tokens(list(SPECIAL))
@@ -258,7 +258,7 @@ def _assembled(model: models.Model, kind: Kind) -> tokenizers.Tokenizer:
     return library
 
 
-def _empty(kind: Kind) -> models.Model:
+def _empty(kind: TokenizerKind) -> models.Model:
     if kind == "bpe":
         return models.BPE()
     return models.WordPiece(continuing_subword_prefix=CONTINUED)
@@ -266,8 +266,8 @@ def _empty(kind: Kind) -> models.Model:
 
 def _read(path: Path) -> str:
     """Raises OSError, or ValueError for what would be no tokenizer or take too much memory."""
-    if path.stat().st_size > LONGEST_FILE:
-        raise ValueError(f"it has more than {LONGEST_FILE // 2**20} MiB")
+    if path.stat().st_size > LARGEST_TOKENIZER:
+        raise ValueError(f"it has more than {LARGEST_TOKENIZER // 2**20} MiB")
     if not (path.is_file() or path.is_dir()):
         raise ValueError("it is not a regular file")
     try:
@@ -279,7 +279,7 @@ def _read(path: Path) -> str:
     return text
 
 
-def _model(content: dict[str, Any]) -> tuple[Kind, models.Model]:
+def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
     """What a tokenizer.json says of its model; raises anything where that is no model."""
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):

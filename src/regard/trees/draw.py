@@ -31,11 +31,11 @@ def drawn(tree: Tree, columns: int | None = None) -> str:
             line = _branches(item.centre, item.below)
             rows[2 * item.level + 1].write(item.below[0], line, len(line))
     if columns is not None and any(row.width > columns for row in rows.values()):
-        return outline(tree)
+        return outlined(tree)
     return "\n".join("".join(rows[row].pieces) for row in sorted(rows))
 
 
-def outline(tree: Tree) -> str:
+def outlined(tree: Tree) -> str:
     """The tree with one phrase or word a line, further in for each level. Raises as `drawn`."""
     refuse_deep(tree)
     lines = []

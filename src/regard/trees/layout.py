@@ -15,7 +15,7 @@ MOST_LEVELS = 1000
 GAP = 2
 """Cells between neighbours."""
 
-Kind = Literal["phrase", "tag", "word"]
+NodeKind = Literal["phrase", "tag", "word"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Placed:
     """A label or a word in its place, and what hangs from it."""
 
     text: str
-    kind: Kind
+    kind: NodeKind
     level: int
     left: int
     """The first cell of the text."""
@@ -76,7 +76,7 @@ class _Box:
     """A subtree: its width, and from its left edge where its text begins and its centre is."""
 
     text: str
-    kind: Kind
+    kind: NodeKind
     width: int
     start: int
     centre: int
@@ -89,7 +89,7 @@ def _boxed(node: Tree, inside: list[_Box]) -> _Box:
     return _above(node.label, "tag", [_above(node.word, "word", [])])
 
 
-def _above(label: str, kind: Kind, children: list[_Box]) -> _Box:
+def _above(label: str, kind: NodeKind, children: list[_Box]) -> _Box:
     """A text over its children, which stand side by side."""
     text = shown(label)
     own = max(1, cell_len(text))

@@ -5,7 +5,7 @@ All is drawn in the colour of the text around it, so that it suits light and dar
 
 from html import escape
 
-from regard.trees.layout import Kind, Placed, placed, shown
+from regard.trees.layout import NodeKind, Placed, placed, shown
 from regard.trees.tree import Tree
 
 FONT_SIZE = 16
@@ -17,7 +17,7 @@ MARGIN = 8
 
 _UNDER, _OVER = 7, 17
 """Pixels from a base line down to where branches begin, and up to where they end."""
-_STYLES: dict[Kind, str] = {"phrase": ' font-weight="600"', "tag": ' opacity="0.8"', "word": ""}
+_STYLES: dict[NodeKind, str] = {"phrase": ' font-weight="600"', "tag": ' opacity="0.8"', "word": ""}
 
 
 def svg(tree: Tree) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Span(NamedTuple):
@@ -76,9 +76,9 @@ class Tree:
         self.fold(span)
         return found
 
-    def fold(self, combine: Callable[[Tree, list[T]], T]) -> T:
+    def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
         """`combine(node, what combine gave for its children)`, from the leaves to the root."""
-        done: list[T] = []
+        done: list[_T] = []
         for node in reversed(list(self._backwards())):
             first = len(done) - len(node.children)
             inside = done[first:]

@@ -2,34 +2,38 @@
 
 import pytest
 
-from regard.score.evalb.counting import Counts, count, mismatch
-from regard.score.evalb.parameters import COLLINS, Parameters
-from regard.score.evalb.reading import read
+from regard.score.evalb.counting import BracketCounts, count, mismatch
+from regard.score.evalb.parameters import COLLINS, EvalbParameters
+from regard.score.evalb.reading import read_sentence
 
 A, B, C, D = b"(NN a)", b"(NN b)", b"(NN c)", b"(NN d)"
 
 
-def counts(gold: bytes, test: bytes, parameters: Parameters = COLLINS) -> Counts:
-    one, other = read(gold, parameters), read(test, parameters)
+def counts(gold: bytes, test: bytes, parameters: EvalbParameters = COLLINS) -> BracketCounts:
+    one, other = read_sentence(gold, parameters), read_sentence(test, parameters)
     assert mismatch(one, other, parameters) is None
     return count(one, other, parameters)
 
 
-def equal(*pairs: tuple[bytes, bytes], **others: object) -> Parameters:
+def equal(*pairs: tuple[bytes, bytes], **others: object) -> EvalbParameters:
     both = frozenset(pairs) | {(other, one) for one, other in pairs}
-    return Parameters(equal_labels=both, **others)  # type: ignore[arg-type]
+    return EvalbParameters(equal_labels=both, **others)  # type: ignore[arg-type]
 
 
 def test_precision_and_recall() -> None:
     gold = b"(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it))))))"
     test = b"(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat)) (PP (RB on) (NP (NN it)))))"
     found = counts(gold, test)
-    assert found == Counts(4, 5, 5, 0, 5, 4)
+    assert found == BracketCounts(4, 5, 5, 0, 5, 4)
     assert (found.recall, found.precision, found.tagging_accuracy) == (80, 80, 80)
 
 
 def test_nothing_is_nought_per_cent() -> None:
-    assert (Counts().recall, Counts().precision, Counts().tagging_accuracy) == (0, 0, 0)
+    assert (
+        BracketCounts().recall,
+        BracketCounts().precision,
+        BracketCounts().tagging_accuracy,
+    ) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +58,15 @@ def test_which_brackets_match(gold: bytes, test: bytes, matched: int) -> None:
 
 @pytest.mark.parametrize("label", [b"TOP", b"TOP-1", b"TOP=X", b",", b".-SBJ"])
 def test_brackets_of_deleted_labels_are_not_counted(label: bytes) -> None:
-    assert counts(b"(" + label + b" (X " + A + b"))", b"(X " + A + b")") == Counts(1, 1, 1, 0, 1, 1)
+    assert counts(b"(" + label + b" (X " + A + b"))", b"(X " + A + b")") == BracketCounts(
+        1, 1, 1, 0, 1, 1
+    )
 
 
 def test_a_label_equal_to_a_deleted_one_is_deleted_as_a_bracket_but_not_as_a_tag() -> None:
     parameters = equal((b"WRAP", b"TOP"), deleted=frozenset({b"TOP"}))
     found = counts(b"(WRAP (X (WRAP a)))", b"(X (TOP-1 (WRAP a)))", parameters)
-    assert found == Counts(1, 1, 1, 0, 1, 1)
+    assert found == BracketCounts(1, 1, 1, 0, 1, 1)
 
 
 def test_equal_labels_are_taken_in_order_and_not_chained() -> None:
@@ -73,8 +79,8 @@ def test_equal_labels_are_taken_in_order_and_not_chained() -> None:
 
 
 def test_unlabelled() -> None:
-    found = counts(b"(X (Y (NN a)))", b"(P (Q (R (NN a))))", Parameters(labelled=False))
-    assert found == Counts(2, 2, 3, 0, 1, 1)
+    found = counts(b"(X (Y (NN a)))", b"(P (Q (R (NN a))))", EvalbParameters(labelled=False))
+    assert found == BracketCounts(2, 2, 3, 0, 1, 1)
 
 
 def tree(*parts: bytes) -> bytes:
@@ -121,21 +127,26 @@ def test_tags_are_compared_whole() -> None:
     ],
 )
 def test_sentences_that_cannot_be_compared(gold: bytes, test: bytes, message: str | None) -> None:
-    assert mismatch(read(gold, COLLINS), read(test, COLLINS), COLLINS) == message
+    assert mismatch(read_sentence(gold, COLLINS), read_sentence(test, COLLINS), COLLINS) == message
 
 
 def test_equal_words_hold_in_either_order() -> None:
     words = frozenset({(b"a", b"b"), (b"b", b"a")})
-    parameters = Parameters(equal_words=words)
+    parameters = EvalbParameters(equal_words=words)
     for gold, test in ((A, B), (B, A)):
-        assert mismatch(read(gold, parameters), read(test, parameters), parameters) is None
-    assert mismatch(read(A, parameters), read(C, parameters), parameters) is not None
+        assert (
+            mismatch(read_sentence(gold, parameters), read_sentence(test, parameters), parameters)
+            is None
+        )
+    assert (
+        mismatch(read_sentence(A, parameters), read_sentence(C, parameters), parameters) is not None
+    )
 
 
 class TestQuotes:
     """A mark that one side has deleted is put back, with the brackets around it and after it."""
 
-    parameters = Parameters(deleted=frozenset({b"``"}), quotes=frozenset({b"``", b"POS"}))
+    parameters = EvalbParameters(deleted=frozenset({b"``"}), quotes=frozenset({b"``", b"POS"}))
     deleted, kept = b'(`` ")', b'(POS ")'
 
     @pytest.mark.parametrize("swapped", [False, True])
@@ -143,25 +154,28 @@ class TestQuotes:
         sides = [b"(S " + A + b"(NP " + mark + B + b"))" for mark in (self.deleted, self.kept)]
         if swapped:
             sides.reverse()
-        assert counts(sides[0], sides[1], self.parameters) == Counts(2, 2, 2, 0, 3, 2)
+        assert counts(sides[0], sides[1], self.parameters) == BracketCounts(2, 2, 2, 0, 3, 2)
 
     def test_brackets_that_open_later_move(self) -> None:
         one, other = (b"(S " + mark + b"(NP " + A + b"))" for mark in (self.deleted, self.kept))
-        assert counts(one, other, self.parameters) == Counts(2, 2, 2, 0, 2, 1)
+        assert counts(one, other, self.parameters) == BracketCounts(2, 2, 2, 0, 2, 1)
 
     def test_later_marks_move_with_it(self) -> None:
         one = b"(S " + self.deleted + A + self.deleted + b")"
         other = b"(S " + self.kept + A + self.kept + b")"
-        assert counts(one, other, self.parameters) == Counts(1, 1, 1, 0, 3, 1)
+        assert counts(one, other, self.parameters) == BracketCounts(1, 1, 1, 0, 3, 1)
 
     def test_a_mark_deleted_on_both_sides_stays_away(self) -> None:
         assert counts(self.deleted + A, self.deleted + A, self.parameters).words == 1
 
     def test_nothing_is_put_back_where_the_lengths_agree(self) -> None:
         gold, test = self.deleted + A + B, self.kept + A
-        one, other = read(gold, self.parameters), read(test, self.parameters)
+        one, other = read_sentence(gold, self.parameters), read_sentence(test, self.parameters)
         assert mismatch(one, other, self.parameters) == 'Words unmatch (a|")'
 
     def test_what_is_no_mark_stays_away(self) -> None:
-        one, other = read(b"(`` x)" + A, self.parameters), read(b"(POS x)" + A, self.parameters)
+        one, other = (
+            read_sentence(b"(`` x)" + A, self.parameters),
+            read_sentence(b"(POS x)" + A, self.parameters),
+        )
         assert mismatch(one, other, self.parameters) == "Length unmatch (1|2)"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
-from regard.score.evalb.parameters import COLLINS, LARGEST_FILE, Parameters, read_parameters
+from regard.score.evalb.parameters import COLLINS, LARGEST_FILE, EvalbParameters, read_parameters
 
 
-def reading(folder: Path, text: bytes) -> tuple[Parameters, list[str]]:
+def reading(folder: Path, text: bytes) -> tuple[EvalbParameters, list[str]]:
     path = folder / "my.prm"
     path.write_bytes(text)
     return read_parameters(path)
@@ -25,7 +25,7 @@ def test_every_key(tmp_path: Path) -> None:
         b"DEBUG 0\nLABELED 0   \nCUTOFF_LEN 15\nMAX_ERROR 3",
     )
     assert said == []
-    assert parameters == Parameters(
+    assert parameters == EvalbParameters(
         deleted=frozenset({b"TOP", b","}),
         not_in_length=frozenset({b"-NONE-"}),
         quotes=frozenset({b"``", b"POS"}),
@@ -38,8 +38,8 @@ def test_every_key(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
-    assert reading(tmp_path, b"\n \nAB\n") == (Parameters(), [])
-    assert Parameters() == Parameters(labelled=True, cutoff=40, max_errors=10)
+    assert reading(tmp_path, b"\n \nAB\n") == (EvalbParameters(), [])
+    assert EvalbParameters() == EvalbParameters(labelled=True, cutoff=40, max_errors=10)
 
 
 def test_the_last_number_holds_and_labels_add_up(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_numbers_are_digits_at_the_start(tmp_path: Path, value: bytes, number: i
 )
 def test_a_line_that_is_passed_over(tmp_path: Path, line: bytes, sentence: str) -> None:
     parameters, said = reading(tmp_path, b"CUTOFF_LEN 9\n" + line + b"\nMAX_ERROR 2\n")
-    assert parameters == Parameters(cutoff=9, max_errors=2)
+    assert parameters == EvalbParameters(cutoff=9, max_errors=2)
     assert len(said) == 1
     assert sentence in said[0]
 
 
 def test_equal_labels_are_deleted_with_a_deleted_one() -> None:
     pairs = frozenset({(b"A", b"B"), (b"B", b"A"), (b"B", b"C"), (b"C", b"B")})
-    parameters = Parameters(deleted=frozenset({b"A"}), equal_labels=pairs)
+    parameters = EvalbParameters(deleted=frozenset({b"A"}), equal_labels=pairs)
     assert parameters.deleted_brackets == {b"A", b"B"}
     assert parameters.same_label(b"C", b"B")
     assert not parameters.same_label(b"A", b"C")

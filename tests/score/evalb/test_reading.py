@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.score.evalb.parameters import COLLINS, Parameters
-from regard.score.evalb.reading import UNCLOSED, Quote, Sentence, read
+from regard.score.evalb.parameters import COLLINS, EvalbParameters
+from regard.score.evalb.reading import UNCLOSED, EvalbSentence, Quote, read_sentence
 
 
-def brackets(sentence: Sentence) -> list[tuple[bytes, int, int]]:
+def brackets(sentence: EvalbSentence) -> list[tuple[bytes, int, int]]:
     return list(zip(sentence.labels, sentence.starts, sentence.ends, strict=True))
 
 
 def words(line: bytes) -> list[tuple[bytes, bytes]]:
-    sentence = read(line, COLLINS)
+    sentence = read_sentence(line, COLLINS)
     return list(zip(sentence.tags, sentence.words, strict=True))
 
 
 def test_a_tree() -> None:
     line = b"(TOP (S (NP-SBJ (-NONE- *)) (VP (VB go) (ADVP=2 (RB there))) (. .)))\n"
-    sentence = read(line, COLLINS)
+    sentence = read_sentence(line, COLLINS)
     assert (sentence.words, sentence.tags) == ([b"go", b"there"], [b"VB", b"RB"])
     assert brackets(sentence) == [
         (b"TOP", 0, 2),
@@ -54,20 +54,20 @@ def test_what_is_a_word(line: bytes, expected: list[tuple[bytes, bytes]] | None)
 
 
 def test_raw_parentheses_are_brackets() -> None:
-    sentence = read(b"(S (-LRB- () (NN a) (-RRB- )))", COLLINS)
+    sentence = read_sentence(b"(S (-LRB- () (NN a) (-RRB- )))", COLLINS)
     assert brackets(sentence) == [(b"S", 0, 2), (b"-LRB-", 0, 2), (b"", 0, 0)]
     assert sentence.words == [b"a", b""]
     assert sentence.messages == []
 
 
 def test_length_and_deletion_are_told_apart() -> None:
-    parameters = Parameters(deleted=frozenset({b"."}), not_in_length=frozenset({b"SYM"}))
-    sentence = read(b"(S (SYM *) (NN a) (. .))", parameters)
+    parameters = EvalbParameters(deleted=frozenset({b"."}), not_in_length=frozenset({b"SYM"}))
+    sentence = read_sentence(b"(S (SYM *) (NN a) (. .))", parameters)
     assert (sentence.length, sentence.words) == (2, [b"*", b"a"])
 
 
 def test_a_bracket_that_is_not_closed() -> None:
-    sentence = read(b"(S (NP (NN a))", COLLINS)
+    sentence = read_sentence(b"(S (NP (NN a))", COLLINS)
     assert brackets(sentence) == [(b"S", 0, UNCLOSED), (b"NP", 0, 1)]
     assert sentence.messages == ["Bracketing is unbalanced (too many open bracket)"]
 
@@ -86,14 +86,14 @@ def test_a_bracket_that_is_not_closed() -> None:
     ],
 )
 def test_a_bare_word_stops_the_reading(line: bytes, messages: list[str]) -> None:
-    sentence = read(line, COLLINS)
+    sentence = read_sentence(line, COLLINS)
     assert sentence.stuck
     assert sentence.messages == messages
 
 
 def test_quotation_marks_are_remembered_deleted_or_not() -> None:
-    parameters = Parameters(deleted=frozenset({b"``"}), quotes=frozenset({b"``", b"POS"}))
-    sentence = read(b'(S (`` ") (NP (NN a) (POS \')) (`` x) (NN "))', parameters)
+    parameters = EvalbParameters(deleted=frozenset({b"``"}), quotes=frozenset({b"``", b"POS"}))
+    sentence = read_sentence(b'(S (`` ") (NP (NN a) (POS \')) (`` x) (NN "))', parameters)
     assert sentence.words == [b"a", b"'", b'"']
     assert sentence.quotes == [Quote(b'"', b"``", 0, 1, (0,)), Quote(b"'", b"POS", 1, 2, (0, 1))]
 
@@ -117,7 +117,7 @@ def chain(depth: int) -> bytes:
     ],
 )
 def test_what_the_program_could_not_hold_is_read_and_remarked_on(line: bytes, said: str) -> None:
-    sentence = read(line, COLLINS)
+    sentence = read_sentence(line, COLLINS)
     assert len(sentence.remarks) == 1
     assert sentence.remarks[0].startswith(said)
     assert sentence.words[:1] == ([] if b"(. " in line else [b"a"])
@@ -125,10 +125,10 @@ def test_what_the_program_could_not_hold_is_read_and_remarked_on(line: bytes, sa
 
 
 def test_a_byte_order_mark_is_remarked_on() -> None:
-    sentence = read(b"\xef\xbb\xbf(S (NN a))", COLLINS)
+    sentence = read_sentence(b"\xef\xbb\xbf(S (NN a))", COLLINS)
     assert sentence.stuck
     assert sentence.remarks[0].startswith("begins with a byte order mark")
-    assert not read(b"x(S (NN a))", COLLINS).remarks
+    assert not read_sentence(b"x(S (NN a))", COLLINS).remarks
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_a_byte_order_mark_is_remarked_on() -> None:
     ids=["brackets", "words", "label", "word", "bytes"],
 )
 def test_what_the_program_can_just_hold_is_not_remarked_on(line: bytes) -> None:
-    assert read(line, COLLINS).remarks == []
+    assert read_sentence(line, COLLINS).remarks == []
 
 
 @given(st.binary() | st.text("()ab \t.-").map(str.encode))
 def test_any_bytes_can_be_read(line: bytes) -> None:
-    sentence = read(line, COLLINS)
+    sentence = read_sentence(line, COLLINS)
     assert len(sentence.words) == len(sentence.tags) <= sentence.length
     assert len(sentence.starts) == len(sentence.ends) == len(sentence.labels)
     closed = line.count(b"(") == line.count(b")")

@@ -4,15 +4,15 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
-from regard.score.evalb.parameters import Parameters
+from regard.score.evalb.parameters import EvalbParameters
 from regard.score.evalb.quotes import put_back
-from regard.score.evalb.reading import Sentence
+from regard.score.evalb.reading import EvalbSentence
 
 Bracket = tuple[bytes, int, int]
 """A label, cut; the words before the bracket; the words up to its end."""
 
 
-class Counts(NamedTuple):
+class BracketCounts(NamedTuple):
     """What is counted in a sentence, or summed over many."""
 
     matched: int = 0
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
         return 100.0 * self.correct_tags / self.words if self.words else 0.0
 
 
-def mismatch(gold: Sentence, test: Sentence, parameters: Parameters) -> str | None:
+def mismatch(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> str | None:
     """Why two sentences cannot be compared, in the program's words; None if they can be.
 
     Quotation marks are put back on the way, where that may help.
@@ -56,10 +56,10 @@ def mismatch(gold: Sentence, test: Sentence, parameters: Parameters) -> str | No
     return None
 
 
-def count(gold: Sentence, test: Sentence, parameters: Parameters) -> Counts:
+def count(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> BracketCounts:
     """The figures of two sentences of the same words."""
     gold_brackets, test_brackets = _kept(gold, parameters), _kept(test, parameters)
-    return Counts(
+    return BracketCounts(
         _matched(gold_brackets, test_brackets, parameters),
         len(gold_brackets),
         len(test_brackets),
@@ -69,7 +69,7 @@ def count(gold: Sentence, test: Sentence, parameters: Parameters) -> Counts:
     )
 
 
-def _kept(sentence: Sentence, parameters: Parameters) -> list[Bracket]:
+def _kept(sentence: EvalbSentence, parameters: EvalbParameters) -> list[Bracket]:
     """The brackets that hold a word, with cut labels, without those of deleted labels."""
     deleted = parameters.deleted_brackets
     return [
@@ -85,7 +85,7 @@ def _cut(label: bytes) -> bytes:
     return label.partition(b"-")[0].partition(b"=")[0]
 
 
-def _matched(gold: list[Bracket], test: list[Bracket], parameters: Parameters) -> int:
+def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParameters) -> int:
     """Each gold bracket takes the first free test bracket of its span that is the same."""
     free = defaultdict(list)
     for label, *span in test:

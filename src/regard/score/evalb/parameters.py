@@ -10,11 +10,11 @@ from regard.errors import DataError
 LARGEST_FILE = 2**20
 """Bytes of the largest parameter file that is read; the official ones have under 4,000."""
 
-Pairs = frozenset[tuple[bytes, bytes]]
+_EqualPairs = frozenset[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
-class Parameters:
+class EvalbParameters:
     """One parameter file. The defaults are what the program does without any."""
 
     deleted: frozenset[bytes] = frozenset()
@@ -23,9 +23,9 @@ class Parameters:
     """DELETE_LABEL_FOR_LENGTH: words with these tags do not count in a sentence's length."""
     quotes: frozenset[bytes] = frozenset()
     """QUOTE_LABEL: tags of quotation marks, put back where only one side has deleted them."""
-    equal_labels: Pairs = frozenset()
+    equal_labels: _EqualPairs = frozenset()
     """EQ_LABEL: pairs of labels that are the same, each in both orders."""
-    equal_words: Pairs = frozenset()
+    equal_words: _EqualPairs = frozenset()
     """EQ_WORD: pairs of words that are the same, each in both orders."""
     labelled: bool = True
     """LABELED: whether brackets must agree in their labels."""
@@ -48,12 +48,12 @@ class Parameters:
         return self.deleted | {one for one, other in self.equal_labels if other in self.deleted}
 
 
-def _pairs(values: list[bytes]) -> Pairs:
+def _pairs(values: list[bytes]) -> _EqualPairs:
     given = [(one, other) for one, other in map(bytes.split, values)]
     return frozenset(given + [(other, one) for one, other in given])
 
 
-COLLINS = Parameters(
+COLLINS = EvalbParameters(
     deleted=frozenset({b"TOP", b"-NONE-", b",", b":", b"``", b"''", b"."}),
     not_in_length=frozenset({b"-NONE-"}),
     equal_labels=_pairs([b"ADVP PRT"]),
@@ -65,7 +65,7 @@ _PAIRS = [b"EQ_LABEL", b"EQ_WORD"]
 _LABELS = [b"DELETE_LABEL", b"DELETE_LABEL_FOR_LENGTH", b"QUOTE_LABEL"]
 
 
-def read_parameters(path: str | Path) -> tuple[Parameters, list[str]]:
+def read_parameters(path: str | Path) -> tuple[EvalbParameters, list[str]]:
     """The parameters in a file; and what the program says of its lines, or we where it is silent.
 
     A line that cannot be understood is passed over. Raises DataError when the file cannot be read
@@ -90,15 +90,15 @@ def read_parameters(path: str | Path) -> tuple[Parameters, list[str]]:
     numbers = {key: _number(values[key][-1]) for key in _NUMBERS if values[key]}
     if numbers.get(b"DEBUG"):
         said.append(f"{path}: DEBUG is passed over: the table and the summary are all there is")
-    parameters = Parameters(
+    parameters = EvalbParameters(
         deleted=frozenset(values[b"DELETE_LABEL"]),
         not_in_length=frozenset(values[b"DELETE_LABEL_FOR_LENGTH"]),
         quotes=frozenset(values[b"QUOTE_LABEL"]),
         equal_labels=_pairs(values[b"EQ_LABEL"]),
         equal_words=_pairs(values[b"EQ_WORD"]),
         labelled=numbers.get(b"LABELED", 1) != 0,
-        cutoff=numbers.get(b"CUTOFF_LEN", Parameters.cutoff),
-        max_errors=numbers.get(b"MAX_ERROR", Parameters.max_errors),
+        cutoff=numbers.get(b"CUTOFF_LEN", EvalbParameters.cutoff),
+        max_errors=numbers.get(b"MAX_ERROR", EvalbParameters.max_errors),
     )
     return parameters, said
 

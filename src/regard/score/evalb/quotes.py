@@ -1,10 +1,10 @@
 """Quotation marks that one side has deleted and the other has not (QUOTE_LABEL, as in new.prm)."""
 
-from regard.score.evalb.parameters import Parameters
-from regard.score.evalb.reading import Sentence
+from regard.score.evalb.parameters import EvalbParameters
+from regard.score.evalb.reading import EvalbSentence
 
 
-def put_back(gold: Sentence, test: Sentence, parameters: Parameters) -> None:
+def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
     """Put a deleted mark back where the other side has kept one in the same place."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
@@ -18,7 +18,7 @@ def put_back(gold: Sentence, test: Sentence, parameters: Parameters) -> None:
                 _insert(test, number)
 
 
-def _insert(sentence: Sentence, number: int) -> None:
+def _insert(sentence: EvalbSentence, number: int) -> None:
     mark = sentence.quotes[number]
     sentence.words.insert(mark.place, mark.word)
     sentence.tags.insert(mark.place, mark.tag)

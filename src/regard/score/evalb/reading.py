@@ -9,11 +9,11 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from regard.score.evalb.parameters import Parameters
+from regard.score.evalb.parameters import EvalbParameters
 
 UNCLOSED = -1
 """Where a bracket ends that is never closed."""
-MARKS = {b"'", b'"', b"/"}
+QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that a quotation mark may be."""
 
 # An opening bracket and its label are a word if one string, or nothing, stands between the blanks
@@ -50,7 +50,7 @@ class Quote:
 
 
 @dataclass(slots=True)
-class Sentence:
+class EvalbSentence:
     """A line as EVALB sees it. Brackets are numbered in the order in which they open."""
 
     length: int = 0
@@ -74,9 +74,9 @@ class Sentence:
     """What the program does not say, and should."""
 
 
-def read(line: bytes, parameters: Parameters) -> Sentence:
+def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:
     """One line of a file, with or without its end."""
-    sentence, open_brackets, surplus = Sentence(), list[int](), 0
+    sentence, open_brackets, surplus = EvalbSentence(), list[int](), 0
     for token in _TOKEN.finditer(line):
         kind = token.lastindex
         if kind == _WORD:
@@ -114,10 +114,10 @@ def read(line: bytes, parameters: Parameters) -> Sentence:
 
 
 def _add_word(
-    tag: bytes, word: bytes, sentence: Sentence, around: list[int], parameters: Parameters
+    tag: bytes, word: bytes, sentence: EvalbSentence, around: list[int], parameters: EvalbParameters
 ) -> None:
     sentence.length += tag not in parameters.not_in_length
-    if tag in parameters.quotes and word in MARKS:
+    if tag in parameters.quotes and word in QUOTE_MARKS:
         place, brackets = len(sentence.words), len(sentence.starts)
         sentence.quotes.append(Quote(word, tag, place, brackets, tuple(around)))
     if tag not in parameters.deleted:
@@ -125,7 +125,7 @@ def _add_word(
         sentence.tags.append(tag)
 
 
-def _say_unsound(rest: bytes, sentence: Sentence) -> None:
+def _say_unsound(rest: bytes, sentence: EvalbSentence) -> None:
     if rest.strip():
         sentence.messages.append("More than two elements in a bracket")
     else:
@@ -135,7 +135,7 @@ def _say_unsound(rest: bytes, sentence: Sentence) -> None:
         )
 
 
-def _too_large(line: bytes, sentence: Sentence) -> Iterator[str]:
+def _too_large(line: bytes, sentence: EvalbSentence) -> Iterator[str]:
     """What of this sentence does not fit the program, in one remark."""
     sizes = [
         (len(line.rstrip(b"\n")) + 1, _BYTES, "bytes"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from regard.score.evalb.counting import Counts
+from regard.score.evalb.counting import BracketCounts
 
 _RULE = "=" * 76
 HEADER = (
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     line: int
     length: int
     status: Status
-    counts: Counts
+    counts: BracketCounts
 
     def __str__(self) -> str:
         c = self.counts
@@ -43,13 +43,13 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Block:
+class LengthSummary:
     """The figures of many sentences."""
 
     sentences: int = 0
     error: int = 0
     skip: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: BracketCounts = field(default_factory=BracketCounts)
     """Sums over the valid sentences."""
     complete: int = 0
     """Valid sentences whose brackets all match, on both sides."""
@@ -65,7 +65,7 @@ class Block:
         self.skip += row.status == Status.SKIPPED
         if row.status == Status.VALID:
             counts = row.counts
-            self.counts = Counts(*map(sum, zip(self.counts, counts, strict=True)))
+            self.counts = BracketCounts(*map(sum, zip(self.counts, counts, strict=True)))
             self.complete += counts.gold_brackets == counts.test_brackets == counts.matched
             self.without_crossing += counts.crossing == 0
             self.few_crossing += counts.crossing <= 2
@@ -117,12 +117,12 @@ _NAMES = {
 
 
 @dataclass
-class Scores:
+class BracketScores:
     """A corpus: the sentences of all lengths, and those of at most `cutoff` words."""
 
     cutoff: int = 40
-    all: Block = field(default_factory=Block)
-    short: Block = field(default_factory=Block)
+    all: LengthSummary = field(default_factory=LengthSummary)
+    short: LengthSummary = field(default_factory=LengthSummary)
 
     def add(self, row: Row) -> None:
         """Count a sentence."""
