@@ -171,7 +171,7 @@ def test_a_killed_worker_ends_it_in_one_sentence(
 
     # Small blocks, so that there is still work to do.
     monkeypatch.setattr("regard.data.aligned._BLOCK_PAIRS", 20)
-    with pytest.raises(RegardError, match=r"was ended \(signal 9\)") as caught:
+    with pytest.raises(RegardError, match=r"was killed \(signal 9\)") as caught:
         prepare(
             [folder / "text.en"], [folder / "text.de"], folder / "out", RECIPE,
             workers=3, progress=kill,

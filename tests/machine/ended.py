@@ -1,4 +1,4 @@
-"""Ending a program, and whether processes have ended."""
+"""End a program by a signal, and check that processes have ended."""
 
 import os
 import signal
@@ -10,21 +10,22 @@ from typing import NamedTuple
 
 
 class Ended(NamedTuple):
-    """What there is to tell of a program that was ended."""
+    """The output and the status of a program that was ended."""
 
     first: str
-    """The first line that it wrote."""
+    """The first line of its standard output."""
     more: str
-    """What else it wrote after the first plus sign."""
+    """Its standard output after the first plus sign."""
     said: str
-    """On standard error."""
+    """Its standard error."""
     status: int
 
 
 def ended(program: str, signum: int) -> Ended:
-    """End a program, which writes a line, then plus signs on lines of their own.
+    """Run a program that writes a line and then plus signs, one per line; end it after the first.
 
-    SIGKILL is sent to it alone; another signal, as from a terminal, to its children too.
+    SIGKILL is sent to the program alone; any other signal goes to its children too, as from a
+    terminal.
     """
     with subprocess.Popen(
         [sys.executable, "-c", program],
@@ -45,7 +46,7 @@ def ended(program: str, signum: int) -> Ended:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; without its parent it may be listed for a while as a zombie."""
+    """Whether a process has ended; after its parent has ended, it may stay a zombie for a while."""
     try:
         return ") Z " in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -53,6 +54,7 @@ def gone(pid: int) -> bool:
 
 
 def assert_gone(pids: list[int]) -> None:
+    """Wait until all these processes have ended; fail after 30 seconds."""
     deadline = time.monotonic() + 30
     while not all(map(gone, pids)):
         assert time.monotonic() < deadline

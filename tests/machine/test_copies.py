@@ -1,4 +1,4 @@
-"""Copies of a process share its work: in order, with what it has, and with one end for all."""
+"""Copies of a process: the order of results, what they share, and that none is left over."""
 
 import hashlib
 import os
@@ -30,17 +30,17 @@ def copies(job: Any, tasks: Any, count: int = 3, prepare: Any = int) -> closing[
 
 
 def children() -> set[int]:
-    """Of this process."""
+    """The children of this process."""
     found: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the thread has just ended
             found |= set(map(int, (thread / "children").read_text().split()))
     return found
 
 
 @pytest.fixture(autouse=True)
 def others() -> Iterator[set[int]]:
-    """Its children that are no copies; at the end there are none but these."""
+    """Children from before the test; after the test there must be no others."""
     before = children()
     yield before
     assert_gone([*children() - before])
@@ -61,7 +61,7 @@ def test_results_come_in_the_order_of_the_tasks(count: int, others: set[int]) ->
 
 def test_each_begins_with_what_is_there_and_shares_the_work() -> None:
     seen: list[int] = []
-    lock = threading.Lock()  # which no pickle could carry
+    lock = threading.Lock()  # a lock cannot be pickled
 
     def job(task: bytes) -> tuple[int, int, int]:
         with lock:
@@ -72,11 +72,11 @@ def test_each_begins_with_what_is_there_and_shares_the_work() -> None:
     tasks = [b"x" * 2**20] * 20
     with copies(job, tasks, prepare=lambda: seen.append(0)) as results:
         found = list(results)
-    assert seen == []  # what changes there is lost here
+    assert seen == []  # changes in a copy are lost
     each = {pid for pid, _, _ in found}
     assert len(each) == 3
     assert os.getpid() not in each
-    for pid in each:  # the preparation came before the first
+    for pid in each:  # `prepare` ran before the first job
         numbers = [calls for one, calls, _ in found if one == pid]
         assert numbers == list(range(2, len(numbers) + 2))
 
@@ -106,14 +106,14 @@ def test_one_that_is_killed_ends_the_work_in_one_sentence() -> None:
 
     with (
         copies(job, range(9)) as results,
-        pytest.raises(RegardError, match=r"was ended; see that memory is not short") as said,
+        pytest.raises(RegardError, match=r"was killed, perhaps because memory ran out") as said,
     ):
         list(results)
     assert "\n" not in str(said.value)
 
 
 def test_to_leave_is_for_the_process_they_were_copied_from() -> None:
-    """A scheduler tells all of them at once."""
+    """A scheduler sends the signal to all processes at once."""
 
     def job(number: int) -> int:
         if number == 5:
@@ -154,7 +154,7 @@ def test_without_room_for_all_there_is_none(monkeypatch: pytest.MonkeyPatch) -> 
 def test_interrupted_while_they_begin_there_are_none(
     which: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the worst instant: there is a copy, and nobody knows of it yet."""
+    """The worst moment is after the fork and before the copy is recorded."""
     fork, done = os.fork, []
 
     def interrupting() -> int:
@@ -174,7 +174,7 @@ class OfTwo(Exception):
 
 
 class Local(Exception):
-    """Holds what no pickle carries."""
+    """An error that holds a lock, and so cannot be pickled."""
 
     def __init__(self) -> None:
         super().__init__("holds a lock")
@@ -214,7 +214,7 @@ def test_a_thread_that_reads_standard_input_holds_nobody_up() -> None:
 
 
 def at_work(rounds: int) -> threading.Thread:
-    """A thread that runs without Python's lock, as products do: some microsecond each round."""
+    """A thread that runs without the interpreter lock, like a matrix product; 1 us per round."""
     thread = threading.Thread(target=hashlib.pbkdf2_hmac, args=["sha256", b"", b"", rounds])
     thread.start()
     while not regard.machine.copies._others_run():
@@ -223,7 +223,7 @@ def at_work(rounds: int) -> threading.Thread:
 
 
 def test_other_threads_come_to_rest_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they hold locked would be locked in a copy for ever."""
+    """A lock held by another thread would stay locked in a copy for ever."""
     monkeypatch.setattr(regard.machine.copies, "_REST", 60.0)
     thread = at_work(rounds=500_000)
     with copies(abs, range(9)) as results:
@@ -234,7 +234,7 @@ def test_other_threads_come_to_rest_before(monkeypatch: pytest.MonkeyPatch) -> N
 def test_beside_a_thread_that_works_on_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regard.machine.copies, "_REST", 0.05)
     thread = at_work(rounds=5_000_000)
-    with pytest.raises(OSError, match="another thread is at work"):
+    with pytest.raises(OSError, match="another thread is still running"):
         copies(abs, range(9))
     assert thread.is_alive()
     thread.join()
@@ -244,7 +244,7 @@ def test_beside_a_thread_that_works_on_there_is_none(monkeypatch: pytest.MonkeyP
 def test_after_threads_that_took_products_copies_can_take_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """These free what they took after they are joined, under a lock that each product needs."""
+    """A joined thread still frees its memory, under a lock that every matrix product needs."""
     monkeypatch.setattr(regard.machine.copies, "_REST", 60.0)
     some = torch.ones(64, 64)
 
@@ -254,7 +254,7 @@ def test_after_threads_that_took_products_copies_can_take_them(
     for _ in range(100):
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(product, range(16))) == [64.0] * 16
-        # With one core each: of PyTorch's own threads a copy has none, and would wait for them.
+        # One core each: a copy does not have PyTorch's threads, and would wait for them for ever.
         with copies(product, range(3), prepare=partial(torch.set_num_threads, 1)) as results:
             assert list(results) == [64.0] * 3
 
@@ -267,7 +267,7 @@ def test_a_copy_is_not_copied() -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_none_outlives_the_process_it_was_copied_from(signum: int) -> None:
-    """However it ends, and though the signal goes to all, as from a terminal."""
+    """The signal goes to all processes, as from a terminal; SIGKILL to the first one only."""
     program = (
         "import signal, sys, time\n"
         "from contextlib import closing\n"
@@ -281,8 +281,8 @@ def test_none_outlives_the_process_it_was_copied_from(signum: int) -> None:
     )
     first, more, said, status = ended(program, signum)
     assert status == (143 if signum == signal.SIGTERM else -signum)
-    assert said.count("Traceback") == (signum == signal.SIGINT)  # its own
+    assert said.count("Traceback") == (signum == signal.SIGINT)  # its own, not a copy's
     written, *working = first.split()
     assert (written, len(working)) == ("written", 3)
-    assert "written" not in more  # by a copy, once more
+    assert "written" not in more  # a copy must not flush the parent's buffer
     assert_gone([int(pid) for pid in working])

@@ -1,4 +1,4 @@
-"""The arithmetic and the processor cores that a run uses."""
+"""The device, the precision and the number of threads that a run uses."""
 
 import os
 import platform
@@ -131,4 +131,4 @@ def test_a_step_of_more_than_2_gib_finds_the_memory_of_the_one_before() -> None:
         [sys.executable, "-c", STEPS], env=env, capture_output=True, text=True, check=True
     )
     first, *later = map(int, done.stdout.split())
-    assert first > 5 * min(later)  # blocks may come to lie otherwise, and then need more room
+    assert first > 5 * min(later)  # a different layout of blocks may need more memory

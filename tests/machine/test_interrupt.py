@@ -1,4 +1,4 @@
-"""A first signal is noted, a second obeyed."""
+"""A first signal is recorded; a second ends the program."""
 
 import os
 import signal
@@ -31,4 +31,4 @@ def test_the_exit_status_is_the_shells(signum: int, status: int) -> None:
     stopped = Interrupted(signum, step=17)
     assert stopped.status == status
     assert "step 17" in str(stopped)
-    assert not isinstance(stopped, Exception)  # no `except Exception` may take it for a failure
+    assert not isinstance(stopped, Exception)  # so that `except Exception` does not catch it

@@ -1,4 +1,4 @@
-"""Memory is counted by the operating system, and what was given back still counts as the peak."""
+"""Memory as the operating system counts it; memory that was freed still counts for the peak."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ SIZE = 200_000_000
 
 def test_the_peak_is_the_most_at_once_since_it_was_restarted() -> None:
     keep_freed_memory()
-    for _ in range(2):  # what the first has given back is not hidden from the second
+    for _ in range(2):  # memory that malloc kept from the first round must not hide the second
         before = restart_peak(CPU)
         torch.ones(SIZE, dtype=torch.uint8)
         assert 0.9 * SIZE < peak_bytes(CPU) - before < 1.5 * SIZE
@@ -28,10 +28,10 @@ def test_what_is_free_is_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     free = free_bytes(CPU)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert 0.5 * free < 4 * free_bytes(CPU) < 2 * free  # others take memory meanwhile
+    assert 0.5 * free < 4 * free_bytes(CPU) < 2 * free  # other programs take memory meanwhile
 
 
-NAMES = {
+FILES = {
     "v2": ("0::{}", "", "memory.max", "memory.current", "inactive_file"),
     "v1": (
         "5:cpu,cpuacct:/else\n4:memory:{}\n0::/",
@@ -43,13 +43,13 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("version", NAMES)
+@pytest.mark.parametrize("version", FILES)
 @pytest.mark.parametrize(
     ("member", "groups"),
     [
-        ("/", {"": 3_000_000}),  # a container's own view
+        ("/", {"": 3_000_000}),  # as seen inside a container
         ("/jobs/7/step", {"jobs/7": 3_000_000, "jobs": 4_000_000, "jobs/7/step": None}),
-        ("/on/the/host", {"": 3_000_000}),  # the path of a container that the host gave it
+        ("/on/the/host", {"": 3_000_000}),  # a container that sees its path on the host
     ],
 )
 def test_what_bounds_a_container_or_a_job_is_all_there_is(
@@ -59,7 +59,7 @@ def test_what_bounds_a_container_or_a_job_is_all_there_is(
     member: str,
     groups: dict[str, int | None],
 ) -> None:
-    line, folder, *names, cached = NAMES[version]
+    line, folder, *names, cached = FILES[version]
     (tmp_path / "membership").write_text(line.format(member) + "\n")
     for group, bound in groups.items():
         path = tmp_path / folder / group

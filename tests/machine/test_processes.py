@@ -1,8 +1,7 @@
-"""Several processes make one run: its updates, its files, its end."""
+"""Several processes train one model: updates, checkpoints, and how they end."""
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,9 +15,9 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batches
-from regard.errors import DataError, TrainingError
+from regard.errors import TrainingError
 from regard.machine.interrupt import interruptible
-from regard.machine.processes import ALONE, Processes, together
+from regard.machine.processes import together
 from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
@@ -32,7 +31,7 @@ STEPS = 50
 CALM = RECIPE.but(
     steps=STEPS,
     dropout=0.0,
-    warmup_steps=4000,  # a faster rise makes more of rounding than rounding
+    warmup_steps=4000,  # a faster rise amplifies differences of rounding
     validate_every=25,
     save_every=10,
     source_tokens=200,
@@ -47,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train_together(run: Path, data: Path, recipe: Recipe, **options: Any) -> None:
-    """What `regard train` does in each process."""
+    """Do what `regard train` does in each process."""
     with together() as processes, interruptible(patient=True) as interrupt:
         if options.pop("signalled", None) == processes.rank:
             options["listeners"] = ()
@@ -66,7 +65,7 @@ def events(run: Path, event: str) -> list[Record]:
 
 
 def assert_same_run(one: Path, other: Path, steps: int = STEPS) -> None:
-    """The same tokens, the same losses and weights but for the rounding of sums."""
+    """Assert equal tokens, and losses and weights equal up to the rounding of sums."""
     counted = ("step", "source_tokens", "target_tokens", "epoch")
     tokens = [[[r[key] for key in counted] for r in events(run, "step")] for run in (one, other)]
     assert tokens[0] == tokens[1]
@@ -115,7 +114,7 @@ def test_accumulated_batches_are_shared_out_whole(data: Path, tmp_path: Path) ->
 
 
 class Recording(Batches):
-    """Batches that write down the pairs they give, by their place in the data."""
+    """Batches that write the pairs they yield to a file, by their place in the data."""
 
     file: Path
 
@@ -149,7 +148,7 @@ def train_until(step: int, *arguments: Any) -> None:
 def test_a_run_goes_on_with_any_number_of_processes_and_meets_every_pair_once_an_epoch(
     data: Path, tmp_path: Path
 ) -> None:
-    """Two processes, of which the first is killed; then four, then one, as many as it takes."""
+    """Two processes, the first of which is killed; then four, likewise; then one to the end."""
     run, seen, log = tmp_path / "run", tmp_path / "seen", tmp_path / "log"
     recipe = CALM.but(validate_every=10**6, validate_sentences=0)
     for count, until in ((2, 17), (4, 33)):
@@ -159,7 +158,7 @@ def test_a_run_goes_on_with_any_number_of_processes_and_meets_every_pair_once_an
     finished(1, train_recording, seen, run, data, recipe, stderr=log)
     assert [record["step"] for record in events(run, "start")] == [0, 10, 30]
     assert [record["processes"] for record in events(run, "start")] == [2, 4, 1]
-    given: dict[Any, set[int]] = defaultdict(set)  # what was done again counts once
+    given: dict[Any, set[int]] = defaultdict(set)  # a repeated step counts once
     for line in seen.read_text().splitlines():
         place, pairs = json.loads(line)
         given[tuple(place)] |= set(pairs)
@@ -184,7 +183,7 @@ def test_a_signal_to_one_makes_all_save_and_leave(data: Path, tmp_path: Path) ->
     assert statuses(None) == [0, 0]
     whole = tmp_path / "whole"
     finished(2, train_together, whole, data, recipe, stderr=tmp_path / "log")
-    # to the bit: each process's dropout goes on where it stood
+    # equal bits: each process continues its own sequence of dropout masks
     assert torch.equal(weights(run), weights(whole))
 
 
@@ -193,45 +192,6 @@ def train_signalled(signalled: int | None, *arguments: Any) -> None:
         train_together(*arguments, signalled=signalled)
     except BaseException as stopped:
         raise SystemExit(getattr(stopped, "status", 1)) from None
-
-
-def fail(error: Exception, at: int) -> None:
-    with together() as processes:
-        processes.sum(1)
-        if processes.rank == at:
-            raise error
-        processes.sum(1)
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (DataError("no such file", "a.txt"), 2, "regard: rank 1: a.txt: no such file\n"),
-        (MemoryError(), 1, r"Traceback .*\nregard: rank 1: MemoryError\n"),
-    ],
-)
-def test_an_error_in_one_ends_all_with_one_message(
-    error: Exception, status: int, said: str, tmp_path: Path
-) -> None:
-    begun = time.monotonic()
-    statuses = ended(started(3, fail, error, 1, stderr=tmp_path / "log"))
-    assert time.monotonic() - begun < 60
-    assert statuses[1] == status
-    assert all(statuses)
-    assert re.fullmatch(said, (tmp_path / "log").read_text(), re.DOTALL)
-
-
-def disagree() -> None:
-    with together() as processes:
-        processes.refuse_differences(data=["this", "that"][processes.rank])
-
-
-def test_processes_that_are_given_different_things_are_refused(tmp_path: Path) -> None:
-    assert ended(started(2, disagree, stderr=tmp_path / "log")) == [2, 2]
-    assert re.fullmatch(
-        r"regard: rank (\d): rank (?!\1)\d has another data than rank \1: \w+, not \w+: give .*\n",
-        (tmp_path / "log").read_text(),
-    )
 
 
 def train_short_of_memory(rank: int, rows: int, *arguments: Any) -> None:
@@ -259,7 +219,7 @@ def test_what_does_not_fit_the_memory_of_one_is_cut_smaller_by_all(
     mine, theirs = weights(run), weights(tmp_path / "alone")
     assert (mine - theirs).norm() < 1e-5 * theirs.norm()
     [found] = newest(run / "checkpoints", 1, pytest.fail)
-    assert found.manifest["state"]["cuts"] == cuts[-1][1]  # and so it is after a restart
+    assert found.manifest["state"]["cuts"] == cuts[-1][1]  # kept after a restart
 
 
 def test_a_model_that_never_fits_is_refused(data: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -271,30 +231,10 @@ def test_a_model_that_never_fits_is_refused(data: Path, tmp_path: Path, monkeypa
         trained(tmp_path / "run", data, CALM)
 
 
-def test_alone_everything_is_as_it_was(tmp_path: Path) -> None:
-    with together() as processes:
-        assert processes is ALONE
-    tensor = torch.ones(3)
-    ALONE.add_up(tensor)
-    ALONE.give(tensor)
-    assert tensor.tolist() == [1, 1, 1]
-    assert ALONE.sum(2, 3) == [2, 3]
-    assert ALONE.all("x") == ["x"]
-    assert ALONE.first_does(lambda: 5) == 5
-    ALONE.refuse_differences(recipe=1)
-
-
-def test_without_torchrun_they_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.delenv("RANK", raising=False)
-    with pytest.raises(TrainingError, match="start them with torchrun"), together():
-        pass
-
-
 def test_torchrun_starts_all_again_when_one_is_killed_until_it_has_done_so_often_enough(
     data: Path, tmp_path: Path
 ) -> None:
-    """As a user sees it, by the public command; they go on from the newest checkpoint."""
+    """By the public command: the processes continue from the newest checkpoint."""
     (tmp_path / "recipe.toml").write_text(CALM.but(steps=10**6).to_toml())
     run, log = tmp_path / "run", tmp_path / "log"
     command = [
@@ -324,7 +264,8 @@ def test_torchrun_starts_all_again_when_one_is_killed_until_it_has_done_so_often
             agent.kill()
     first, second = events(run, "start")
     assert second["step"] > first["step"] == 0
-    assert "regard: rank 0: rank 1 has ended, and the others cannot go on alone" in log.read_text()
+    said = log.read_text()
+    assert "rank 0: rank 1 has ended, and the others cannot continue without it" in said
 
 
 def reached(run: Path) -> int:
@@ -335,8 +276,3 @@ def reached(run: Path) -> int:
 def _environment(process: int) -> dict[str, str]:
     entries = Path(f"/proc/{process}/environ").read_text().split("\0")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-
-
-def test_a_process_knows_whether_it_is_the_first() -> None:
-    assert Processes(0, 2).first
-    assert not Processes(1, 2).first

@@ -1,4 +1,4 @@
-"""Work side by side: in order, each with its share of the cores, which come back afterwards."""
+"""Threads that divide the cores: the order of results, the shares, and all cores afterwards."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Work is shared among processes: in order, within bounds, and with one end for all."""
+"""Worker processes: the order of results, the tasks read ahead, and that none is left over."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def refused_from(limit: int, number: int) -> int:
 
 
 class Counting:
-    """Remembers how often this copy of it was called."""
+    """Counts the calls of this copy of the job."""
 
     calls = 0
 
@@ -54,7 +54,7 @@ def three() -> Iterator[Workers]:
     assert_gone(workers.pids)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])  # with 0 in this process
+@pytest.mark.parametrize("count", [0, 1, 3])  # 0: work in this process
 def test_results_come_in_the_order_of_the_tasks(count: int) -> None:
     with Workers(count) as workers:
         assert len(workers.pids) == count
@@ -116,20 +116,20 @@ def test_results_before_a_refusal_are_seen(three: Workers) -> None:
 def test_a_process_that_is_killed_ends_the_work_in_one_sentence(three: Workers) -> None:
     threading.Timer(0.3, os.kill, (three.pids[1], signal.SIGKILL)).start()
     with pytest.raises(
-        RegardError, match=r"was ended \(signal 9\).* take fewer --workers"
+        RegardError, match=r"was killed \(signal 9\).* use fewer --workers"
     ) as caught:
         list(three.map(squared, range(10**6)))
     assert "\n" not in str(caught.value)
 
 
 def test_a_process_that_has_no_memory_left_ends_the_work_in_one_sentence(three: Workers) -> None:
-    with pytest.raises(RegardError, match="see that memory is not short"):
+    with pytest.raises(RegardError, match="perhaps because memory ran out"):
         list(three.map(exhausted, range(3)))
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
 def test_none_outlives_the_process_that_started_them(signum: int) -> None:
-    """However it ends, and though the signal goes to all, as from a terminal."""
+    """The signal goes to all processes, as from a terminal; SIGKILL to the first one only."""
     program = (
         "import time; from regard.machine.workers import Workers\n"
         "with Workers(3) as workers:\n"
@@ -138,7 +138,7 @@ def test_none_outlives_the_process_that_started_them(signum: int) -> None:
     )
     first, _, said, status = ended(program, signum)
     assert status == -signum
-    assert said.count("Traceback") == (signum == signal.SIGINT)  # its own
+    assert said.count("Traceback") == (signum == signal.SIGINT)  # its own, not a worker's
     assert_gone([int(pid) for pid in first.split()])
 
 

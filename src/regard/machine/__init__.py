@@ -1,1 +1,1 @@
-"""The machine: its devices, memory and threads, and the processes that share a job."""
+"""The machine: devices, memory, threads, and the processes that share a job."""

@@ -1,4 +1,4 @@
-"""Another Python process, which this one speaks to through pipes."""
+"""A second Python process, connected to this one by pipes."""
 
 import os
 import signal
@@ -8,11 +8,13 @@ from typing import BinaryIO
 
 
 def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Run a program; signals that ask a command to leave are for this process to obey.
+    """Run a Python program with extra environment variables.
 
-    Raises OSError where there can be no more processes.
+    The child ignores SIGINT and SIGTERM: only this process reacts to them. Raises OSError if the
+    system cannot start another process.
     """
-    kept = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # inherited
+    # A child inherits the set of blocked signals.
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", program],
@@ -21,13 +23,14 @@ def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
             env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def pipes() -> tuple[BinaryIO, BinaryIO]:
-    """In a process that was started so: what it is asked through, and what it answers through.
+    """In a process begun by `started`: the pipe to read requests from and the pipe to answer on.
 
-    What a library prints is no answer, and goes to standard error from here on.
+    From here on, standard output is redirected to standard error, so that text printed by a library
+    does not mix with the answers.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -1,9 +1,11 @@
-"""A job done on many tasks by copies of this process, with the results in the order of the tasks.
+"""Run a job on many tasks in forked copies of this process; results come in the order of the tasks.
 
-A copy is a fork: it has all that is in memory at once and shares it, as long as neither writes to
-it. Unlike threads, copies never wait for each other's Python. What a job changes in a copy is lost.
-However this process ends, its copies end with it. What another thread holds locked at that instant
-is locked in a copy for ever; so there are none before the other threads rest.
+A copy begins with everything that is in memory, and shares it until one side writes to it. Unlike
+threads, copies never wait for each other's interpreter lock. What a job changes in a copy is lost.
+However this process ends, its copies end with it.
+
+A lock that another thread holds during the fork stays locked in the copy for ever. Therefore no
+copy is made before all other threads are idle.
 """
 
 from __future__ import annotations
@@ -24,34 +26,37 @@ from typing import Generic, NoReturn, TypeVar, cast
 
 from regard.errors import RegardError
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 PR_SET_PDEATHSIG = 1
-"""Of Linux's prctl: the signal that a process gets when the one it was copied from ends."""
+"""Option of Linux's prctl: the signal that a process receives when its parent ends."""
 
 _REST = 1.0
-"""Seconds that the other threads get to come to rest."""
+"""Seconds to wait for the other threads to become idle."""
 
 _is_copy = False
 
 
 def can_be_copied() -> bool:
-    """Elsewhere than on Linux a library may not survive it; a copy is not copied again."""
+    """Whether this process may be forked: only on Linux, and only if it is not itself a copy.
+
+    On other systems, libraries may fail after a fork.
+    """
     return sys.platform == "linux" and not _is_copy
 
 
-class Copies(Generic[Task, Result]):
-    """Up to `count` copies of this process at work on `tasks`, until they are closed.
+class Copies(Generic[_Task, _Result]):
+    """Up to `count` copies of this process that work on `tasks`, until `close` is called.
 
-    Each begins with `prepare()`. Raises OSError where the system has no room for them, or another
-    thread of this process works on.
+    Each copy first calls `prepare()`. Raises OSError if the system cannot create the copies, or if
+    another thread of this process does not become idle.
     """
 
     def __init__(
         self,
-        job: Callable[[Task], Result],
-        tasks: Sequence[Task],
+        job: Callable[[_Task], _Result],
+        tasks: Sequence[_Task],
         count: int,
         prepare: Callable[[], object],
     ):
@@ -59,26 +64,26 @@ class Copies(Generic[Task, Result]):
         self._pids: dict[Connection, int] = {}
         _wait_for_rest()
         try:
-            with _deaf():
+            with _signals_blocked():
                 for _ in range(min(count, len(tasks))):
                     self._copy(job, tasks, prepare)
         except BaseException:
             self.close()
             raise
 
-    def __iter__(self) -> Iterator[Result]:
-        """`job(task)` for each task, in order.
+    def __iter__(self) -> Iterator[_Result]:
+        """Yield `job(task)` for each task, in order.
 
-        What a job refuses is raised in its turn. Raises RegardError where a copy came to another
-        end, as if the system is short of memory.
+        An exception in a job is raised at that job's place in the order. Raises RegardError if a
+        copy was killed, for example because memory ran out.
         """
         left, busy = iter(range(self._count)), set[Connection]()
-        answers: dict[int, tuple[Result, Exception | None]] = {}
+        answers: dict[int, tuple[_Result, Exception | None]] = {}
 
         def ask(copy: Connection) -> None:
             if (number := next(left, None)) is not None:
                 busy.add(copy)
-                with suppress(OSError):  # one that has ended is heard of
+                with suppress(OSError):  # if the copy has ended, `_receive` reports it
                     copy.send(number)
 
         for copy in self._pids:
@@ -87,7 +92,7 @@ class Copies(Generic[Task, Result]):
             while number not in answers:
                 for copy in cast(list[Connection], wait(busy)):
                     busy.remove(copy)
-                    done, result, error = self._heard(copy)
+                    done, result, error = self._receive(copy)
                     answers[done] = result, error
                     ask(copy)
             result, error = answers.pop(number)
@@ -96,104 +101,108 @@ class Copies(Generic[Task, Result]):
             yield result
 
     def close(self) -> None:
-        """End them, whatever they do."""
+        """Kill the copies, even in the middle of a job."""
         for copy, pid in self._pids.items():
             copy.close()
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in self._pids.values():
-            with suppress(ChildProcessError):  # another part of the program may wait for them
+            with suppress(ChildProcessError):  # other code may have waited for them already
                 os.waitpid(pid, 0)
         self._pids.clear()
 
     def _copy(
         self,
-        job: Callable[[Task], Result],
-        tasks: Sequence[Task],
+        job: Callable[[_Task], _Result],
+        tasks: Sequence[_Task],
         prepare: Callable[[], object],
     ) -> None:
         here, there = Pipe()
         try:
-            # Not by multiprocessing: its copies wait for a thread that reads standard input.
+            # Not by multiprocessing: its children wait for a thread that reads standard input.
             pid = os.fork()
             if not pid:
-                _live(job, tasks, prepare, here, there)
+                _run_tasks(job, tasks, prepare, here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # so that a copy ends which this process was interrupted from noting
+            here.close()  # ends a copy that was forked but, after an interrupt, not recorded
             raise
         finally:
-            there.close()  # so that it ends with the copy, and the next copy has none of it
+            there.close()  # the copy alone may hold this end; later copies must not inherit it
 
-    def _heard(self, copy: Connection) -> tuple[int, Result, Exception | None]:
+    def _receive(self, copy: Connection) -> tuple[int, _Result, Exception | None]:
         try:
-            answer: tuple[int, Result, Exception | None] = copy.recv()
+            answer: tuple[int, _Result, Exception | None] = copy.recv()
         except (EOFError, OSError):
             raise RegardError(
-                "a process that shares the work was ended; see that memory is not short, or use "
-                "fewer threads"
+                "a process that shares the work was killed, perhaps because memory ran out: free "
+                "some memory or use fewer threads"
             ) from None
         return answer
 
 
 def _wait_for_rest() -> None:
-    """Until no other thread of this process runs; raises OSError where one runs on.
+    """Wait until no other thread of this process runs; raises OSError if one keeps running.
 
-    A thread that Python has joined may run still: it frees what its products took.
+    A thread that Python has joined may still run for a moment, to free the memory of its matrix
+    products.
     """
     until = time.monotonic() + _REST
-    while _others_run() or _others_run():  # one that rested may have waited for the last that ran
+    while _others_run() or _others_run():  # twice: an idle thread may have waited for another
         if time.monotonic() > until:
-            raise BlockingIOError("another thread is at work")
+            raise BlockingIOError("another thread is still running")
         time.sleep(0.001)
 
 
 def _others_run() -> bool:
+    """Whether any other thread of this process is running."""
     here = threading.get_native_id()
     for thread in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             state = (thread / "stat").read_text().rpartition(") ")[2][0]
-            if state in "RD" and int(thread.name) != here:  # running, or about to
+            if (
+                state in "RD" and int(thread.name) != here
+            ):  # R: running or ready to run; D: waiting in the kernel
                 return True
     return False
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Signals that ask a command to leave are for this process to obey: copies block them."""
-    kept = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+def _signals_blocked() -> Iterator[None]:
+    """Make copies ignore SIGINT and SIGTERM: only this process reacts to them."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _live(
-    job: Callable[[Task], Result],
-    tasks: Sequence[Task],
+def _run_tasks(
+    job: Callable[[_Task], _Result],
+    tasks: Sequence[_Task],
     prepare: Callable[[], object],
-    asking: Connection,
-    asked: Connection,
+    parents_end: Connection,
+    own_end: Connection,
 ) -> NoReturn:
-    """What a copy does: the tasks that it is told the numbers of, until nobody asks any more."""
+    """The life of a copy: receive the number of a task, answer with its result, and so on."""
     global _is_copy
     try:
         _is_copy = True
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        asking.close()  # the asker's end: where that has ended before, so does the pipe
-        gc.freeze()  # to look through what is shared would copy it
+        parents_end.close()  # so that the pipe breaks when the parent ends
+        gc.freeze()  # a garbage collection would write to shared memory, and so copy it
         prepare()
         with suppress(EOFError, OSError):
             while True:
-                number = asked.recv()
-                asked.send((number, *_answer(job, tasks[number])))
+                number = own_end.recv()
+                own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        os._exit(1)  # nothing of the asker's is to be written or closed twice
+        os._exit(1)  # skip the parent's buffers and exit handlers: they must run only once
 
 
 def _answer(
-    job: Callable[[Task], Result], task: Task
-) -> tuple[Result, None] | tuple[None, Exception]:
+    job: Callable[[_Task], _Result], task: _Task
+) -> tuple[_Result, None] | tuple[None, Exception]:
     try:
         return job(task), None
     except Exception as error:
@@ -201,7 +210,7 @@ def _answer(
 
 
 def _sent(error: Exception) -> Exception:
-    """The error, or one that tells of it where it does not survive a pipe."""
+    """The error itself, or a RegardError that describes it if it cannot be pickled."""
     try:
         return cast(Exception, pickle.loads(pickle.dumps(error)))
     except Exception:

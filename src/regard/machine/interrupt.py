@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask a run to save and leave; asked twice, it leaves at once."""
+"""Ctrl-C and SIGTERM make a run save and stop; a second signal stops it at once."""
 
 import signal
 from collections.abc import Iterator
@@ -9,28 +9,30 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """Training stopped because a signal asked it to, after saving; `status` is the exit status."""
+    """Training saved its state and stopped because of a signal; `status` is the exit status."""
 
     def __init__(self, signum: int, step: int):
         self.status = 128 + signum
         super().__init__(
-            f"stopped at step {step}, which is saved; the same command goes on from it"
+            f"stopped at step {step}, which is saved; the same command continues from it"
         )
 
 
 class Interrupt:
-    """Whether a signal has come.
+    """Records the first signal.
 
-    A `patient` one obeys no second signal: torchrun and a cluster's scheduler each send their own.
+    If `patient`, later signals are ignored, because torchrun and a cluster's scheduler may each
+    send one.
     """
 
     signum: int | None = None
+    """The signal received; None before."""
 
     def __init__(self, patient: bool = False):
         self.patient = patient
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Note a first signal; obey a second at once."""
+        """Record a first signal; raise KeyboardInterrupt at a second, unless `patient`."""
         if self.signum is not None and not self.patient:
             raise KeyboardInterrupt
         self.signum = signum
@@ -38,7 +40,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """Within the block, SIGINT and SIGTERM are noted instead of obeyed."""
+    """Within the block, SIGINT and SIGTERM are recorded instead of ending the process."""
     interrupt = Interrupt(patient)
     previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS}
     try:

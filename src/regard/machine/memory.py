@@ -1,4 +1,4 @@
-"""How much memory of a device there is, and how much was in use at once."""
+"""The memory of a device: its size, how much is free, and the peak use."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 class _Kind(NamedTuple):
-    """How a version of control groups calls what bounds a container, or a job of a scheduler."""
+    """File names in a version of Linux control groups, which limit containers and cluster jobs."""
 
     folder: str
     bound: str
@@ -28,7 +28,7 @@ _V2 = _Kind("", "memory.max", "memory.current", "inactive_file")
 
 
 def all_bytes(device: torch.device) -> int:
-    """What there is, in use or not."""
+    """Bytes of memory in total, in use or not, within the limits of the control groups."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -36,7 +36,7 @@ def all_bytes(device: torch.device) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """What each process on this host may still take."""
+    """Bytes still free for this process: the free memory divided by the processes on this host."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = _line("/proc/meminfo", "MemAvailable") or all_bytes(device)
@@ -45,11 +45,11 @@ def free_bytes(device: torch.device) -> int:
 
 
 def restart_peak(device: torch.device) -> int:
-    """Forget the peak, and count it from what is in use now; returns those bytes."""
+    """Reset the peak to the memory in use now; returns those bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        with suppress(OSError, AttributeError):  # what malloc keeps would be used again unseen
+        with suppress(OSError, AttributeError):  # else the kept, freed memory would hide new use
             ctypes.CDLL("libc.so.6").malloc_trim(0)
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -57,7 +57,7 @@ def restart_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most that was in use at once; on a CPU, resident memory of the whole process."""
+    """Peak of the bytes in use; on a CPU, the resident memory of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -65,10 +65,12 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def _bounds() -> Iterator[tuple[int, int]]:
-    """Of each group that this process is in, and of those around it: its bound, and what of that is
-    taken for good: all in use but what files are cached in."""
+    """The limit and the used bytes of each control group around this process.
+
+    Inactive cached files do not count as used: the system frees them on demand.
+    """
     for kind, group in _groups():
-        with suppress(OSError, ValueError):  # none here, or "max"
+        with suppress(OSError, ValueError):  # no such file, or its content is "max"
             bound, used = (int((group / name).read_text()) for name in (kind.bound, kind.used))
             counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             yield bound, used - int(counts.get(kind.cached, 0))
@@ -80,13 +82,14 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                within = Path(path.strip("/"))  # of a container it may be the host's, unseen here
+                # Inside a container this may be the host's path, which does not exist here.
+                within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part
 
 
 def _line(path: str, key: str) -> int | None:
-    """The bytes that a line such as "VmHWM:   1234 kB" tells."""
+    """The bytes stated by a line such as "VmHWM:   1234 kB"."""
     with suppress(OSError):
         for line in Path(path).read_text().splitlines():
             if line.startswith(f"{key}:"):

@@ -1,9 +1,9 @@
 """The processes that train one model together, as torchrun starts them.
 
-`torchrun --nproc-per-node 8 -m regard train ...` runs the same program eight times. Each learns
-from its share of every batch; what they must agree on goes through here. gloo carries what lies on
-the CPU, NCCL what lies on a GPU. Where one process ends the others cannot go on: they end too,
-within seconds, and one of them says which it was.
+`torchrun --nproc-per-node 8 -m regard train ...` runs the same program eight times. Each process
+learns from its share of every batch, and communicates with the others through this module: by gloo
+for tensors on the CPU, by NCCL for tensors on a GPU. When one process ends, the others cannot
+continue: they end too, within seconds, and one of them reports which process ended first.
 """
 
 import os
@@ -27,39 +27,40 @@ from torch.distributed.rendezvous import rendezvous
 
 from regard.errors import RegardError, TrainingError, printable
 
-T = TypeVar("T")
+_Value = TypeVar("_Value")
 
-WAIT = timedelta(days=7)
-"""For what the first process does alone: to prepare a corpus may take hours."""
+_WAIT = timedelta(days=7)
+"""Longest wait for work that only the first process does: preparing a corpus may take hours."""
 SECONDS_TO_MEET = 300.0
-"""From the first process's start until it has heard of all others."""
+"""Longest time for which the first process waits for all others to start."""
 SECONDS_TO_DIE = 2.0
-"""A killed process whose memory the system is still taking back may need so long."""
+"""Longest time that a killed process needs to disappear, while the system frees its memory."""
 
 
 class OutOfMemory(TrainingError):
-    """The memory of some process does not hold a batch; nothing has been learned from it."""
+    """A batch did not fit the memory of some process; the model was not updated with it."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together; alone, most of this does nothing.
+    """This process among those that train together; with a single process most methods do nothing.
 
-    All processes call each method alike. Where another has ended it raises TrainingError.
+    The methods are collective: every process must call them, in the same order. They raise
+    TrainingError if another process has ended.
     """
 
     rank: int = 0
     count: int = 1
     store: Any = None
-    """torch's key-value store, which outlives any one of them."""
+    """torch's key-value store, which outlives each single process."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and speaks."""
+        """Whether this is the process that writes files and prints messages."""
         return self.rank == 0
 
     def sum(self, *numbers: int) -> list[int]:
-        """The sums over all processes; waits for them, but not for a GPU."""
+        """The sums of the numbers over all processes; does not wait for work queued on a GPU."""
         if self.count == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.int64)
@@ -67,34 +68,34 @@ class Processes:
         return total.tolist()
 
     def add_up(self, tensor: Tensor) -> None:
-        """Make a tensor the sum of everyone's."""
+        """All-reduce, in place: replace the tensor by its sum over all processes."""
         if self.count > 1:
             with self._noticing_an_end():
                 dist.all_reduce(tensor)
 
     def gather(self, whole: Tensor, part: Tensor) -> None:
-        """Fill `whole` with everyone's part, by rank."""
+        """All-gather: fill `whole` with the parts of all processes, in the order of their ranks."""
         with self._noticing_an_end():
             dist.all_gather_single(whole, part)
 
     def add_up_shares(self, part: Tensor, whole: Tensor) -> None:
-        """Make `part` this process's part of the sum of everyone's `whole`."""
+        """Reduce-scatter: set `part` to this process's part of the sum of all `whole` tensors."""
         with self._noticing_an_end():
             dist.reduce_scatter_single(part, whole)
 
     def agree_on_memory(self, enough: bool = True) -> None:
-        """Raise OutOfMemory in all processes alike, where it was not enough in one."""
+        """Raise OutOfMemory in all processes if `enough` is False in any of them."""
         if self.sum(not enough)[0]:
             raise OutOfMemory("a batch does not fit the memory")
 
     def give(self, tensor: Tensor) -> None:
-        """Make a tensor that of the first process."""
+        """Broadcast, in place: replace the tensor by that of the first process."""
         if self.count > 1:
             with self._noticing_an_end():
                 dist.broadcast(tensor, 0)
 
-    def all(self, value: T) -> list[T]:
-        """Everyone's value, by rank; it can be pickled."""
+    def all(self, value: _Value) -> list[_Value]:
+        """The values of all processes, in the order of their ranks; a value must be picklable."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -102,25 +103,28 @@ class Processes:
             dist.all_gather_object(values, value)
         return values
 
-    def first_does(self, work: Callable[[], T]) -> T:
-        """What `work` gives the first process; the others wait for it as long as it takes."""
+    def first_does(self, work: Callable[[], _Value]) -> _Value:
+        """Run `work` in the first process only, and return its result in all of them.
+
+        The others wait for up to seven days.
+        """
         if self.count == 1:
             return work()
         result = work() if self.first else None
         if self.first:
             self.store.set("done", "")
         with self._noticing_an_end():
-            self.store.wait(["done"], WAIT)
-        return cast(T, self.all(result)[0])
+            self.store.wait(["done"], _WAIT)
+        return cast(_Value, self.all(result)[0])
 
     def refuse_differences(self, **values: object) -> None:
-        """Raise TrainingError, naming the rank, where another process has other values."""
+        """Raise TrainingError, with the rank, if another process has different values."""
         for rank, others in enumerate(self.all(values)):
             for name, value in values.items():
                 if others[name] != value:
                     raise TrainingError(
-                        f"rank {rank} has another {name} than rank {self.rank}: {others[name]}, "
-                        f"not {value}: give every process the same files and options"
+                        f"{name} differs: {others[name]} on rank {rank}, {value} on rank "
+                        f"{self.rank}: give every process the same files and options"
                     )
 
     @contextmanager
@@ -133,16 +137,16 @@ class Processes:
             if not names:
                 names = f"a process on another host ({str(error).splitlines()[0]})"
             raise TrainingError(
-                f"{names} has ended, and the others cannot go on alone: the same command goes on "
-                "from the last checkpoint, with as many processes as you like"
+                f"{names} has ended, and the others cannot continue without it: the same command "
+                "continues from the last checkpoint, with any number of processes"
             ) from None
 
     def introduce(self) -> None:
-        """Let the others know where to look whether this process lives."""
+        """Store this process's host and id, so that the others can check whether it is alive."""
         self.store.set(f"process/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
-        """The ranks that have; a killed process lets its connections go before it is gone."""
+        """The ranks that have ended; waits a little, as connections break before a process ends."""
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
             if time.monotonic() > until:
@@ -151,7 +155,7 @@ class Processes:
         return ended
 
     def _lives(self, rank: int) -> bool:
-        """Whether a process runs, as far as can be seen from this host."""
+        """Whether a process is running; True if it is on another host, which cannot be checked."""
         with suppress(OSError, RuntimeError):
             host, process = self.store.get(f"process/{rank}").decode().split()
             if host == socket.gethostname():
@@ -160,10 +164,10 @@ class Processes:
         return True
 
     def is_first_to_tell(self) -> bool:
-        """Whether none of the others has said yet why all of them end."""
+        """Whether no other process has reported yet why all of them end."""
         try:
             return int(self.store.add("ending", 1)) == 1
-        except RuntimeError:  # it went with the host that had it
+        except RuntimeError:  # the store was on a host that has ended
             return True
 
 
@@ -172,10 +176,10 @@ ALONE = Processes()
 
 @contextmanager
 def together() -> Iterator[Processes]:
-    """The processes that torchrun started, or this one alone.
+    """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    Where one raises, it ends at once, and so do the others: what they are in the midst of cannot be
-    called off. One of them prints what was wrong.
+    When one process raises an exception in the block, it ends at once, and so do all others, since
+    their pending communication cannot be cancelled. One of them prints the error.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
@@ -201,16 +205,17 @@ def _met() -> Processes:
     except (RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise TrainingError(
-            f"the processes do not find one another ({reason}): start them with torchrun"
+            f"the processes cannot connect to each other ({reason}): start them with torchrun"
         ) from None
     return processes
 
 
 def _agreed_name(store: Store, rank: int, count: int) -> str:
-    """A new name, the same in all processes.
+    """A new name on which all processes agree, used as a prefix for their keys in the store.
 
-    When torchrun starts all of them again, its store still has what those before them have left
-    there. The first one answers whoever it finds greeting; only one that lives takes the answer.
+    After torchrun has restarted the processes, its store still holds the keys of the ended ones. So
+    each process greets with a name of its own, and the first process answers every greeting; only a
+    living process reads the answer to its own name and confirms it.
     """
     name = uuid.uuid4().hex
     if rank:
@@ -222,7 +227,7 @@ def _agreed_name(store: Store, rank: int, count: int) -> str:
     until = time.monotonic() + SECONDS_TO_MEET
     while missing := {other for other in missing if not store.check([f"{name}/{other}"])}:
         if time.monotonic() > until:
-            raise RuntimeError(f"nothing is heard of rank {min(missing)}")
+            raise RuntimeError(f"rank {min(missing)} has not started")
         for other in missing:
             if store.check([f"greeting/{other}"]):
                 store.set(f"answer/{store.get(f'greeting/{other}').decode()}", name)
@@ -231,7 +236,7 @@ def _agreed_name(store: Store, rank: int, count: int) -> str:
 
 
 def _end(processes: Processes, error: BaseException) -> NoReturn:
-    """Print an error, unless another process was first, and leave without cleaning up."""
+    """Print the error, unless another process has done so, and exit at once without cleaning up."""
     expected = isinstance(error, RegardError | KeyboardInterrupt)
     if processes.is_first_to_tell():
         if not expected:

@@ -1,4 +1,4 @@
-"""Work side by side on the cores of one machine."""
+"""Threads that work on several items at once and divide the cores among them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +13,11 @@ Done = TypeVar("Done")
 def side_by_side(
     work: Callable[[Item], Done], items: Sequence[Item], workers: int, share: int | None = None
 ) -> Iterator[Done]:
-    """What `work` gives of each item, in order.
+    """Yield `work(item)` for each item, in order; up to `workers` items are worked on at once.
 
-    Several are worked on at once, by threads with a share of the cores each, an equal one if None:
-    what is not a large matrix product scales better so.
+    Each worker is a thread that computes on `share` cores; None divides the cores equally.
+    Operations other than large matrix products scale better this way than by using all cores for
+    one item after another. If `share` is all cores, the calling thread does the work.
     """
     workers, threads = max(1, min(workers, len(items))), torch.get_num_threads()
     share = share or threads // workers

@@ -1,8 +1,8 @@
-"""A job done on many tasks by several processes, with the results in the order of the tasks.
+"""Run a job on many tasks in several processes; results come in the order of the tasks.
 
-Each process is a second interpreter that shares nothing with this one but two pipes. However this
-process ends, its pipes end with it, and then so do the others. If one of the others ends, asking it
-fails at once.
+Each process is a new Python interpreter, connected to this one by two pipes only. When this process
+ends, in whatever way, the pipes close and the others end too. When one of the others ends, the next
+request to it fails at once.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from typing import Any, Self, TypeVar
 from regard.errors import RegardError
 from regard.machine.child import pipes, started
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""Tasks for each process that are given out or done and not yet fetched: it bounds memory."""
+"""Unfetched tasks per process, queued or done: the bound limits memory."""
 
 
 def usable_cores() -> int:
-    """The processor cores that this process may use."""
+    """How many processor cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Workers:
-    """`count` processes, started at once, until the end of a `with` block.
+    """`count` processes, started by the constructor and ended at the end of a `with` block.
 
-    With none the work is done in this process.
+    If `count` is 0, this process does the work.
     """
 
     def __init__(self, count: int):
@@ -65,39 +65,39 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes."""
+        """The system's ids of the processes."""
         return [process.pid for process in self._processes]
 
-    def map(self, job: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """`job(task)` for each task, in order; few tasks are taken ahead of their results.
+    def map(self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+        """Yield `job(task)` for each task, in order; only a few tasks are read ahead.
 
-        `job` is pickled once for each process, and may keep a state there. What a job or `tasks`
-        refuses is raised in its turn, after the results before it. Raises RegardError where a
-        process came to another end.
+        `job` is pickled once for each process, and may keep state there. An error in a job or in
+        `tasks` is raised at its place in the order, after the results before it. Raises RegardError
+        if a process was killed.
         """
         if not self._processes:
             yield from map(job, tasks)
             return
-        begun: deque[Future[Result]] = deque()
-        for future in self._given_out(job, tasks):
+        begun: deque[Future[_Result]] = deque()
+        for future in self._submitted(job, tasks):
             begun.append(future)
             if len(begun) == _AHEAD * len(self._processes):
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
 
-    def _given_out(
-        self, job: Callable[[Task], Result], tasks: Iterable[Task]
-    ) -> Iterator[Future[Result]]:
+    def _submitted(
+        self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]
+    ) -> Iterator[Future[_Result]]:
         try:
             for task in tasks:
                 yield self._threads.submit(self._ask, job, task)
         except RegardError as error:
-            refused: Future[Result] = Future()
+            refused: Future[_Result] = Future()
             refused.set_exception(error)
             yield refused
 
-    def _ask(self, job: Callable[[Task], Result], task: Task) -> Result:
+    def _ask(self, job: Callable[[_Task], _Result], task: _Task) -> _Result:
         process = self._idle.get()
         try:
             return process.ask(job, task)
@@ -106,75 +106,76 @@ class Workers:
 
 
 class _Process:
-    """One of them, asked by one thread at a time."""
+    """One of the processes; only one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._job: object = None
         self._process = _started()
         self.pid = self._process.pid
 
-    def ask(self, job: Callable[[Task], Result], task: Task) -> Result:
+    def ask(self, job: Callable[[_Task], _Result], task: _Task) -> _Result:
+        """Send one task, and the job if it is a new one; return the result or raise its error."""
         assert self._process.stdin
         assert self._process.stdout
         try:
-            news = (job,) if job is not self._job else ()
-            pickle.dump((news, task), self._process.stdin, protocol=5)
+            new_job = (job,) if job is not self._job else ()
+            pickle.dump((new_job, task), self._process.stdin, protocol=5)
             self._process.stdin.flush()
             self._job = job
             result, error = pickle.load(self._process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             status = self._process.wait()
             raise RegardError(
-                f"a process that shares the work was ended ({_cause(status)}); see that memory is "
-                "not short, or take fewer --workers, and start again"
+                f"a process that shares the work was killed ({_cause(status)}), perhaps because "
+                "memory ran out: use fewer --workers and start again"
             ) from None
         if error is not None:
             raise error
         return result
 
     def end(self) -> None:
-        """Whatever it does; a thread that waits for its answer learns of it."""
+        """Kill the process; a thread that waits for its answer gets an error."""
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """When no thread waits any more."""
+        """Close the pipes; call this when no thread waits for an answer any more."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
             with suppress(OSError):
                 pipe.close()
 
 
-def serve() -> None:
-    """What each process does: a job, again and again, until nobody asks any more."""
-    asked, given = pipes()
+def answer_requests() -> None:
+    """The main loop of each process: receive a task and send its result, until the pipe ends."""
+    requests, answers = pipes()
     job: Any = None
     answer: tuple[Any, Exception | None]
     with suppress(EOFError, OSError, MemoryError):
         while True:
-            news, task = pickle.load(asked)
-            [job] = news or [job]
+            new_job, task = pickle.load(requests)
+            [job] = new_job or [job]
             try:
                 answer = job(task), None
             except MemoryError:
                 raise
             except Exception as error:
                 answer = None, error
-            pickle.dump(answer, given, protocol=5)
-            given.flush()
-    os._exit(1)  # without a last word to a pipe that may be gone
+            pickle.dump(answer, answers, protocol=5)
+            answers.flush()
+    os._exit(1)  # a normal exit would flush standard output to a pipe that may be closed
 
 
 def _started() -> subprocess.Popen[bytes]:
     try:
         return started(
-            "from regard.machine.workers import serve; serve()",
+            "from regard.machine.workers import answer_requests; answer_requests()",
             OMP_NUM_THREADS="1",
             OPENBLAS_NUM_THREADS="1",
         )
     except OSError as error:
         raise RegardError(
-            f"another process cannot be started: {error.strerror}: take fewer --workers"
+            f"another process cannot be started: {error.strerror}: use fewer --workers"
         ) from None
 
 

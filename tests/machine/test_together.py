@@ -1,0 +1,76 @@
+"""What processes agree on: errors, differences, and a process that is alone."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import DataError, TrainingError
+from regard.machine.processes import ALONE, Processes, together
+from run.ranks import ended, started
+
+
+def fail(error: Exception, at: int) -> None:
+    with together() as processes:
+        processes.sum(1)
+        if processes.rank == at:
+            raise error
+        processes.sum(1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (DataError("no such file", "a.txt"), 2, "regard: rank 1: a.txt: no such file\n"),
+        (MemoryError(), 1, r"Traceback .*\nregard: rank 1: MemoryError\n"),
+    ],
+)
+def test_an_error_in_one_ends_all_with_one_message(
+    error: Exception, status: int, said: str, tmp_path: Path
+) -> None:
+    begun = time.monotonic()
+    statuses = ended(started(3, fail, error, 1, stderr=tmp_path / "log"))
+    assert time.monotonic() - begun < 60
+    assert statuses[1] == status
+    assert all(statuses)
+    assert re.fullmatch(said, (tmp_path / "log").read_text(), re.DOTALL)
+
+
+def disagree() -> None:
+    with together() as processes:
+        processes.refuse_differences(data=["this", "that"][processes.rank])
+
+
+def test_processes_that_are_given_different_things_are_refused(tmp_path: Path) -> None:
+    assert ended(started(2, disagree, stderr=tmp_path / "log")) == [2, 2]
+    assert re.fullmatch(
+        r"regard: rank (\d): data differs: \w+ on rank (?!\1)\d, \w+ on rank \1: give .*\n",
+        (tmp_path / "log").read_text(),
+    )
+
+
+def test_alone_everything_is_as_it_was(tmp_path: Path) -> None:
+    with together() as processes:
+        assert processes is ALONE
+    tensor = torch.ones(3)
+    ALONE.add_up(tensor)
+    ALONE.give(tensor)
+    assert tensor.tolist() == [1, 1, 1]
+    assert ALONE.sum(2, 3) == [2, 3]
+    assert ALONE.all("x") == ["x"]
+    assert ALONE.first_does(lambda: 5) == 5
+    ALONE.refuse_differences(recipe=1)
+
+
+def test_without_torchrun_they_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(TrainingError, match="start them with torchrun"), together():
+        pass
+
+
+def test_a_process_knows_whether_it_is_the_first() -> None:
+    assert Processes(0, 2).first
+    assert not Processes(1, 2).first
