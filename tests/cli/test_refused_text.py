@@ -92,7 +92,7 @@ def test_bad_text_on_standard_input_is_named_so(world: World) -> None:
 UNUSABLE: dict[str, tuple[bytes, bytes, str, str]] = {
     # source, target, the place, the remedy
     "empty": (b"", b"", "bad.source: ", "give text"),
-    "one side empty": (GOOD.encode() * 3, b"", "bad.target: ", "find where they part"),
+    "one side empty": (GOOD.encode() * 3, b"", "bad.target: ", "find where they diverge"),
     "target shorter": (GOOD.encode() * 5, GOOD.encode() * 3, "bad.target:3: ", "find where"),
     "source shorter": (GOOD.encode() * 3, GOOD.encode() * 5, "bad.source:3: ", "find where"),
     "blank lines alone": (b" \n" * 31, b"\n" * 31, "bad.source: ", "give at least ten"),

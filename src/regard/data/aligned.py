@@ -1,7 +1,7 @@
 """Aligned text (§5.1): line i of the target files translates line i of the source files.
 
-The text may be larger than memory, so it is streamed, as often as needed: as blocks of undecoded
-lines, which is quick. What is done with a block may be done in another process.
+The text may be larger than memory, so each reading streams it from disk, as blocks of undecoded
+lines, which are quick to pass to another process.
 """
 
 from __future__ import annotations
@@ -21,39 +21,42 @@ from regard.files.lines import decode_lines, read_blocks, refuse_unreadable
 from regard.machine.workers import Workers
 
 TextPair = tuple[str, str]
-"""A source sentence and its target."""
+"""A source sentence and its target, as text."""
 Stage = Literal["survey", "learn", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
-"""A block ends at so many pairs, or where the next pair would give a side more bytes than that."""
+"""Pairs and bytes of the largest block: it ends before a pair that would exceed either."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one reading is: bytes of the files as they are stored, and pairs."""
+    """How far one reading of a corpus has come."""
 
     stage: Stage
     done: int
+    """Bytes read so far, of the files as they are stored."""
     total: int
+    """Bytes of all files, as they are stored."""
     pairs: int
+    """Pairs, or trees, done so far."""
 
 
 @dataclass(frozen=True)
 class AlignedBlock:
-    """Successive lines of two aligned files, undecoded."""
+    """Consecutive lines of two aligned files, undecoded."""
 
     paths: tuple[Path, Path]
     sides: tuple[bytes, bytes]
     size: int
-    """Pairs in it."""
+    """Pairs in the block."""
     line: int
-    """Lines of these files before it."""
+    """Lines of the two files before the block."""
     number: int
-    """Pairs of the corpus before it."""
+    """Pairs of the corpus before the block."""
 
     def pairs(self) -> list[TextPair]:
-        """Its text; raises DataError where it is binary or not UTF-8."""
+        """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""
         sources, targets = (
             decode_lines(side, path, self.line)
             for path, side in zip(self.paths, self.sides, strict=True)
@@ -62,7 +65,11 @@ class AlignedBlock:
 
 
 class AlignedText:
-    """Source files and their target files; raises DataError when they cannot be read twice."""
+    """Source files and their target files, which are read several times.
+
+    `listen` is called with the progress of each reading. Raises DataError where there are not as
+    many sources as targets, and for a file that cannot be read, or not more than once.
+    """
 
     def __init__(
         self,
@@ -80,24 +87,24 @@ class AlignedText:
         self._listen = listen
 
     def bytes(self) -> int:
-        """Of all files, as they are stored."""
+        """Bytes of all files, as they are stored."""
         return sum(path.stat().st_size for paths in self.files for path in paths)
 
     def pairs(self) -> Iterator[TextPair]:
-        """All pairs in order, read here; raises DataError as `each`."""
+        """All pairs in order, decoded in this process; raises DataError as `each` does."""
         for block, _ in self._blocks():
             yield from block.pairs()
 
     def each(
         self, stage: Stage, job: Callable[[AlignedBlock], _Result], workers: Workers
     ) -> Iterator[_Result]:
-        """What the workers' `job` makes of each block, in order; progress is told meanwhile.
+        """The results of `job` for each block, in order; the workers run it.
 
-        Raises DataError where a line is bad or has no counterpart.
+        Raises DataError for a line that cannot be decoded or has no counterpart.
         """
         total, done, pairs = self.bytes(), 0, 0
         self._listen(Progress(stage, done, total, pairs))
-        places: deque[tuple[int, int]] = deque()  # bytes and pairs, to the end of each block
+        places: deque[tuple[int, int]] = deque()  # for each block, bytes and pairs up to its end
 
         def blocks() -> Iterator[AlignedBlock]:
             for block, read in self._blocks():
@@ -108,11 +115,11 @@ class AlignedText:
             done, pairs = places.popleft()
             yield result
             self._listen(Progress(stage, done, total, pairs))
-        if done < total:  # by what follows the last line, as in an archive
+        if done < total:  # an archive has bytes after its last line
             self._listen(Progress(stage, total, total, pairs))
 
     def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:
-        """The blocks of the corpus, each with the bytes of the files read so far."""
+        """The blocks of the corpus, each with the number of stored bytes read so far."""
         number = read = 0
 
         def count(more: int) -> None:
@@ -135,7 +142,7 @@ class AlignedText:
 
 
 class _Side:
-    """The lines of one file, of which a few are held."""
+    """The lines of one file, read a little ahead of need."""
 
     def __init__(self, path: Path, count: Callable[[int], object]):
         self._path = path
@@ -144,7 +151,7 @@ class _Side:
         self._ends: NDArray[np.intp] = np.zeros(0, np.intp)
 
     def fill(self) -> int:
-        """Read until there is a block; returns how many lines it has at most, 0 at the end."""
+        """Read enough lines for a block; returns how many it may have, 0 at the end of the file."""
         while (
             len(self._held) < _BLOCK_BYTES
             and len(self._ends) < _BLOCK_PAIRS
@@ -157,14 +164,17 @@ class _Side:
         return min(max(1, fitting), _BLOCK_PAIRS, len(self._ends))
 
     def take(self, lines: int) -> bytes:
-        """The next lines, of those that are held."""
+        """Remove and return the next lines; `fill` must have read them."""
         end = int(self._ends[lines - 1])
         taken, self._held = self._held[:end], self._held[end:]
         self._ends = self._ends[lines:] - end
         return taken
 
     def lines(self, before: int) -> int:
-        """How many lines the file has, of which `before` were taken; raises DataError for text."""
+        """Count the lines of the file after the `before` that were taken; returns the sum.
+
+        Raises DataError for a line that cannot be decoded.
+        """
         for block in chain([self._held] if self._held else [], self._blocks):
             before += len(decode_lines(block, self._path, before))
         return before
@@ -173,7 +183,7 @@ class _Side:
 def _misaligned(shorter: Path, longer: Path, lines: int, longer_lines: int) -> DataError:
     return DataError(
         f"{'this is the last line' if lines else 'is empty'}, but {longer} has {longer_lines} "
-        "lines: line i of one must translate line i of the other, so find where they part",
+        "lines: line i of one must translate line i of the other, so find where they diverge",
         shorter,
         lines or None,
     )

@@ -2,14 +2,14 @@
 contained a set of sentence pairs containing approximately 25000 source tokens and 25000 target
 tokens."
 
-A batch is rows x length, and a row may hold several sentence pairs: row r of the source and row r
-of the target hold the same ones, told apart by segment numbers. Two layouts share this form. In
-"grouped", batches are of pairs of like length and vary in shape. In "packed", every batch has the
-same shape: fixed rows, each filled with pairs.
+A batch is two matrices of rows x length, one for each side, and a row may hold several sentences:
+row r of the source and row r of the target hold the same pairs, which segment numbers tell apart.
+Two layouts share this form. In "grouped", a batch holds pairs of similar length, and batches vary
+in shape. In "packed", every batch has the same shape, and each row is filled with pairs.
 
-An epoch is a random order of all pairs, cut into windows; one window at a time is planned, which
-bounds memory and time before the first batch. Everything follows from (seed, epoch, window), so a
-position is three numbers.
+An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
+which bounds the memory and the time before the first batch. The plan of a window follows from
+(seed, epoch, window) alone, so a position is three numbers: epoch, window, batch.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
 
 WINDOW_PAIRS = 2**19
-"""Most pairs that are planned together: under a second of work, 15 to 30 million tokens."""
+"""Most pairs that are planned together: 15 to 30 million tokens, in under a second."""
 
 Membership = tuple[NDArray[np.int32], Integers]
-"""Of one batch: its pairs, row by row, and the row that each stands in."""
+"""The pairs of one batch, row by row, and the row that each stands in."""
 
 
 @runtime_checkable
 class PairSource(Protocol):
-    """Sentence pairs by index, from 0; no sentence is empty, for each ends in </s>."""
+    """Sentence pairs by index, from 0; each sentence ends in </s>, so none is empty."""
 
     @property
     def source_lengths(self) -> NDArray[Any]:
@@ -59,14 +59,14 @@ class PairSource(Protocol):
 
 
 class Batch(NamedTuple):
-    """Sentence pairs to learn from."""
+    """A batch of sentence pairs to learn from; row r of all three tensors holds the same pairs."""
 
     source: Rows
     """x_1 ... x_m </s>"""
     target: Rows
     """What the decoder reads: <s> y_1 ... y_n, the labels shifted right (§3.1)."""
     labels: Int[Tensor, "rows length"]
-    """What it is to say: y_1 ... y_n </s>; 0 in padding."""
+    """What the decoder should predict: y_1 ... y_n </s>; 0 in padding."""
     source_tokens: int
     """Source positions that are not padding."""
     target_tokens: int
@@ -74,11 +74,11 @@ class Batch(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Positions on both sides, padding included."""
+        """Number of positions on both sides, padding included."""
         return self.source.ids.numel() + self.target.ids.numel()
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on another device."""
+        """The batch on another device; the host does not wait for a copy to a GPU."""
         return self._replace(
             source=self.source.to(device),
             target=self.target.to(device),
@@ -86,7 +86,7 @@ class Batch(NamedTuple):
         )
 
     def halves(self) -> list[Batch]:
-        """Its rows in two batches of like size, which are views of this one."""
+        """Two batches, each a view of half of the rows."""
         middle = len(self.labels) // 2
         return [self._of(slice(middle)), self._of(slice(middle, None))]
 
@@ -97,32 +97,36 @@ class Batch(NamedTuple):
 
 
 class BatchShare(NamedTuple):
-    """What one of several processes takes of the batches: every batch is cut, by rows, into `cuts`
-    parts, and of all parts, one after the other, the process takes every `processes`-th.
+    """The parts of the batches that one of several processes takes.
 
-    A step's gradient is a sum over rows, so that it is the same however its batches are cut.
+    The rows of every batch are divided into `parts`, and all parts, batch after batch, are dealt to
+    the processes in turn. A step's gradient is a sum over rows, so it does not depend on how its
+    batches are divided.
     """
 
     rank: int = 0
+    """Number of this process, from 0."""
     processes: int = 1
     parts: int = 1
+    """Parts that each batch is divided into."""
 
     @classmethod
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
-        """Of batches cut into so many parts at least: as many as give each process the same number
-        of parts in a step of `batches`.
+        """A share where each batch is divided into `parts` or more: the fewest that give every
+        process equally many parts in a step of `batches` batches.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)
 
 
 WHOLE = BatchShare()
+"""All batches, undivided: the share of the only process."""
 
 
 class Batches:
-    """Batches without end, every pair once an epoch, from a position that can be saved.
+    """An endless sequence of batches, every pair once an epoch, with a position that can be saved.
 
-    The position is in whole batches: it does not depend on who takes which `share` of them.
+    The position counts whole batches, so it does not depend on the `share`.
     """
 
     def __init__(
@@ -142,48 +146,48 @@ class Batches:
         self._refuse_what_does_not_fit()
         self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
-        self._turn = 0  # the process that the next part is for
-        # kept for the present epoch, and the present window of it
+        self._turn = 0  # rank of the process that takes the next part
+        # the order of the present epoch, and the plan of its present window, once they are needed
         self._shuffled: tuple[int, NDArray[np.int32]] | None = None
         self._planned: tuple[tuple[int, int], list[Membership]] | None = None
 
     @property
     def epoch(self) -> float:
-        """Epochs seen so far, for instance 2.25; exact to a batch."""
+        """Epochs seen so far, the part of the present one included, for instance 2.25."""
         return self._epoch + (self._window + self._batch / len(self._plan())) / self._windows
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of the present epoch; beyond WINDOW_PAIRS pairs, an estimate from one window."""
+        """Batches of the present epoch; estimated from one window if there are several."""
         return len(self._plan()) * self._windows
 
     def take(self, n: int) -> list[Batch]:
-        """The share of the next n batches, on the CPU; on into the following epochs.
+        """The share of the next n batches, on the CPU; the next epoch follows where one ends.
 
-        A part of a batch that has fewer rows than parts may be nothing but padding.
+        Where a batch has fewer rows than parts, a part may be nothing but padding.
         """
         return [part for _ in range(n) for part in self._next()]
 
     def rest_of_epoch(self) -> Iterator[Batch]:
-        """The share of each batch that the present epoch still has."""
+        """The share of each batch that remains of the present epoch."""
         while self._window + 1 < self._windows or self._batch < len(self._plan()):
             yield from self._next()
 
     def state(self) -> dict[str, int]:
-        """The position, and what it is counted in; `restore` takes it."""
+        """The position, and the settings that give it its meaning; `restore` takes it."""
         position = {"epoch": self._epoch, "window": self._window, "batch": self._batch}
         return position | self._counted_in()
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on after the batch that was last taken when `state` was; also in a new process.
+        """Go to a position that `state` gave, in this process or an earlier one.
 
-        Raises TrainingError if the position was counted in other batches.
+        Raises TrainingError if the position was saved with other pairs or other settings.
         """
         for key, value in self._counted_in().items():
             if state.get(key) != value:
                 raise TrainingError(
-                    f"the saved position in the data is of {key} = {state.get(key)}, but now it is "
-                    f"{value}: resume with the same corpus, seed and [data] settings"
+                    f"the saved position in the data was counted with {key} = {state.get(key)}, "
+                    f"but now it is {value}: resume with the same corpus, seed and [data] settings"
                 )
         self._epoch, self._window, self._batch = state["epoch"], state["window"], state["batch"]
         self._turn = 0
@@ -253,9 +257,9 @@ class Batches:
             self._shuffled = self._epoch, order
         return self._shuffled[1]
 
-    def _generator(self, *of: int) -> np.random.Generator:
+    def _generator(self, *key: int) -> np.random.Generator:
         return np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=of))
+            np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=key))
         )
 
     def _refuse_what_does_not_fit(self) -> None:

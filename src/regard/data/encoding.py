@@ -1,4 +1,4 @@
-"""The last reading of a corpus (§5.1): pairs are judged, encoded and appended to a split."""
+"""The last reading of a corpus (§5.1): judge its pairs, encode them and append them to a split."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from regard.text.cleaning import Verdict, judge_length, judge_text
 from regard.text.tokenizer import Tokenizer
 
 Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
-"""Of a source sentence and its target."""
+"""The ids of a source sentence and of its target, both without </s>."""
 
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """What became of the pairs of a split: `read` is the sum of those kept and those dropped."""
+    """How many pairs of a split were read, kept, and dropped for each reason."""
 
     read: int
     kept: int
@@ -35,15 +35,15 @@ class SplitCounts:
     ratio: int
     duplicates: int
     held_out: int
-    """Set aside for validation, copies elsewhere in the corpus included."""
+    """Pairs set aside for validation, and their copies elsewhere in the corpus."""
     source_tokens: int
-    """Ids of the kept sources, </s> included."""
+    """Tokens of the kept sources, </s> included."""
     target_tokens: int
-    """Ids of the kept targets, </s> included."""
+    """Tokens of the kept targets, </s> included."""
 
 
 class Encoded(NamedTuple):
-    """The kept pairs of a block, and what became of all of them."""
+    """The kept pairs of a block as ids, and the verdicts on all its pairs."""
 
     source: EncodedSentences
     target: EncodedSentences
@@ -63,9 +63,9 @@ class EncodeAll:
 
 
 class EncodeForTraining:
-    """Encodes the pairs of a block that are to be trained on.
+    """Encodes those pairs of a block that `rules` admit to training, without the held-out ones.
 
-    `repeats` is a file of `mark_repeats`; None keeps duplicates.
+    `repeats` is a file that `mark_repeats` wrote; None keeps duplicates.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class EncodeForTraining:
         return _end_to_end(kept, fates, self._tokenizer)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
-        """Of each pair, what can be said before it is encoded."""
+        """Each pair with the verdict that its text allows, before it is encoded."""
         if self._repeats is None:
             repeated = [False] * block.size
         else:
@@ -120,9 +120,10 @@ def encode(
     vocabulary: int,
     workers: Workers,
 ) -> SplitCounts:
-    """Write the split `stem`, for instance out/train, of what the workers' `job` keeps of a text.
+    """Write a split: the pairs of `text` that `job`, run by the workers, keeps of each block.
 
-    Raises DataError for a bad line and misaligned files, OSError where it cannot be written.
+    `stem` is the common part of its paths, for instance out/train; `vocabulary` is the number of
+    entries. Raises DataError for a bad line or misaligned files, OSError for a failure to write.
     """
     fates: Counter[Verdict] = Counter()
     with (
@@ -140,7 +141,7 @@ def encode(
 
 
 def encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> list[Ids]:
-    """Both sides of each pair, without </s>."""
+    """The ids of both sides of each pair, without </s>."""
     sources = tokenizer.encode_arrays([source for source, _ in pairs])
     targets = tokenizer.encode_arrays([target for _, target in pairs])
     return list(zip(sources, targets, strict=True))

@@ -1,4 +1,7 @@
-"""The largest batch that the batching can give: full of the longest sentences that are allowed."""
+"""The largest batch that can occur, full of the longest sentences that are allowed.
+
+Trying it out shows how much memory a run needs.
+"""
 
 from typing import Any
 
@@ -11,17 +14,17 @@ from regard.recipe import DataRecipe
 from regard.text.tokenizer import EOS
 
 
-def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, cuts: int) -> Batch:
-    """The largest part where each batch of these pairs is cut into so many; it says nothing.
+def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
+    """The largest part that can occur where each batch of `pairs` is divided into `parts`.
 
-    In the grouped layout, where pairs are so few that some share a row, another epoch may join
-    longer ones.
+    Its token ids, below `vocabulary`, are arbitrary. In the grouped layout it is an estimate where
+    pairs are so few that they share rows: in another epoch, a row may join longer pairs.
     """
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
     sentences = _Alike(count, source, target, vocabulary)
-    share = BatchShare(0, 1, cuts)
+    share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # A row of several sentences has no more positions than the longest of them.
+    # _Alike fills a row with one sentence. Where several share it, none is over max_length.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),
@@ -29,13 +32,13 @@ def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, cuts: i
 
 
 def _packed(rules: DataRecipe) -> tuple[int, int, int]:
-    """Pairs that fill the rows, and their lengths."""
+    """The number of pairs that fill the rows of a batch, their source and their target length."""
     length = min(rules.max_length, rules.row_length)
     return packed_rows(rules) * (rules.row_length // length), length, length
 
 
 def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
-    """Rows, and their lengths, that make the most of both limits; a row counts as one pair."""
+    """The number of rows that come closest to both token limits, their source and target length."""
     source, target = (
         np.asarray(lengths[:WINDOW_PAIRS], np.int64)
         for lengths in (pairs.source_lengths, pairs.target_lengths)
@@ -51,7 +54,7 @@ def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
 
 
 class _Alike:
-    """So many pairs, all of the same two lengths."""
+    """`count` pairs, all of one source length and one target length."""
 
     def __init__(self, count: int, source: int, target: int, vocabulary: int):
         self.source_lengths = np.full(count, source, np.int32)

@@ -1,8 +1,8 @@
-"""§5.1 Which pairs share a row, and which rows a batch: the plans of the two layouts.
+"""§5.1 Decide which pairs share a row and which rows share a batch, in one of two layouts.
 
-`grouped` gathers rows of like length, one pair in each where that leaves little padding; `packed`
-fills rows of one fixed length. Both see lengths only, and both are numpy over all pairs at once:
-there is no Python loop over pairs.
+`grouped` puts rows of similar length into a batch, with one pair in each row where that leaves
+little padding; `packed` fills rows of one fixed length with pairs. Both see only lengths, and both
+are numpy operations over all pairs at once: there is no Python loop over pairs.
 """
 
 from __future__ import annotations
@@ -17,34 +17,37 @@ from regard.recipe import DataRecipe
 
 MOST_PADDING = 0.05
 """Share of padding, both sides together, above which grouped rows are joined."""
-_LANE = 1024  # pairs whose rows are packed together: with fewer, the last rows stay half empty
+_LANE = 1024  # pairs in a lane of `_best_fit`: with fewer, its last rows would stay half empty
 
 Integers = NDArray[np.int64]
 
 
 class BatchPlan(NamedTuple):
-    """Which pairs stand in which row of which batch: batch by batch, and in each row by row."""
+    """Which pairs stand in which row of which batch: batch by batch, each row by row."""
 
     pairs: Integers
-    """Indices into the lengths that were planned, each once."""
+    """[pairs] Indices into the lengths that were planned, each once."""
     rows: Integers
-    """The row of its batch that each of these pairs stands in, from 0."""
+    """[pairs] The row that each of these pairs stands in, counted from 0 in its batch."""
     starts: Integers
-    """Where each batch begins in these two, and last where they end."""
+    """[batches + 1] Where each batch begins in `pairs` and `rows`; the last entry is their end."""
 
 
 def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan:
-    """A plan whose batches hold rows of like length, for lengths of at least 1 within the limits.
+    """Plan batches of rows of similar length; lengths are at least 1 and within the token limits.
 
-    A row is one pair while that leaves little padding. It does not where a corpus makes few
-    batches: then rows are joined two by two, once or twice. First the one whose source is longest
-    beside its target with the one whose is shortest, and so on: after that both sides differ alike
-    in all rows, and to group by one is to group by both. Then the longest with the shortest.
+    A row holds one pair, unless that leaves too much padding, as it does where a corpus makes few
+    batches. Then rows are joined in twos, at most twice. The first time, the row whose source
+    exceeds its target most is joined with the row where it exceeds it least, and so on inwards:
+    after that, the two sides differ by about the same number in all rows, so that rows of similar
+    source length also have similar target lengths. The second time, the longest row is joined with
+    the shortest, and so on inwards.
 
-    The price of little padding: pairs of equal lengths stay together, so that about half of those a
-    pair meets in one epoch it meets in the next (Multi30k, 4,096 tokens); packed rows mix freely.
+    Little padding has a price: pairs of equal lengths stay together. About half of the pairs that
+    share a batch with a given pair in one epoch share one with it again in the next (Multi30k,
+    batches of 4,096 tokens). Packed rows mix pairs freely.
     """
-    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # the last, [-1], is that of no pair
+    lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 stands for no pair, of length 0
     limits = np.array([[recipe.source_tokens], [recipe.target_tokens]])
     rows = np.arange(len(source))[:, None]  # [rows, pairs], -1 for none
     order, starts, padding = _cut_by_length(lengths[:, rows].sum(-1), limits)
@@ -65,11 +68,14 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
 
 
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
-    """Order rows along a snake through the lengths, and cut it into full batches.
+    """Sort rows by length, and cut them into full batches.
 
-    Rows whose longer side is of one length follow each other by the other side, up one time and
-    down the next: so both sides differ little in a batch, and it is full on both.
-    Returns the order, where in it each batch starts (and last its end), and the share of padding.
+    Rows are sorted by their longer side. Rows in which it is equal are sorted by source minus
+    target length, ascending where the longer side is even and descending where it is odd: so both
+    sides vary little in a batch, and it is full on both.
+
+    Returns the order of the rows, where each batch starts in that order (followed by its end), and
+    the share of padding.
     """
     source, target = lengths
     longer, more = np.maximum(source, target), source - target
@@ -86,7 +92,7 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
 
 
 def _joined(rows: Integers, value: Integers) -> Integers:
-    """Half as many rows: that of the least value with that of the greatest, and so on inwards."""
+    """Half as many rows: the row of least value joined with that of greatest, and so on inwards."""
     rows = rows[np.argsort(value, kind="stable")]
     if len(rows) % 2:
         rows = np.pad(rows, ((0, 1), (0, 0)), constant_values=-1)
@@ -95,7 +101,7 @@ def _joined(rows: Integers, value: Integers) -> Integers:
 
 
 def packed_rows(recipe: DataRecipe) -> int:
-    """Rows of a packed batch, on either side; 0 where not even one fits."""
+    """Number of rows of a packed batch, source and target alike; 0 where not even one fits."""
     return min(recipe.source_tokens, recipe.target_tokens) // recipe.row_length
 
 
@@ -110,7 +116,7 @@ def refuse_without_row(recipe: DataRecipe) -> None:
 
 
 def refuse_without_room(recipe: DataRecipe) -> None:
-    """Raise TrainingError where a sentence may be kept that no batch could hold."""
+    """Raise TrainingError where data.max_length allows sentences that no batch can hold."""
     holding = ["source_tokens", "target_tokens"]
     if recipe.layout == "packed":
         refuse_without_row(recipe)
@@ -124,14 +130,15 @@ def refuse_without_room(recipe: DataRecipe) -> None:
 
 
 def most_rows(recipe: DataRecipe) -> int:
-    """A batch has no more rows than this."""
+    """The most rows that a batch can have."""
     if recipe.layout == "packed":
         return packed_rows(recipe)
-    return min(recipe.source_tokens, recipe.target_tokens) // 2  # a sentence and its </s>
+    # The shortest row is one token and </s>.
+    return min(recipe.source_tokens, recipe.target_tokens) // 2
 
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
-    """Raise TrainingError where a batch cannot be cut into so many parts."""
+    """Raise TrainingError where a batch has fewer rows than it is to have parts."""
     if parts > (most := max(1, most_rows(recipe))):
         raise TrainingError(f"--micro-batches {parts}: a batch has at most {most} rows to divide")
 
@@ -139,7 +146,7 @@ def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> BatchPlan:
-    """A plan of rows filled by best fit, in random order, dealt evenly to the fewest batches."""
+    """Plan rows filled by best fit, shuffled, and spread evenly over as few batches as possible."""
     row = _best_fit(source, target, recipe.row_length)
     count = int(row.max()) + 1
     place = random.permutation(count)[row]
@@ -152,9 +159,11 @@ def packed(
 
 
 def _best_fit(source: Integers, target: Integers, length: int) -> Integers:
-    """The row of each pair, from 0: longest first, each where least room is left on both sides.
+    """The row of each pair, from 0, by the best-fit rule: `length` is the room of a row on a side.
 
-    Pairs are dealt to lanes that share no rows, so that one step of numpy places a pair in each.
+    The longest pair is placed first; each goes into the row where the least room would remain on
+    both sides together. Pairs are dealt to lanes that share no rows, so that one numpy step places
+    a pair in every lane.
     """
     order = np.argsort(-(source + target), kind="stable")
     lanes = -(-len(order) // _LANE)

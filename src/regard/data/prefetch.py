@@ -1,9 +1,10 @@
-"""Batches packed ahead of need by another process, so that a step never waits for its data.
+"""Batches formed ahead of need by another process, so that a step never waits for its data.
 
-To pack a batch takes milliseconds, and to plan the next window of pairs half a second, for which a
-GPU would stand still. So a second interpreter packs, up to AHEAD batches in advance. It shares
-nothing with this one but two pipes: a byte in asks for one batch, and out comes the batch with the
-position after it. However this process ends, its pipes end with it, and then the other ends too.
+Forming a batch takes milliseconds, and planning the next window of pairs half a second, during
+which a GPU would be idle. So a second interpreter forms up to AHEAD batches in advance. It shares
+only two pipes with this process: one byte sent to it asks for one batch, and it answers with the
+batch and the position after it. However this process ends, the pipes close, and then the other
+process ends as well.
 """
 
 from __future__ import annotations
@@ -29,30 +30,29 @@ from regard.machine.child import pipes, started
 from regard.recipe import Recipe
 
 AHEAD = 64
-"""Batches asked for in advance: 1.6 s of 25 ms steps, longer than a window takes to plan; 90 MB."""
+"""Batches asked for in advance: 1.6 s of 25 ms steps, more than planning a window takes; 90 MB."""
 
 
 def batches_of(pairs: Pairs, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """As the recipe has them."""
+    """Batches of these pairs, with the seed, the layout and the limits of the recipe."""
     seed, layout = recipe.training.seed, recipe.data.layout
     return Batches(pairs, recipe.data, seed, layout=layout, share=share)
 
 
 def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """Those of the training pairs of prepared data."""
+    """Batches of the training pairs in a directory of prepared data; raises DataError."""
     return batches_of(Pairs.open(data, "train"), recipe, share)
 
 
-_Packed = tuple[list[Batch], dict[str, int], float]
-"""The share of one batch, and after it the position and the epochs seen."""
+_Received = tuple[list[Batch], dict[str, int], float]
+"""The share of one batch, the position after it, and the epochs seen by then."""
 
 
 class Prefetched:
-    """What `batches` would give next, from another process; the position is of what was taken.
+    """The batches that `batches` would give next, formed by another process.
 
-    `make` gives the like of `batches` there; it is pickled. Where there is a GPU, the tensors are
-    in pinned memory, which it reads while the host goes on. What is raised while packing, `take`
-    raises in its turn; it raises TrainingError where the process came to another end.
+    `make` is pickled and called in that process; it gives an equal of `batches`. Where there is a
+    GPU, the tensors are in pinned memory, which the GPU can read while the host goes on.
     """
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
@@ -61,43 +61,48 @@ class Prefetched:
         process = started(program, CUDA_VISIBLE_DEVICES="")
         assert process.stdin
         self.pid, self._asking = process.pid, process.stdin
-        self._received: SimpleQueue[_Packed | Exception] = SimpleQueue()
+        self._received: SimpleQueue[_Received | Exception] = SimpleQueue()
         arguments = process, self._received
         receiver = threading.Thread(target=_receive, args=arguments, daemon=True)
         receiver.start()
-        self.close = weakref.finalize(self, _end, process, receiver)  # they go with this object
+        # The process and the thread end with this object.
+        self.close = weakref.finalize(self, _end, process, receiver)
         self._write(pickle.dumps((make, self._state)) + bytes(AHEAD))
 
     @property
     def epoch(self) -> float:
-        """Epochs seen so far, as `Batches.epoch`."""
+        """Epochs seen so far, as in `Batches.epoch`."""
         return self._epoch
 
     def state(self) -> dict[str, int]:
-        """The position after the batch last taken; `Batches.restore` takes it."""
+        """The position after the batch that was taken last; `Batches.restore` takes it."""
         return self._state
 
     def take(self, n: int) -> list[Batch]:
-        """The share of the next n batches, on the CPU; on into the following epochs."""
+        """The share of the next n batches, on the CPU; the next epoch follows where one ends.
+
+        Raises what was raised while the batch was formed, and TrainingError if the process ended
+        for another reason.
+        """
         return [part for _ in range(n) for part in self._next()]
 
     def _next(self) -> list[Batch]:
         received = self._received.get()
         if isinstance(received, Exception):
-            self._received.put(received)  # for whoever asks again
+            self._received.put(received)  # for the next call, which would wait for ever
             raise received
         self._write(bytes(1))
         parts, self._state, self._epoch = received
         return parts
 
     def _write(self, message: bytes) -> None:
-        with suppress(BrokenPipeError):  # of its end the receiver tells
+        with suppress(BrokenPipeError):  # the receiver reports that the process has ended
             self._asking.write(message)
             self._asking.flush()
 
 
 def serve_batches() -> None:
-    """What the other process does: pack a batch for each byte that comes."""
+    """The program of the other process: form one batch for each byte that comes."""
     asked, given = pipes()
     with suppress(BrokenPipeError):
         try:
@@ -109,7 +114,7 @@ def serve_batches() -> None:
                 _send((parts, batches.state(), batches.epoch), given)
         except Exception as error:
             _send(error, given)
-    os._exit(0)  # without a last word to a pipe that may be gone
+    os._exit(0)  # at once: to flush a pipe that may be closed would fail
 
 
 def _send(message: Any, given: Any) -> None:
@@ -118,7 +123,7 @@ def _send(message: Any, given: Any) -> None:
 
 
 def _arrays(batch: Batch) -> tuple[Any, ...]:
-    """As numpy arrays: those are pickled in one piece, tensors are not."""
+    """The batch as numpy arrays, which are pickled in one piece; tensors are not."""
     tensors = (*batch.source, *batch.target, batch.labels)
     return *(tensor.numpy() for tensor in tensors), batch.source_tokens, batch.target_tokens
 
@@ -131,7 +136,7 @@ def _batch(arrays: tuple[Any, ...], pinned: bool) -> Batch:
 
 
 def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> None:
-    """The thread that reads what the process sends, until it ends."""
+    """Read what the process sends, until it ends; runs in a thread."""
     assert process.stdout
     pinned = torch.cuda.is_available()
     with process.stdout:
@@ -141,10 +146,10 @@ def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> No
                 received.put(([_batch(arrays, pinned) for arrays in parts], state, epoch))
         except (EOFError, pickle.UnpicklingError):
             message = TrainingError(
-                f"the process that packs batches ended with status {process.wait()}: see that "
-                "memory is not short; the same command goes on from the last checkpoint"
+                f"the process that forms batches ended with status {process.wait()}: check that "
+                "memory is not short; the same command continues from the last checkpoint"
             )
-        except Exception as error:  # pinning may fail, and nobody shall wait for ever
+        except Exception as error:  # pinning may fail, and `take` must not wait for ever
             message = error
         received.put(message)
 
@@ -153,7 +158,7 @@ def _end(process: subprocess.Popen[bytes], receiver: threading.Thread) -> None:
     process.kill()
     process.wait()
     if receiver is not threading.current_thread():
-        receiver.join()  # a thread that Python's own end cuts off in PyTorch would abort it
+        receiver.join()  # if Python exits while the thread is inside PyTorch, the process aborts
     assert process.stdin
     with suppress(BrokenPipeError):
         process.stdin.close()

@@ -1,7 +1,8 @@
-"""Which pairs of a corpus are copies of earlier ones, found on disk in bounded memory.
+"""Find the pairs of a corpus that repeat earlier ones, by files on disk and in bounded memory.
 
-A survey writes eight bytes for each pair. They are then gone through part by part: equal pairs have
-equal digests, and those are in one part. What is kept of it is one bit a pair.
+The survey writes an eight-byte digest of each pair. The file of digests is then read once for each
+of several parts, into which the digests fall by their value: equal pairs have equal digests, so
+they are in the same part. The result is one bit for each pair.
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_DIGEST = 0
-"""Stands for a pair that is not to be compared."""
+"""The digest of a pair that is not compared with any other."""
 _PART = 1_000_000
-"""Pairs whose digests are sorted at once, on average: some 50 MB."""
+"""Digests in a part, on average, which are sorted together: about 50 MB of memory."""
 _READ = 2**18
+"""Digests that are read from the file at once."""
 
 
 def digest(pair: tuple[str, str]) -> int:
-    """Eight bytes that stand for a pair."""
-    # No line holds a line feed. Among 36 million pairs, two digests agree once in 28,000 corpora.
+    """The digest of a pair, eight bytes as an integer."""
+    # No line holds a line feed, so it separates the two without doubt. In a corpus of 36 million
+    # pairs, the chance that two different ones have equal digests is 1 in 28,000.
     return int.from_bytes(blake2b("\n".join(pair).encode(), digest_size=8).digest())
 
 
 def mark_repeats(digests: Path) -> Path:
-    """Read the digests of all pairs in order, uint64; write a bit for each: is it a repeat?
+    """Write one bit for each pair: whether it repeats an earlier one.
 
-    Returns the file of bits, for `read_marks`; it is beside the other. Raises OSError.
+    `digests` is a file of the digests of all pairs, in order, as uint64. The file of bits is
+    written beside it and returned; `read_marks` reads it. Raises OSError.
     """
     pairs = digests.stat().st_size // 8
     bits = np.zeros(-(-pairs // 8), np.uint8)
@@ -42,14 +46,14 @@ def mark_repeats(digests: Path) -> Path:
 
 
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
-    """Whether each of `count` pairs from number `first` on, from 0, is a repeat."""
+    """Whether each of `count` pairs is a repeat, from pair number `first`, which counts from 0."""
     begin, within = divmod(first, 8)
     bits = np.fromfile(marks, np.uint8, (within + count + 7) // 8, offset=begin)
     return np.unpackbits(bits, bitorder="little")[within : within + count].astype(bool)
 
 
 def _repeats(digests: Path, part: int, parts: int) -> NDArray[np.int64]:
-    """The numbers of the pairs of a part that repeat an earlier pair."""
+    """The numbers of the pairs in a part that repeat an earlier pair."""
     values, numbers = [], []
     with digests.open("rb") as file:
         first = 0
@@ -59,6 +63,6 @@ def _repeats(digests: Path, part: int, parts: int) -> NDArray[np.int64]:
             numbers.append(mine + first)
             first += len(read)
     value, number = np.concatenate(values), np.concatenate(numbers)
-    order = value.argsort(kind="stable")  # of equal ones the first comes first
+    order = value.argsort(kind="stable")  # among equal digests, the earliest pair comes first
     value = value[order]
     return number[order[1:][value[1:] == value[:-1]]]

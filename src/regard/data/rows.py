@@ -1,6 +1,6 @@
-"""Sentences in rows of one width: the form in which a model is given text.
+"""Sentences in rows of equal width: the form in which a model takes text.
 
-A row may hold several sentences, told apart by segment numbers; what is left of it is padding.
+A row may hold several sentences, which segment numbers tell apart; the rest of it is padding.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ class Rows(NamedTuple):
     """One side of a batch."""
 
     ids: Int[Tensor, "rows length"]
-    """Tokens; 0 is padding."""
+    """Token ids; 0 is padding."""
     segments: Int[Tensor, "rows length"]
     """1, 2, ... number the sentences of a row; 0 is padding."""
     positions: Int[Tensor, "rows length"]
-    """Counted from 0 within each sentence; 0 in padding."""
+    """Place of each token in its sentence, from 0; 0 in padding."""
 
     def to(self, device: torch.device | str) -> Rows:
-        """The same on another device."""
+        """The rows on another device; the host does not wait for a copy to a GPU."""
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
-        """These of the rows, no wider than their longest, as views; of padding alone, 1 wide."""
+        """A view of these rows, trimmed to the longest (to width 1 if all is padding)."""
         width = max(1, int(self.segments[rows].any(0).sum()))
         return Rows(*(tensor[rows, :width] for tensor in self))
 
     @property
     def tokens(self) -> int:
-        """Positions that are not padding."""
+        """Number of positions that are not padding."""
         return int((self.segments != 0).sum())
 
 
 def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
-    """The plain case: a sentence a row, padded to the longest."""
+    """One sentence in each row, padded to the longest."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     tokens = np.fromiter(chain.from_iterable(sentences), np.int64, count=lengths.sum())
     shape = len(sentences), int(lengths.max(initial=0))
@@ -52,21 +52,26 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 
 
 class Places(NamedTuple):
-    """Where the tokens of some sentences stand in rows x length."""
+    """Where the tokens of some sentences, laid end to end, stand in a matrix of rows x length."""
 
     slots: Integers
-    """Of each token, with the rows laid end to end."""
+    """[tokens] The index of each token in the matrix, its rows laid end to end."""
     segments: Integers
+    """[tokens] The segment number of each token, from 1."""
     positions: Integers
+    """[tokens] The place of each token in its sentence, from 0."""
     shape: tuple[int, int]
 
     @classmethod
     def of(
         cls, lengths: NDArray[Any], rows: Integers, shape: tuple[int, int] | None = None
     ) -> Places:
-        """Sentence after sentence in its row; rows ascend. Without a shape, the smallest."""
+        """Lay out sentences of these lengths in these ascending rows, one after another in each.
+
+        Without a `shape` (rows, length), the smallest that holds them.
+        """
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
-        first = np.searchsorted(rows, rows)  # sentence of each one's row
+        first = np.searchsorted(rows, rows)  # for each sentence, the first sentence of its row
         offsets = begins - begins[first]
         shape = shape or (int(rows[-1]) + 1, int((offsets + lengths).max()))
         positions = np.arange(lengths.sum()) - np.repeat(begins, lengths)
@@ -75,19 +80,19 @@ class Places(NamedTuple):
         return cls(slots, segments, positions, shape)
 
     def filled(self, values: NDArray[Any]) -> Int[Tensor, "rows length"]:
-        """One value a token; 0 elsewhere."""
+        """A matrix with one value for each token, and 0 elsewhere."""
         flat = np.zeros(self.shape[0] * self.shape[1], np.int64)
         flat[self.slots] = values
         return torch.from_numpy(flat.reshape(self.shape))
 
     def rows(self, ids: NDArray[Any]) -> Rows:
-        """The tokens in their places."""
+        """Rows with these token ids in their places."""
         return Rows(self.filled(ids), self.filled(self.segments), self.filled(self.positions))
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The same on another device; a GPU need not be waited for."""
+    """The tensor on another device; the host does not wait for a copy to a GPU."""
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        # from pinned memory the copy is queued
+        # a copy from pinned memory is asynchronous
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
