@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from cli.refusing import Result, World, refused, sentence
 from cli.spoiling import reseal, resealed, seal_bare
-from regard.run.model_directory import PARTS
+from regard.run.model_directory import MODEL_FILES
 from run.killing import PROCESSES
 
 SPARE_MEMORY, SECONDS = 2**30, 100
@@ -72,7 +72,7 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", MODEL_FILES)
 @pytest.mark.parametrize("harm", NO_FILES)
 def test_nothing_but_plain_files_is_opened(world: World, harm: str, part: str) -> None:
     model = world.copy("model")
@@ -278,7 +278,7 @@ def test_a_tokenizer_with(world: World, what: str) -> None:
     in_json(model, TOKENIZERS[what])
     said = refused("translate", model, stdin=b"x" * 40 + b"\n")
     assert said.startswith(f"{model}/tokenizer.json: ")
-    assert "damaged, or not a tokenizer" in said or "not one of regard" in said
+    assert "damaged, or not a tokenizer" in said or "not made by regard" in said
 
 
 RECIPES = {
@@ -313,7 +313,7 @@ READERS: dict[str, Callable[[World, Path], list[str | Path]]] = {
 def test_an_archive_that_is_all_growth(world: World, kind: str, reader: str) -> None:
     bomb = world.write(f"bomb.{kind}", PACK[kind](b"ab\n" * 2**24))
     said = refused_in_a_cell(world, *READERS[reader](world, bomb))
-    assert said == f"{bomb}: unpacks to more than 200 times its size: this is no text"
+    assert said == f"{bomb}: unpacks to more than 200 times its size: this is not text"
 
 
 @pytest.mark.parametrize("kind", PACK)

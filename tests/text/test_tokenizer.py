@@ -191,7 +191,7 @@ def test_what_is_not_our_tokenizer_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="damaged"):
             Tokenizer.load(path)
     path.write_bytes(whole.replace(b'"</s>"', b'"<eos>"'))
-    with pytest.raises(ModelError, match="not one of regard"):
+    with pytest.raises(ModelError, match="not made by regard"):
         Tokenizer.load(path)
 
 

@@ -1,1 +1,1 @@
-"""Text (§5.1): files of lines, cleaning, and sub-word tokenizers."""
+"""§5.1 Text: which sentence pairs are learned from, and the sub-words they are made of."""

@@ -1,7 +1,7 @@
-"""§5.1 Which sentence pairs are learned from: a corpus of millions is never clean.
+"""§5.1 Which sentence pairs are learned from: a corpus of millions of pairs is never clean.
 
-The rules are those of a recipe's data section. A pair is judged by its text first, which is cheap,
-and by its pieces once it has been encoded.
+The rules are in a recipe's data section. A pair is judged first by its text, which is cheap, and
+then, once it has been encoded, by its number of tokens.
 """
 
 from enum import StrEnum
@@ -9,9 +9,9 @@ from enum import StrEnum
 from regard.recipe import DataRecipe
 
 LONGEST_PIECE = 40
-"""Characters a piece: a line of more than max_length times as many is too long without encoding."""
+"""Characters of a very long sub-word: a line over max_length times this is too long unencoded."""
 SHORT = 10
-"""Characters up to which a pair may differ in length by any ratio."""
+"""Characters up to which the two sides of a pair may differ in length by any ratio."""
 
 
 class Verdict(StrEnum):
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
-    """EMPTY (a side without a visible character), TOO_LONG, RATIO or KEPT."""
+    """EMPTY (a side has no visible character), TOO_LONG, RATIO or KEPT, by the characters."""
     if is_empty(source, target):
         return Verdict.EMPTY
     shorter, longer = sorted((len(source), len(target)))
@@ -37,12 +37,12 @@ def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
     return Verdict.KEPT
 
 
-def judge_length(source_pieces: int, target_pieces: int, rules: DataRecipe) -> Verdict:
-    """TOO_LONG or KEPT, by pieces without </s>, which max_length counts."""
-    fits = max(source_pieces, target_pieces) < rules.max_length
+def judge_length(source_tokens: int, target_tokens: int, rules: DataRecipe) -> Verdict:
+    """TOO_LONG or KEPT, by the tokens without </s>; max_length includes it."""
+    fits = max(source_tokens, target_tokens) < rules.max_length
     return Verdict.KEPT if fits else Verdict.TOO_LONG
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Whether a side has nothing but white space."""
+    """Whether one side, or both, has nothing but white space."""
     return not (source and target) or source.isspace() or target.isspace()

@@ -1,20 +1,19 @@
 """§5.1 Sub-words: "Sentences were encoded using byte-pair encoding, which has a shared source-
 target vocabulary", or for English-French "a 32000 word-piece vocabulary".
 
-Both are learned over the 256 bytes of UTF-8, so that there is no unknown character: every Unicode
-text survives encoding and decoding exactly. A line is cut before each of its spaces, one space
-being set before the first word too, so that a word has the same pieces wherever it stands:
+Both are learned over the 256 bytes of UTF-8, so that no character is unknown: every Unicode text
+is restored exactly by encoding and decoding it. A space is put before the first word, and the line
+is cut before each space, so that a word has the same sub-words (pieces) wherever it stands:
 
     "a rose is a rose"  ->  " a" " rose" " is" " a" " rose"  ->  pieces of each word
 
-Decoding joins the pieces and takes that one space off again.
+Decoding joins the pieces and removes that one space again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,53 +25,55 @@ from numpy.typing import NDArray
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import DataError, ModelError, RecipeError
+from regard.files.whole import new_file
 
 TokenizerKind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
-"""Never found in text: the three signs have ids, but no spelling that a reader could type."""
+"""The entries of ids 0, 1 and 2. No text is encoded as them: a typed "</s>" is four characters."""
 
 BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """One printable character for each of the 256 bytes, as byte-level tokenizers write them."""
 CONTINUED = "…"
-"""Marks a word piece that goes on inside a word; not in BYTE_ALPHABET, so never mistaken for text."""
+"""Begins a word piece that continues a word. It is not in BYTE_ALPHABET, so it never means text."""
 SYMBOL = "△"
-"""Begins an entry that is no piece of text; not in BYTE_ALPHABET, so that no text is ever encoded as it."""
+"""Begins a symbol: an entry that no text is encoded as, since it is not in BYTE_ALPHABET."""
 LONGEST_LEARNT = 10_000
-"""Characters of the longest line that is learned from; beyond it is no sentence."""
+"""Characters of the longest line that is learned from; a longer one is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """Bytes and entries of the largest tokenizer.json that is read."""
-_LONGEST_WORD = 100  # bytes that word-piece matching, quadratic in them, sees at a time
-_MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64  # bounds of what encode remembers, twice: about 70 MB
+_LONGEST_WORD = 100  # bytes matched at once by word-piece encoding, whose time is quadratic
+# Words in each of the two tables that `encode` remembers, and characters of each: about 70 MB.
+_MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 
 class Tokenizer:
-    """Text to ids and back, exactly; one vocabulary for source and target.
+    """Encodes text as ids and decodes it exactly; one vocabulary serves source and target.
 
-    Ids 0, 1 and 2 are <pad>, <s> and </s>; the rest are pieces of UTF-8 text.
+    Ids 0, 1 and 2 are <pad>, <s> and </s>; then come pieces of UTF-8 text, then any symbols. `size`
+    is the number of entries.
     """
 
     def __init__(self, library: tokenizers.Tokenizer):
-        library.encode_special_tokens = True  # "</s>" typed by a user is four characters of text
+        library.encode_special_tokens = True  # a typed "</s>" is four characters of text
         self._library = library
         self._pieces = _WordPieces(library)
         self.size: int = library.get_vocab_size()
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
-        """Pickled without what `encode` remembers."""
+        """Pickle the tokenizer without the words that `encode` remembers."""
         return Tokenizer, (self._library,)
 
     @classmethod
     def learn(
         cls, lines: Iterable[str], kind: TokenizerKind, vocabulary: int, symbols: Sequence[str] = ()
     ) -> Tokenizer:
-        """Learn at most `vocabulary` entries (fewer where the text has no more pairs that recur).
+        """Learn at most `vocabulary` entries: fewer where no more pairs recur in the text.
 
-        `symbols`, which no text is encoded as, are the last of them.
-
-        Lines of over 10,000 characters are passed over. The same lines in the same order give the
-        same tokenizer. Raises RecipeError for a vocabulary too small to hold the bytes and
-        symbols, DataError for lone surrogates.
+        `symbols`, which no text is encoded as, are the last entries. Lines of over LONGEST_LEARNT
+        characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
+        RecipeError for a vocabulary that cannot hold the bytes and symbols, DataError for lone
+        surrogates.
         """
         continued = [CONTINUED + byte for byte in BYTE_ALPHABET] if kind == "wordpiece" else []
         least = len(SPECIAL) + len(BYTE_ALPHABET) + len(continued) + len(symbols)
@@ -84,7 +85,7 @@ class Tokenizer:
             )
         library = tokenizers.Tokenizer(_empty(kind))
         library.normalizer = normalizers.Prepend(" ")
-        # Cutting before every space changes nothing for a word, so learning does without.
+        # The cut before every space changes no word, so it is not needed for learning.
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         wanted: dict[str, Any] = {
             "vocab_size": vocabulary - len(symbols),
@@ -104,10 +105,10 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read tokenizer.json; raises ModelError when it is missing, damaged or not ours.
+        """Read tokenizer.json; raises ModelError when it is missing, damaged or not of this kind.
 
-        Of a file that a stranger made nothing but the vocabulary is used: patterns could be made
-        to take for ever.
+        Only the vocabulary and the merges of the file are used, since a stranger may have made it:
+        its regular expressions could be written to run for ever.
         """
         try:
             text = _read(Path(path))
@@ -118,7 +119,7 @@ class Tokenizer:
         try:
             content = json.loads(text)
             kind, model = _model(content["model"])
-        except Exception:  # of what is no tokenizer anything may be wrong
+        except Exception:  # in a file that is not a tokenizer, anything may be wrong
             raise ModelError(f"{path}: damaged, or not a tokenizer") from None
         entries = content["model"].pop("vocab")
         content["model"].pop("merges", None)
@@ -132,13 +133,15 @@ class Tokenizer:
             or max(map(len, entries)) > 4 * LONGEST_LEARNT
             or not _agrees(content, ours)
         ):
-            raise ModelError(f"{path}: a tokenizer, but not one of regard: learn it with `prepare`")
+            raise ModelError(
+                f"{path}: a tokenizer, but not made by regard: learn it with `prepare`"
+            )
         return cls(_assembled(model, kind))
 
     def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
-        """The same pieces, and an entry for each of these names: what is written besides text.
+        """This tokenizer with one more entry for each of these names, such as tokens of trees.
 
-        They have the highest ids, in this order.
+        They get the next ids, in this order.
         """
         content = json.loads(self._library.to_str())["model"]
         content["vocab"] |= {SYMBOL + name: self.size + i for i, name in enumerate(symbols)}
@@ -147,40 +150,32 @@ class Tokenizer:
 
     @cached_property
     def symbols(self) -> dict[str, int]:
-        """The ids of the symbols, by name, in order."""
+        """The id of each symbol by its name, in the order of the ids."""
         entries = self._library.get_vocab(with_added_tokens=False)
         found = {name: i for name, i in entries.items() if name.startswith(SYMBOL)}
         return {name[len(SYMBOL) :]: i for name, i in sorted(found.items(), key=lambda it: it[1])}
 
     def save(self, path: str | Path) -> None:
-        """Write tokenizer.json as a whole or not at all; raises OSError."""
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(self._library.to_str())
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Write tokenizer.json, whole or not at all; raises OSError."""
+        with new_file(Path(path)) as file:
+            file.write(self._library.to_str().encode())
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the tokenizer as canonical JSON: no two vocabularies share it."""
+        """SHA-256 of the tokenizer as canonical JSON; different tokenizers have different ones."""
         content = json.loads(self._library.to_str())
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The pieces of each line, without <s> or </s>; an empty line has none.
+        """The ids of each line, without <s> or </s>; an empty line has none.
 
-        Raises DataError for a lone surrogate, which is no character and has no UTF-8.
+        Raises DataError for a lone surrogate, which is not a character and has no UTF-8 form.
         """
         return [ids.tolist() for ids in self.encode_arrays(lines)]
 
     def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """As `encode`, of a corpus: each line's ids as an array that is only to be read."""
+        """`encode` for a whole corpus: the ids of each line are a read-only array."""
         pieces = self._pieces.__getitem__
         try:
             return [
@@ -194,18 +189,18 @@ class Tokenizer:
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids: the inverse of `encode`.
 
-        <pad>, <s>, </s> and ids beyond the vocabulary are passed over; pieces that do not add up
-        to UTF-8, which only a model can write, show as U+FFFD.
+        <pad>, <s>, </s> and ids beyond the vocabulary are ignored. Bytes that are not valid UTF-8,
+        which no encoded text has but a model may write, become U+FFFD.
         """
         rows = [[int(i) for i in row if EOS < i < self.size] for row in ids]
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
 
 class _WordPieces(dict[str, bytes]):
-    """The pieces of a word with the space before it: looked up, or encoded once and remembered.
+    """The ids of each word with the space before it: looked up, or encoded once and remembered.
 
-    A corpus repeats its words, so looking up is five times faster than encoding whole lines. Pieces
-    are kept as the bytes of uint32, which are small, quickly joined and no work for the collector.
+    A corpus repeats its words, so this is five times faster than encoding whole lines. Ids are kept
+    as the bytes of uint32, which are small, fast to join and not tracked by the garbage collector.
     """
 
     def __init__(self, library: tokenizers.Tokenizer):
@@ -219,7 +214,7 @@ class _WordPieces(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                self._older = dict(self)  # from where the frequent words come back
+                self._older = dict(self)  # frequent words come back from there
                 self.clear()
             self[word] = ids
         return ids
@@ -227,7 +222,7 @@ class _WordPieces(dict[str, bytes]):
     def _encoded(self, word: str) -> bytes:
         if word:
             ids = self._library.encode(word, add_special_tokens=False).ids
-        else:  # between two spaces
+        else:  # an empty word: beside another space, or at either end of the line
             ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
         return np.array(ids, np.uint32).tobytes()
 
@@ -241,7 +236,7 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _assembled(model: models.Model, kind: TokenizerKind) -> tokenizers.Tokenizer:
-    """A vocabulary with all that goes around it: cut at spaces, and a decoder."""
+    """The library's tokenizer for a vocabulary, which cuts before spaces, and can decode."""
     library = tokenizers.Tokenizer(model)
     library.add_special_tokens(list(SPECIAL))
     cut: list[pre_tokenizers.PreTokenizer] = [
@@ -265,7 +260,7 @@ def _empty(kind: TokenizerKind) -> models.Model:
 
 
 def _read(path: Path) -> str:
-    """Raises OSError, or ValueError for what would be no tokenizer or take too much memory."""
+    """The text of a file; raises OSError, or ValueError where it cannot be a tokenizer."""
     if path.stat().st_size > LARGEST_TOKENIZER:
         raise ValueError(f"it has more than {LARGEST_TOKENIZER // 2**20} MiB")
     if not (path.is_file() or path.is_dir()):
@@ -274,13 +269,13 @@ def _read(path: Path) -> str:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 text") from None
-    if text.count(",") > 4 * MOST_ENTRIES:  # a number and the two parts of a merge for each
+    if text.count(",") > 4 * MOST_ENTRIES:  # for each entry, an id and the two parts of a merge
         raise ValueError(f"it has more than {MOST_ENTRIES:,} entries")
     return text
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """What a tokenizer.json says of its model; raises anything where that is no model."""
+    """The kind and the model in a tokenizer.json; raises any exception where it is not one."""
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):
         raise TypeError
@@ -290,7 +285,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether all that is given is as ours; what an older library did not write yet may lack."""
+    """Whether `given` equals `ours`; it may lack keys that an older library did not write."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):
