@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from regard.run.model_directory import open_model
-from regard.view.look import look
+from regard.view.look import look_at
 
 LIKELY, OFTEN = 0.8, 20
 
@@ -50,7 +50,7 @@ def main() -> None:
     right: Counter[str] = Counter()
     counted = 0
     for sentence in given.unseen.read_text("utf-8").splitlines()[: given.sentences]:
-        found = look(model, sentence, by_words=True)
+        found = look_at(model, sentence, by_words=True)
         weights = found.weights["cross"]
         ways = {f"layer {i}": layer.mean(0) for i, layer in enumerate(weights, 1)}
         ways["all layers"] = weights.mean((0, 1))

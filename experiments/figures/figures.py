@@ -29,8 +29,8 @@ from regard.transformer import Transformer
 from regard.trees.penn import read_trees
 from regard.trees.tree import Tree
 from regard.view.figures import figure
-from regard.view.look import Look, look
-from regard.view.recording import Kind
+from regard.view.look import Look, look_at
+from regard.view.recording import AttentionKind
 
 HERE = Path(__file__).resolve().parent
 PICTURES = HERE.parents[1] / "docs/figures"
@@ -116,7 +116,7 @@ def tagged(e: Example, *tags: str) -> tuple[int, ...]:
     return tuple(i for i, tag in enumerate(tree.tags()) if tag.startswith(tags))
 
 
-MEASURES: dict[str, tuple[Kind, Callable[[Example], Iterator[Link]]]] = {
+MEASURES: dict[str, tuple[AttentionKind, Callable[[Example], Iterator[Link]]]] = {
     "a pronoun to its antecedent": ("encoder", pronouns),
     "writing a separated particle, to the English verb": ("cross", particles),
     "writing a separated particle, to the German verb": ("decoder", halves),
@@ -170,7 +170,7 @@ def count(model: Model, seed: int, sentences: int) -> dict[str, Count]:
         if not links:
             continue
         seen.update(list(links))
-        seeing = look(model, e.source, e.target, by_words=True)
+        seeing = look_at(model, e.source, e.target, by_words=True)
         if seeing.source[:-1] != e.source_tokens or seeing.written[:-1] != e.target_tokens:
             raise ValueError(f"the words of {e.source!r} are not the grammar's")
         for name, found in links.items():
@@ -223,13 +223,13 @@ def best(found: Count) -> tuple[int, int]:
 def draw(model: Model, result: dict[str, Any]) -> None:
     """The pictures, of the first suitable unseen sentence for each."""
 
-    def of(name: str) -> tuple[Kind, int, int]:
+    def of(name: str) -> tuple[AttentionKind, int, int]:
         one = result[name]
         return one["kind"], one["layer"] - 1, one["head"] - 1
 
     def seen(fits: Callable[[Example], bool]) -> tuple[Example, Look]:
         e = next(e for e in examples(TEST_SEED) if fits(e))
-        return e, look(model, e.source, e.target, by_words=True)
+        return e, look_at(model, e.source, e.target, by_words=True)
 
     kind, layer, head = of("having read a separated particle, to the German verb")
     e, seeing = seen(lambda e: any(s.target_particle - s.target_index > 4 for s in e.separable))

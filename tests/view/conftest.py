@@ -1,4 +1,4 @@
-"""A model that has learned nothing, whose heads differ all the same; and looks made without one."""
+"""An untrained model whose heads differ, and looks made without a model."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from regard.run.model_directory import Model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 from regard.view.look import Look
-from regard.view.recording import KINDS, Kind
+from regard.view.recording import KINDS, AttentionKind
 
 SENTENCE = example(2, 11).source
 TARGET = example(2, 11).target
@@ -32,12 +32,12 @@ def model() -> Model:
 
 
 def a_look(words: int, layers: int, heads: int, sharpness: float = 3.0) -> Look:
-    """Of so many words on either side, with weights drawn by chance."""
+    """A look with `words` words on either side and random weights."""
     draw = np.random.default_rng(7)
     source = (*(f"word{i}" for i in range(words)), "</s>")
     written = (*(f"Wort{i}" for i in range(words)), "</s>")
 
-    def weights(kind: Kind) -> np.ndarray:
+    def weights(kind: AttentionKind) -> np.ndarray:
         scores = sharpness * draw.standard_normal((layers, heads, words + 1, words + 1))
         if kind == "decoder":
             scores += np.triu(np.full((words + 1, words + 1), -np.inf), 1)

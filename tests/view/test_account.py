@@ -1,4 +1,4 @@
-"""The account of searches that are worked out by hand."""
+"""Accounts of searches, against results worked out by hand."""
 
 import math
 from typing import Self
@@ -11,13 +11,13 @@ from regard.recipe import Recipe
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
-from regard.view.account import Account, Candidate, Listener
+from regard.view.account import Account, Candidate, SearchRecorder
 
 END = "</s>"
 
 
 class Chain:
-    """The next letter depends on the last one alone."""
+    """A model whose next letter depends on the last one only: a Markov chain."""
 
     def __init__(self, tokenizer: Tokenizer, after: dict[str, dict[str, float]]):
         letters = {tokenizer.decode([[i]])[0]: i for i in range(tokenizer.size)}
@@ -38,15 +38,15 @@ class Chain:
 
 
 def searched(model: Model, after: dict[str, dict[str, float]], longest: int) -> Account:
-    recipe, listener = Recipe().but(beam=2, alpha=0.0).search, Listener()
+    recipe, recorder = Recipe().but(beam=2, alpha=0.0).search, SearchRecorder()
     chain = Chain(model.tokenizer, after)
     limits = torch.tensor([longest])
-    search(chain, None, limits, recipe, bos=BOS, eos=EOS, pad=PAD, listen=listener)
-    return listener.account(model.tokenizer, recipe, longest)
+    search(chain, None, limits, recipe, bos=BOS, eos=EOS, pad=PAD, listen=recorder)
+    return recorder.account(model.tokenizer, recipe, longest)
 
 
-def told(account: Account) -> list[dict[str, str]]:
-    """By step: the fates by text, with a star before those that begin the winner."""
+def fates(account: Account) -> list[dict[str, str]]:
+    """For each step, the fate of each text; a star marks the beginnings of the winner."""
 
     def shown(one: Candidate) -> str:
         end = END if one.piece == END else ""
@@ -65,7 +65,7 @@ def test_the_second_beginning_wins(model: Model) -> None:
         },
         longest=9,
     )
-    assert told(account) == [
+    assert fates(account) == [
         {"a": "lives", "*b": "lives"},
         {"*b</s>": "finished", "a</s>": "finished", "aa": "left", "ab": "left"},
     ]
@@ -73,14 +73,16 @@ def test_the_second_beginning_wins(model: Model) -> None:
         [math.log(p) for p in (0.36, 0.30, 0.18, 0.12)], abs=1e-5
     )
     assert account.ending == (
-        "The search ended: 2 have finished, and the best of those alive could at most come to "
-        "-1.715, at the longest output of 9 pieces; the worst that is kept has -1.204."
+        "The search ended with 2 finished hypotheses, the worst with a score of -1.204: the best "
+        "live one could reach at most -1.715, at the longest output allowed, 9 pieces."
     )
     assert account.why == (
-        '"b" won with -1.022 = -1.022 / 1.000 (log p over the penalty of 2 pieces). '
-        'The next, "a", has -1.204 = -1.204 / 1.000 (log p over the penalty of 2 pieces): '
-        "it is 1.2 times less likely. "
-        'After step 1 its beginning was number 2 of those alive; the first was "a".'
+        '"b" won with -1.022 = -1.022 / 1.000 (log p / length penalty of 2 pieces). '
+        'The next, "a", has -1.204 = -1.204 / 1.000 (log p / length penalty of 2 pieces): '
+        "it is 1.2 times less probable. "
+        ""
+        "After step 1 the beginning of the winner ranked 2 among the live hypotheses; "
+        'the first was "a".'
     )
 
 
@@ -95,12 +97,12 @@ def test_what_dies(model: Model) -> None:
         },
         longest=3,
     )
-    assert told(account) == [
+    assert fates(account) == [
         {"*a": "lives", "b": "dies", "c": "dropped"},
         {"ac": "lives", "aa": "dies", "bb": "dropped", "*a</s>": "finished"},
         {"acc": "left", "aca": "left", "aac": "dropped", "aaa": "dropped"},
     ]
-    assert account.ending == "The search ended at the longest output, 3 pieces."
+    assert account.ending == "The search ended at the longest output allowed, 3 pieces."
     assert str(account).splitlines()[0] == "step 1"
 
 
@@ -110,7 +112,7 @@ def test_what_finishes_too_low(model: Model) -> None:
         {"": {"a": 0.5, "b": 0.5}, "a": {END: 0.6, "a": 0.4}, "b": {END: 0.45, "b": 0.55}},
         longest=9,
     )
-    assert told(account)[1:] == [
+    assert fates(account)[1:] == [
         {"*a</s>": "finished", "bb": "lives", "b</s>": "finished", "aa": "lives"},
         {"bbb": "left", "bb</s>": "too low", "aa</s>": "too low", "aaa": "left"},
     ]
@@ -118,7 +120,7 @@ def test_what_finishes_too_low(model: Model) -> None:
 
 def test_nothing_finishes(model: Model) -> None:
     account = searched(model, {"": {"a": 1.0}, "a": {"a": 1.0}}, longest=2)
-    assert told(account) == [{"*a": "lives"}, {"*aa": "left"}]
+    assert fates(account) == [{"*a": "lives"}, {"*aa": "left"}]
     assert account.why.endswith(
-        "won with 0.000 = 0.000 / 1.000 (log p over the penalty of 2 pieces)."
+        "won with 0.000 = 0.000 / 1.000 (log p / length penalty of 2 pieces)."
     )

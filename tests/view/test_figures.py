@@ -1,4 +1,4 @@
-"""The paper's figures, and the heat map of the terminal."""
+"""The paper's figures, and the heat map in the terminal."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def strokes(number: int, heads: list[int], word: int | None) -> int:
-    """How many lines a figure has from words to words."""
+    """The number of lines between words in a figure."""
     picture = ElementTree.fromstring(figure(LOOK, number, "svg", "encoder", 1, heads, word))
     paths = [path for group in picture.iter(f"{SVG}g") if (group.get("id") or "").startswith("line")
              for path in group.iter(f"{SVG}path")]  # fmt: skip
@@ -41,7 +41,7 @@ def test_words_are_text_above_and_below() -> None:
     assert sorted(words) == sorted([*LOOK.written, *LOOK.source]) or sorted(words) == sorted(
         [w.replace("<", "&lt;").replace(">", "&gt;") for w in (*LOOK.written, *LOOK.source)]
     )
-    assert text == figure(LOOK, 3, "svg", "cross", 0, [0], 1).decode()  # the same each time
+    assert text == figure(LOOK, 3, "svg", "cross", 0, [0], 1).decode()  # reproducible
 
 
 @pytest.mark.parametrize(("form", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<")])

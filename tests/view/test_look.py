@@ -1,4 +1,4 @@
-"""A sentence, its translation and every head: against the forward of training."""
+"""Looks at a sentence, against the forward pass of training."""
 
 import copy
 import math
@@ -14,13 +14,13 @@ from regard.run.model_directory import Model
 from regard.text.tokenizer import BOS, EOS
 from regard.translation import Translator
 from regard.view.account import Candidate
-from regard.view.look import Look, distance, entropy, look
+from regard.view.look import Look, distance, entropy, look_at
 from regard.view.recording import KINDS
 from view.conftest import SENTENCE, TARGET
 
 
 def log_p_of(model: Model, ids: list[int]) -> float:
-    """By the forward of training, as it always is."""
+    """log p of these ids by the forward pass of training."""
     source = one_per_row([[*model.tokenizer.encode([SENTENCE])[0], EOS]])
     with torch.no_grad():
         logits = model.transformer(source, one_per_row([[BOS, *ids[:-1]]]))[0]
@@ -32,12 +32,12 @@ def test_the_translation_is_that_of_translate(model: Model) -> None:
     translator = Translator(
         model.transformer, model.tokenizer, model.recipe.search, model.recipe.data.max_length
     )
-    assert look(model, SENTENCE).translation == translator.translate([SENTENCE])[0]
+    assert look_at(model, SENTENCE).translation == translator.translate([SENTENCE])[0]
 
 
 @pytest.mark.parametrize("by_words", [False, True])
 def test_a_given_translation_as_training_sees_it(model: Model, by_words: bool) -> None:
-    found = look(model, SENTENCE, TARGET, by_words=by_words)
+    found = look_at(model, SENTENCE, TARGET, by_words=by_words)
     ids = [*model.tokenizer.encode([TARGET])[0], EOS]
     assert found.translation == TARGET
     assert sum(found.log_p) == pytest.approx(log_p_of(model, ids), abs=1e-4)
@@ -53,8 +53,8 @@ def test_a_given_translation_as_training_sees_it(model: Model, by_words: bool) -
 
 
 def test_pieces_show_the_weights_as_they_are(model: Model) -> None:
-    """Of the first layer, where one can work them out from the embeddings."""
-    found = look(model, SENTENCE, TARGET)
+    """The weights of the first layer can be computed from the embeddings."""
+    found = look_at(model, SENTENCE, TARGET)
     ids = [*model.tokenizer.encode([SENTENCE])[0], EOS]
     with torch.no_grad():
         rows = one_per_row([ids])
@@ -69,7 +69,7 @@ def test_pieces_show_the_weights_as_they_are(model: Model) -> None:
 
 def test_entropy_and_distance_by_hand() -> None:
     weights = np.zeros((1, 2, 2, 4), np.float32)
-    weights[0, 0, :, 1] = 1  # all look at place 1
+    weights[0, 0, :, 1] = 1  # all attend to position 1
     weights[0, 1] = 0.25
     assert entropy(weights).tolist() == [[0.0, 2.0]]
     assert not np.signbit(entropy(weights)).any()
@@ -78,7 +78,7 @@ def test_entropy_and_distance_by_hand() -> None:
 
 def test_the_account_of_a_search(model: Model) -> None:
     beam, alpha = model.recipe.search.beam, model.recipe.search.alpha
-    found = look(model, SENTENCE, listen=True)
+    found = look_at(model, SENTENCE, listen=True)
     assert found.account is not None
     steps = found.account.steps
     for length, step in enumerate(steps, 1):
@@ -100,19 +100,19 @@ def test_the_account_of_a_search(model: Model) -> None:
 
 
 def test_candidates_have_the_probability_that_training_gives_them(model: Model) -> None:
-    found = look(model, SENTENCE, listen=True)
+    found = look_at(model, SENTENCE, listen=True)
     assert found.account is not None
     ids = model.tokenizer.encode([found.translation])[0]
     (first, *_) = found.account.steps[0]
     token = next(i for i in range(model.tokenizer.size)
                  if model.tokenizer.decode([[i]])[0] == first.text)  # fmt: skip
     assert first.log_p == pytest.approx(log_p_of(model, [token]), abs=1e-4)
-    assert ids  # something was said
+    assert ids  # the translation is not empty
     assert sum(found.log_p) <= 0
 
 
 def test_an_account_in_words(model: Model) -> None:
-    account = look(model, SENTENCE, listen=True).account
+    account = look_at(model, SENTENCE, listen=True).account
     text = str(account)
     assert account is not None
     assert text.count("step ") >= len(account.steps)
@@ -134,7 +134,7 @@ def test_an_account_in_words(model: Model) -> None:
 )
 def test_refused(model: Model, sentence: str, target: str | None, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        look(model, sentence, target)
+        look_at(model, sentence, target)
 
 
 def test_a_damaged_model_is_refused(model: Model) -> None:
@@ -142,11 +142,11 @@ def test_a_damaged_model_is_refused(model: Model) -> None:
     damaged.transformer.encoder[0].self_attention.W_q.weight.data[0, 0] = math.nan
     for target in (None, TARGET):
         with pytest.raises(ModelError, match="weights are damaged"):
-            look(damaged, SENTENCE, target)
+            look_at(damaged, SENTENCE, target)
 
 
 def test_json_is_all_of_it(model: Model) -> None:
-    found = look(model, SENTENCE, TARGET)
+    found = look_at(model, SENTENCE, TARGET)
     content = found.as_json()
     for kind in KINDS:
         np.testing.assert_allclose(content["attention"][kind], found.weights[kind], atol=1e-6)

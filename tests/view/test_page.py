@@ -1,4 +1,4 @@
-"""The page as a file: its size, what it embeds, and that no text becomes markup."""
+"""The HTML page: its size, its data, and that no text becomes markup."""
 
 import base64
 import json
@@ -13,8 +13,8 @@ import pytest
 
 from regard.run.model_directory import Model
 from regard.view.colours import head_colours
-from regard.view.look import look
-from regard.view.page import page
+from regard.view.look import look_at
+from regard.view.page import attention_page
 from regard.view.recording import KINDS
 from view.conftest import SENTENCE, a_look
 
@@ -28,7 +28,7 @@ HOSTILE = [
 
 
 class Reader(HTMLParser):
-    """What a browser makes of it: the elements, and the text in scripts."""
+    """The elements and texts that a browser finds in a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,12 +54,12 @@ def read(text: str) -> tuple[Reader, dict[str, Any]]:
 def test_forty_words_and_six_layers_of_eight_heads_are_less_than_a_megabyte(
     sharpness: float,
 ) -> None:
-    assert len(page(a_look(40, 6, 8, sharpness)).encode()) < 1_000_000
+    assert len(attention_page(a_look(40, 6, 8, sharpness)).encode()) < 1_000_000
 
 
 def test_weights_come_back_within_a_byte() -> None:
     given = a_look(7, 2, 3)
-    _, data = read(page(given))
+    _, data = read(attention_page(given))
     for kind in KINDS:
         packed = base64.b64decode(data["kinds"][kind]["weights"])
         found = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(2, 3, 8, 8) / 255
@@ -74,21 +74,23 @@ def test_what_was_typed_is_text(text: str) -> None:
     hostile = replace(
         harmless, sentence=text, translation=text, source=(text, text, text), written=(text,) * 3
     )
-    reader, data = read(page(hostile))
+    reader, data = read(attention_page(hostile))
     assert data["sentence"] == data["translation"] == text
     assert data["kinds"]["encoder"]["keys"] == [text] * 3
-    assert [tag for tag, _ in reader.tags] == [tag for tag, _ in read(page(harmless))[0].tags]
+    assert [tag for tag, _ in reader.tags] == [
+        tag for tag, _ in read(attention_page(harmless))[0].tags
+    ]
     title = "".join(found for tag, found in reader.texts if tag == "title")
     assert title.rstrip("\n") == f"Attention: {text}"
 
 
 def test_a_hostile_sentence_through_the_model(model: Model) -> None:
-    _, data = read(page(look(model, HOSTILE[0], HOSTILE[1])))
+    _, data = read(attention_page(look_at(model, HOSTILE[0], HOSTILE[1])))
     assert (data["sentence"], data["translation"]) == tuple(HOSTILE[:2])
 
 
 def test_nothing_is_asked_of_a_network() -> None:
-    text = page(a_look(3, 1, 2))
+    text = attention_page(a_look(3, 1, 2))
     reader, _ = read(text)
     assert not [attrs for _, attrs in reader.tags if {"src", "href", "style"} & attrs.keys()]
     assert set(re.findall(r"https?://[^\"' ]*", text)) == {"http://www.w3.org/2000/svg"}
@@ -100,13 +102,13 @@ def test_nothing_is_asked_of_a_network() -> None:
 
 
 def test_the_search_is_in_it_where_it_was_heard(model: Model) -> None:
-    _, data = read(page(look(model, SENTENCE, listen=True)))
+    _, data = read(attention_page(look_at(model, SENTENCE, listen=True)))
     assert data["search"]["steps"][0][0]["fate"] in ("lives", "dies")
-    assert read(page(look(model, SENTENCE)))[1]["search"] is None
+    assert read(attention_page(look_at(model, SENTENCE)))[1]["search"] is None
 
 
 def luminance(colour: str) -> float:
-    """As WCAG has it."""
+    """Relative luminance as WCAG defines it."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,4 +1,4 @@
-"""The page as a reader has it: opened from the file system in Chromium, the network cut."""
+"""The HTML page in Chromium, opened from the file system without a network."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from regard.run.model_directory import Model
-from regard.view.look import Look, look
-from regard.view.page import page
+from regard.view.look import Look, look_at
+from regard.view.page import attention_page
 from view.conftest import TARGET, a_look
 
 pytestmark = pytest.mark.browser
@@ -16,7 +16,7 @@ LOOK = a_look(6, 2, 4)
 
 
 class Opened:
-    """A page, whatever it asked for over a network, and whatever went wrong in it."""
+    """An opened page, the URLs that it requested, and its errors."""
 
     def __init__(self, browser: playwright.Browser, path: Path, **options: object):
         context = browser.new_context(offline=True, accept_downloads=True, **options)
@@ -38,7 +38,7 @@ class Opened:
 
 def written(folder: Path, look: Look) -> Path:
     path = folder / "look.html"
-    path.write_text(page(look), "utf-8")
+    path.write_text(attention_page(look), "utf-8")
     return path
 
 
@@ -48,7 +48,7 @@ def opened(chromium: playwright.Browser, tmp_path: Path) -> Opened:
 
 
 def strongest(layer: int, query: int) -> str:
-    """What the page should say of a word of the encoder, of every head."""
+    """What the page should say about a query of the encoder, for every head."""
     parts = []
     for head, row in enumerate(LOOK.weights["encoder"][layer, :, query], 1):
         parts.append(f"head {head} {LOOK.source[row.argmax()]} {round(100 * row.max())} %")
@@ -73,7 +73,7 @@ def test_all_of_it_by_keyboard(opened: Opened) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowLeft")  # layer 2 -> 1
     assert page.evaluate("document.activeElement.value") == "0"
-    for _ in range(7):  # four heads, all, none, the words
+    for _ in range(7):  # four heads, two buttons, the first word
         page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "left 0"
     page.keyboard.press("ArrowDown")
@@ -94,7 +94,7 @@ def test_heads_are_chosen_alone_and_together(opened: Opened) -> None:
     page.click("#thumbnails li:nth-child(3) button")
     assert page.locator("[name=head]:checked").evaluate_all("all => all.map(x => x.value)") == ["2"]
     shown = int((LOOK.weights["encoder"][1, 2] >= 0.02).sum())
-    assert abs(page.locator("#strokes line").count() - shown) <= 2  # a byte rounds
+    assert abs(page.locator("#strokes line").count() - shown) <= 2  # weights are rounded to a byte
     assert page.locator("#strokes line").count() < every
     page.click("#none")
     assert page.locator("#strokes line").count() == 0
@@ -117,7 +117,7 @@ def test_the_window_changes(opened: Opened) -> None:
     page.click('[id="left 2"]')
     page.set_viewport_size({"width": 340, "height": 700})
     width = "document.querySelector('#lines svg').clientWidth"
-    for _ in range(100):  # from here: the page's policy lets nothing poll inside it
+    for _ in range(100):  # poll from here: the page's policy forbids scripts that poll inside it
         if page.evaluate(width) < 330:
             break
         page.wait_for_timeout(50)
@@ -143,7 +143,7 @@ def test_narrow_and_wide_light_and_dark_for_everyone(
     chromium: playwright.Browser, model: Model, tmp_path: Path, width: int, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    path = written(tmp_path, look(model, "A dog sleeps.", listen=True, by_words=True))
+    path = written(tmp_path, look_at(model, "A dog sleeps.", listen=True, by_words=True))
     size = {"width": width, "height": 800}
     opened = Opened(chromium, path, viewport=size, color_scheme=scheme, bypass_csp=True)
     opened.page.click('[id="left 1"]')
@@ -158,7 +158,7 @@ def test_hostile_text_is_shown_as_it_was_typed(
     chromium: playwright.Browser, model: Model, tmp_path: Path
 ) -> None:
     text = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-    opened = Opened(chromium, written(tmp_path, look(model, text, TARGET)))
+    opened = Opened(chromium, written(tmp_path, look_at(model, text, TARGET)))
     opened.page.click("[id='left 1']")
     assert opened.page.inner_text("#sentence") == text
     assert opened.wrong == []

@@ -1,4 +1,4 @@
-"""Pieces as a reader sees them, and words made of them."""
+"""Displayed pieces, and words made of pieces."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_nothing_is_lost(model: Model, text: str) -> None:
     if text.isascii() and "<" not in text:
         assert "".join(shown[1:-1]).replace("␣", "") == text.replace(" ", "")
     if not text.isascii():
-        assert shown[1:-1] == ["한국어", "문장", "."]  # though no piece is a whole syllable
+        assert shown[1:-1] == ["한국어", "문장", "."]  # although no piece is a whole syllable
 
 
 def test_merged_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""Recorded weights against a hand computation, and that recording leaves nothing behind."""
+"""Recorded weights against a computation by hand; recording must leave the model unchanged."""
 
 import math
 
@@ -27,7 +27,7 @@ def model() -> Transformer:
 
 
 def inputs_of(module: nn.Module, model: Transformer) -> tuple[Tensor, Tensor]:
-    """What an attention is given, when the model is run as it always is."""
+    """The inputs of an attention module in an ordinary forward pass."""
     seen: list[tuple[Tensor, ...]] = []
     handle = module.register_forward_pre_hook(lambda _, given: seen.append(given))
     model(SOURCE, TARGET)

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from regard.view.figures import Number
     from regard.view.look import Look
-    from regard.view.recording import Kind
+    from regard.view.recording import AttentionKind
 
 
 def look(
@@ -77,8 +77,8 @@ def look(
     from regard.machine.devices import set_threads
     from regard.run.model_directory import open_model
     from regard.view.heat import heat
-    from regard.view.look import look as look_at
-    from regard.view.page import page
+    from regard.view.look import look_at
+    from regard.view.page import attention_page
 
     _refuse_what_does_not_fit(kind, figure, out, word, search and target is not None)
     set_threads(threads)
@@ -87,9 +87,9 @@ def look(
     if not (html or text or figure or npz or as_json or search):
         html = Path("look.html")
     if html:
-        of = cast("Kind", kind or "encoder")
+        of = cast("AttentionKind", kind or "encoder")
         held = None if word is None else _place(found.queries(of), word)
-        write_file(html, page(found, of, at, heads, held))
+        write_file(html, attention_page(found, of, at, heads, held))
         note(f"{html}: open it in a browser")
     if npz:
         write_file(npz, _npz(found))
@@ -106,7 +106,7 @@ def look(
     typer.echo(" ".join(found.translation.split()))
     if text:
         every = range(found.weights["cross"].shape[1])
-        typer.echo("\n" + heat(found, cast("Kind", kind or "cross"), at, heads or every))
+        typer.echo("\n" + heat(found, cast("AttentionKind", kind or "cross"), at, heads or every))
     if found.account:
         typer.echo(f"\n{found.account}")
 
@@ -159,7 +159,7 @@ def _figure(
 ) -> bytes:
     from regard.view.figures import figure, sharpest
 
-    of = cast("Kind", kind)
+    of = cast("AttentionKind", kind)
     place = None if word is None or number == 5 else _place(found.queries(of), word)
     if not heads:
         every = found.weights[of].shape[1]

@@ -1,7 +1,7 @@
-"""Attention Visualizations: the weights of every head of one sentence, and pictures of them.
+"""Attention Visualizations: the weights of every head for one sentence, and pictures of them.
 
-    pieces -> recording -> account -> look -> page, figures, heat
+    pieces, recording, account -> look -> page, figures, heat
 
-`look` translates a sentence, or takes a translation as it is, and keeps the weights with which each
-head attended; the others show them.
+`look` translates a sentence, or takes a given translation, and keeps the attention weights of every
+head; `page`, `figures` and `heat` show them.
 """

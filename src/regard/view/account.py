@@ -1,4 +1,4 @@
-"""The account of a search: which hypotheses lived and died at each step, and why one won."""
+"""An account of a beam search: the fate of each hypothesis at each step, and why one won."""
 
 from __future__ import annotations
 
@@ -15,39 +15,45 @@ from regard.text.tokenizer import EOS, Tokenizer
 from regard.view.pieces import labels, spelled
 
 Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
-"""Of a candidate: it goes on; goes on, but none of its continuations does; is not among the `beam`
-best; has ended in </s> and is kept; or is not, since as many better ones are; was alive still when
-the search ended."""
+"""The fate of a candidate.
+
+    lives      it is kept, and so is at least one of its continuations
+    dies       it is kept, but none of its continuations is
+    dropped    it is not among the `beam` best
+    finished   it ends in </s>, and is among the `beam` best finished ones
+    too low    it ends in </s>, and is not among them
+    left       it was still alive when the search ended
+"""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the 2 x beam best continuations of a step."""
+    """One of the 2 x beam best continuations at one step."""
 
     text: str
     piece: str
-    """The last piece of it."""
+    """Its last piece."""
     log_p: float
     score: float
-    """log p over the length penalty."""
+    """log p divided by the length penalty."""
     fate: Fate
     wins: bool
-    """Whether the translation begins with it, or is it."""
+    """Whether the translation begins with this candidate, or equals it."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a search of one sentence did."""
+    """What the search for one sentence did."""
 
     steps: tuple[tuple[Candidate, ...], ...]
-    """Step by step its candidates, best first."""
+    """The candidates of each step, best first."""
     ending: str
     """Why it ended when it did."""
     why: str
     """Why the winner won."""
 
     def as_json(self) -> dict[str, Any]:
-        """Of lists, strings and numbers."""
+        """All fields as JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -64,13 +70,13 @@ class Account:
 
 
 class _Path(NamedTuple):
-    tokens: tuple[int, ...]  # without <s>; with </s> where there is one
+    tokens: tuple[int, ...]  # without <s>; with </s> if it has ended
     log_p: float
     score: float
 
 
-class Listener:
-    """Hears each step of a search for one sentence; `account` then tells of it."""
+class SearchRecorder:
+    """A `regard.search.Listener` that records the search for one sentence, for an account of it."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[list[_Path], list[_Path], list[_Path]]] = []
@@ -78,11 +84,11 @@ class Listener:
     def __call__(
         self, _: Tensor, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses
     ) -> None:
-        """A step; see `regard.search.Listener`."""
+        """Record one step; the arguments are those of `regard.search.Listener`."""
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int) -> Account:
-        """Of the search that it has heard to the end, for outputs of up to `longest` pieces."""
+        """The account of the finished search, whose outputs had up to `longest` pieces."""
         _, live, finished = self._steps[-1]
         best = (finished or live)[0]
         steps = []
@@ -117,9 +123,9 @@ class Listener:
             second = final[1]
             said += f' The next, "{texts[1]}", has {_sum(second, recipe)}'
             said += (
-                ": it is likelier, but shorter."
+                ": it is more probable, but shorter."
                 if second.log_p > best.log_p
-                else f": it is {math.exp(best.log_p - second.log_p):.3g} times less likely."
+                else f": it is {math.exp(best.log_p - second.log_p):.3g} times less probable."
             )
         places = [
             (place, number)
@@ -131,14 +137,14 @@ class Listener:
         if place > 1:
             other = tokenizer.decode([self._steps[number - 1][1][0].tokens])[0]
             said += (
-                f" After step {number} its beginning was number {place} of those alive; "
-                f'the first was "{printable(other)}".'
+                f" After step {number} the beginning of the winner ranked {place} among the live "
+                f'hypotheses; the first was "{printable(other)}".'
             )
         return said
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """Those of the one sentence that there are; <s> and what follows </s> are left out."""
+    """The hypotheses of the one sentence, without <s>, empty places, and padding after </s>."""
     fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
     found = []
     for tokens, _, log_p, score in zip(*fields, strict=True):
@@ -179,16 +185,16 @@ def _sum(path: _Path, recipe: SearchRecipe) -> str:
     length = len(path.tokens)
     return (
         f"{path.score:.3f} = {path.log_p:.3f} / {_penalty(length, recipe):.3f} "
-        f"(log p over the penalty of {length} pieces)"
+        f"(log p / length penalty of {length} pieces)"
     )
 
 
 def _ending(live: list[_Path], finished: list[_Path], recipe: SearchRecipe, longest: int) -> str:
     if not live or len(live[0].tokens) >= longest:
-        return f"The search ended at the longest output, {longest} pieces."
+        return f"The search ended at the longest output allowed, {longest} pieces."
     bound = live[0].log_p / _penalty(longest, recipe)
     return (
-        f"The search ended: {len(finished)} have finished, and the best of those alive could at "
-        f"most come to {bound:.3f}, at the longest output of {longest} pieces; the worst that "
-        f"is kept has {finished[-1].score:.3f}."
+        f"The search ended with {len(finished)} finished hypotheses, the worst with a score of "
+        f"{finished[-1].score:.3f}: the best live one could reach at most {bound:.3f}, at the "
+        f"longest output allowed, {longest} pieces."
     )

@@ -1,4 +1,4 @@
-"""A colour for each head: of one lightness, so that all are seen on white and on black alike."""
+"""A colour for each head, all of one lightness, so that they stand out on white and on black."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 LIGHTNESS, CHROMA = 0.61, 0.13
-"""In OKLCH (Ottosson 2020), where equal lightness looks equal. Every hue of these has a contrast of
-over 3 : 1 with white and with a dark page, as WCAG asks of what is not text."""
+"""Coordinates in OKLCH (Ottosson 2020), where equal lightness looks equal. With these values every
+hue has a contrast of over 3 : 1 with a white and with a dark page, as WCAG requires of graphics."""
 
+# From OKLab to the cone responses (their cube roots), and from those to linear RGB.
 _LMS = (
     (0.3963377774, 0.2158037573),
     (-0.1055613458, -0.0638541728),
@@ -22,7 +23,7 @@ _RGB = (
 
 
 def head_colours(heads: int) -> list[str]:
-    """As many colours as heads, `#rrggbb`, neighbours far apart."""
+    """One colour `#rrggbb` per head; the hues of neighbouring heads are far apart."""
     step = max((n for n in range(1, heads // 2 + 1) if math.gcd(n, heads) == 1), default=1)
     return [_rgb(2 * math.pi * (0.07 + head * step / heads)) for head in range(heads)]
 

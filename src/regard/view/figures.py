@@ -1,4 +1,4 @@
-"""Figures 3 to 5: words twice, above what attends and below what is attended to; lines between."""
+"""Figures 3 to 5: queries in a row above, keys in a row below, and a line for each weight."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ import numpy as np
 
 from regard.errors import MissingExtra
 from regard.view.colours import head_colours
-from regard.view.look import NAMES, Look, entropy
-from regard.view.recording import Kind
+from regard.view.look import ATTENTION_NAMES, Look, entropy
+from regard.view.recording import AttentionKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Number = Literal[3, 4, 5]
 FORMATS = ("svg", "png", "pdf")
-WORD = 0.3
-"""Inches between words."""
-LETTER = 0.085
-"""Inches of a letter; words stand upright."""
+_WORD = 0.3
+"""Inches between the middles of two words."""
+_LETTER = 0.085
+"""Inches per letter of a word; words are written vertically."""
 FAINT = 0.01
-"""Weights below it are not drawn."""
+"""Smaller weights are not drawn."""
 
 
-def sharpest(look: Look, kind: Kind, layer: int, word: int | None, count: int) -> list[int]:
-    """The heads of least entropy, at one word or in the mean over all; sharpest first."""
+def sharpest(
+    look: Look, kind: AttentionKind, layer: int, word: int | None, count: int
+) -> list[int]:
+    """The `count` heads of lowest entropy, lowest first.
+
+    The entropy is that of the query at position `word`, or by default the mean over all queries.
+    """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]
     found: list[int] = np.argsort(entropy(rows)[0], kind="stable").tolist()
@@ -39,15 +44,16 @@ def figure(
     look: Look,
     number: Number,
     form: str,
-    kind: Kind,
+    kind: AttentionKind,
     layer: int,
     heads: Sequence[int],
     word: int | None,
 ) -> bytes:
-    """A figure of the paper, for this sentence, as SVG, PNG or PDF.
+    """One of the paper's figures for this sentence, as the bytes of an "svg", "png" or "pdf" file.
 
-    3: one word, every head. 4: the first head for all words, then all the heads for one word.
-    5: each head for all words, one under the other. Raises MissingExtra without matplotlib.
+    Figure 3 shows all `heads` for the query at position `word`. Figure 4 shows the first head for
+    all queries and, below, all `heads` for one query. Figure 5 shows each head for all queries, one
+    panel per head. Raises MissingExtra without matplotlib.
     """
     try:
         import matplotlib
@@ -58,8 +64,8 @@ def figure(
     if number < 5:
         panels = [*panels[: number - 3], (heads, word)]
     queries, keys = look.queries(kind), look.keys(kind)
-    longest = LETTER * (max(map(len, queries)) + max(map(len, keys)))
-    width, height = WORD * (max(len(queries), len(keys)) + 1), 1.6 + longest
+    longest = _LETTER * (max(map(len, queries)) + max(map(len, keys)))
+    width, height = _WORD * (max(len(queries), len(keys)) + 1), 1.6 + longest
     settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "regard",
@@ -67,14 +73,14 @@ def figure(
         "text.parse_math": False,
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # such a character is drawn as a box
         drawn = Figure(figsize=(max(3.0, width), (height + 0.4) * len(panels)))
         share = 1 / len(panels)
         for place, (some, only) in enumerate(panels):
-            bottom = 1 - (place + 1) * share + share * LETTER * max(map(len, keys)) / height
+            bottom = 1 - (place + 1) * share + share * _LETTER * max(map(len, keys)) / height
             axes = drawn.add_axes((0.0, bottom, 1.0, share * 1.35 / (height + 0.4)))
             _panel(axes, look, kind, layer, some, only)
-            title = f"{NAMES[kind]}, layer {layer + 1}, "
+            title = f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, "
             title += "head " if len(some) == 1 else "heads "
             title += ", ".join(str(head + 1) for head in some)
             drawn.text(0.02, 1 - place * share - 0.01, title, va="top", color="#555d68")
@@ -87,7 +93,7 @@ def figure(
 
 
 def _panel(
-    axes: Axes, look: Look, kind: Kind, layer: int, heads: Sequence[int], only: int | None
+    axes: Axes, look: Look, kind: AttentionKind, layer: int, heads: Sequence[int], only: int | None
 ) -> None:
     queries, keys = look.queries(kind), look.keys(kind)
     weights, colours = look.weights[kind][layer], head_colours(look.weights[kind].shape[1])

@@ -1,4 +1,4 @@
-"""A heat map in the terminal: a row is what attends, a column what is attended to."""
+"""A heat map in the terminal: one row per query, one column per key."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 
-from regard.view.look import NAMES, Look
-from regard.view.recording import Kind
+from regard.view.look import ATTENTION_NAMES, Look
+from regard.view.recording import AttentionKind
 
 SHADES = " ·░▒▓█"
-"""From nothing to all, in steps of a fifth: a dot is something at all."""
+"""Shades from 0 to 1: a blank below 0.02, a dot below 0.2, then a new shade every 0.2."""
 TALLEST = 10
-"""Characters of the words over the columns."""
+"""The words above the columns are cut to this number of characters."""
 
 
-def heat(look: Look, kind: Kind, layer: int, heads: Sequence[int]) -> str:
-    """The mean of some heads of a layer, and of each row where most of it goes."""
+def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
+    """The mean weights of some heads of a layer; each row ends with its strongest key."""
     weights = look.weights[kind][layer, list(heads)].mean(0)
     queries, keys = look.queries(kind), look.keys(kind)
     widest = max(map(cell_len, queries))
     height = min(TALLEST, max(map(len, keys)))
     above = [key[:height].rjust(height) for key in keys]
     chosen = ", ".join(str(head + 1) for head in heads)
-    title = f"{NAMES[kind]}, layer {layer + 1}, {'head' if len(heads) == 1 else 'heads'} {chosen}"
+    noun = "head" if len(heads) == 1 else "heads"
+    title = f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, {noun} {chosen}"
     lines = [title, ""]
     lines += [
         " " * (widest + 1) + "".join(set_cell_size(word[line], 2) for word in above)

@@ -1,4 +1,4 @@
-"""One sentence, its translation, and how every head attended."""
+"""The attention weights of every head for one sentence and its translation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
-from regard.view.account import Account, Listener
+from regard.view.account import Account, SearchRecorder
 from regard.view.pieces import Words, labels, merged, spelled, word_labels, words
-from regard.view.recording import KINDS, Kind, record_attention
+from regard.view.recording import KINDS, AttentionKind, record_attention
 
 Weights = Float[NDArray[np.float32], "layers heads queries keys"]
 
-NAMES: dict[Kind, str] = {
+ATTENTION_NAMES: dict[AttentionKind, str] = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
     "cross": "encoder-decoder attention",
@@ -32,32 +32,33 @@ NAMES: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Look:
-    """What there is to see of one sentence; places are pieces, or words."""
+    """One sentence, its translation, and all attention weights; a position is a piece or a word."""
 
     sentence: str
     translation: str
     source: tuple[str, ...]
-    """x_1 ... x_m </s>"""
+    """The source: x_1 ... x_m </s>."""
     read: tuple[str, ...]
     """What the decoder reads: <s> y_1 ... y_n."""
     written: tuple[str, ...]
-    """What it writes, a place further: y_1 ... y_n </s>."""
+    """What the decoder writes, one position ahead: y_1 ... y_n </s>."""
     log_p: tuple[float, ...]
-    """Of each that is written, given those before."""
-    weights: dict[Kind, Weights]
-    """Each row sums to 1. The place that reads y_i is, in the decoder, that which writes y_i+1."""
+    """log p of each written position, given those before it."""
+    weights: dict[AttentionKind, Weights]
+    """By kind of attention; each row sums to 1. The decoder writes y_i+1 where it reads y_i."""
     account: Account | None
+    """An account of the search, if it was recorded."""
 
-    def queries(self, kind: Kind) -> tuple[str, ...]:
-        """What attends: in encoder-decoder attention by what it writes, else by what it reads."""
+    def queries(self, kind: AttentionKind) -> tuple[str, ...]:
+        """The positions that attend; in encoder-decoder attention, named by what they write."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
-    def keys(self, kind: Kind) -> tuple[str, ...]:
-        """What is attended to."""
+    def keys(self, kind: AttentionKind) -> tuple[str, ...]:
+        """The positions that are attended to."""
         return self.read if kind == "decoder" else self.source
 
     def as_json(self) -> dict[str, Any]:
-        """Of lists, strings and numbers; weights by kind, layer, head, query and key."""
+        """All fields as JSON values; weights are indexed [kind][layer][head][query][key]."""
         found: dict[str, Any] = {
             "sentence": self.sentence,
             "translation": self.translation,
@@ -65,7 +66,7 @@ class Look:
             "read": self.read,
             "written": self.written,
             "log_p": [round(x, 6) for x in self.log_p],
-            # Of the double nearest to 7 digits: fp32's own would print 17 of them.
+            # Round as doubles: an fp32 number rounded to 7 digits would still print 17.
             "attention": {
                 kind: np.round(self.weights[kind].astype(float), 7).tolist() for kind in KINDS
             },
@@ -74,14 +75,14 @@ class Look:
 
 
 def entropy(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Bits, in the mean over queries: 0 where each attends to one place alone."""
+    """Entropy in bits, the mean over queries; 0 if every query attends to a single position."""
     logs = np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
     found: NDArray[np.float32] = -(weights * logs).sum(-1).mean(-1)
-    return found + 0.0  # no minus zero
+    return found + 0.0  # turns -0.0 into 0.0
 
 
 def distance(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Places between query and key, in the mean over queries by their weights."""
+    """Positions between query and key, weighted by attention, the mean over queries."""
     queries, keys = (np.arange(size) for size in weights.shape[-2:])
     apart = np.abs(queries[:, None] - keys).astype(np.float32)
     found: NDArray[np.float32] = (weights * apart).sum(-1).mean(-1)
@@ -89,7 +90,7 @@ def distance(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
 
 
 @torch.no_grad()
-def look(
+def look_at(
     model: Model,
     sentence: str,
     target: str | None = None,
@@ -97,28 +98,27 @@ def look(
     by_words: bool = False,
     listen: bool = False,
 ) -> Look:
-    """Translate the sentence, or take `target` for its translation, and record every head.
+    """Translate the sentence, or take `target` as its translation, and record every head.
 
-    The model is in fp32. `by_words` joins the pieces of a word: see `pieces.merged`. With `listen`
-    there is an account of the search, if there was one.
-    Raises DataError for an empty sentence, or one that is longer than those learned from;
-    ModelError for a model whose logits are not numbers.
+    The model must be in fp32. `by_words` merges the pieces of a word (see `pieces.merged`).
+    `listen` adds an account of the search, unless `target` is given. Raises DataError for a text
+    that is empty or too long for the model; ModelError if the model's logits are not finite.
     """
     source = [*_encoded(model, sentence, "the sentence", model.recipe.data.max_length), EOS]
     positions = model.transformer.embedding.longest
     longest = min(len(source) + model.recipe.search.max_extra, positions)
     account = None
     if target is None:
-        listener = Listener()
+        recorder = SearchRecorder()
         rows = one_per_row([source])
         limits = torch.tensor([longest])
         (found, *_), *_ = search(
             model.transformer, rows, limits, model.recipe.search,
-            bos=BOS, eos=EOS, pad=PAD, listen=listener if listen else None,
+            bos=BOS, eos=EOS, pad=PAD, listen=recorder if listen else None,
         )  # fmt: skip
         written = [*found.tokens, EOS][:positions]
         if listen:
-            account = listener.account(model.tokenizer, model.recipe.search, longest)
+            account = recorder.account(model.tokenizer, model.recipe.search, longest)
     else:
         bound = min(max(longest, model.recipe.data.max_length), positions)
         written = [*_encoded(model, target, "the translation", bound), EOS]
@@ -139,9 +139,10 @@ def seen(
     by_words: bool,
     account: Account | None = None,
 ) -> Look:
-    """How a model attends that reads the pieces of `sentence` and writes these.
+    """Record how the model attends when it reads the ids `source` and writes the ids `written`.
 
-    Both end in </s>, unless the positions of the model do. Raises ModelError as `look` does.
+    `source` encodes `sentence`. Both end in </s>, except that `written` may be cut at the model's
+    last position. Raises ModelError if the model's logits are not finite.
     """
     read = [BOS, *written[:-1]]
     with record_attention(transformer) as recording:

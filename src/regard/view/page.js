@@ -1,6 +1,6 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
-const FAINT = 0.02; // weights below it are not drawn
+const FAINT = 0.02; // smaller weights are not drawn
 const ROW = 27, FONT = 15, PAD = 8;
 const state = { kind: "encoder", layer: 0, heads: new Set(), pinned: null, pointed: null };
 let tabStop = "left 0"; // the one word that the Tab key reaches
@@ -21,7 +21,7 @@ function make(name, attributes = {}, ...children) {
   return made;
 }
 
-// The weights of a kind are one byte each, [layers, heads, queries, keys], deflated.
+// Each weight is one byte; the array [layers, heads, queries, keys] is deflated.
 async function unpack(kind) {
   const packed = Uint8Array.from(atob(kind.weights), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -162,7 +162,7 @@ function key(event, { side, place }) {
   event.preventDefault();
 }
 
-// Of the active word: its weight from or to each word of the other side, by head.
+// The weights of one head between the active word and each word of the other side.
 function weightsOf({ side, place }, head) {
   const { queries, keys, at } = shown();
   return side === "left"
@@ -193,7 +193,7 @@ function drawStrokes() {
     const rect = group.querySelector("rect"), mine = same(chosen, { side, place });
     rect.setAttribute("fill-opacity", mine ? 0.18 : 0);
     group.setAttribute("aria-pressed", same(state.pinned, { side, place }));
-    // As the paper's figures have it: a mark for each head behind the words attended to.
+    // Like the paper's figures: behind each word of the other side, one mark per head.
     const step = rect.getAttribute("width") / heads.length;
     group.querySelector(".marks").replaceChildren(
       ...(!chosen || chosen.side === side ? [] : heads).map((head, i) => make("rect", {
@@ -276,7 +276,7 @@ function drawSearch() {
   by("search").hidden = false;
   by("why").textContent = data.search.why;
   by("ending").textContent = data.search.ending;
-  const titles = ["fate", "log p", "score", "so far"];
+  const titles = ["fate", "log p", "score", "text so far"];
   by("steps").replaceChildren(...data.search.steps.map((step, number) => make("div",
     { tabindex: 0, role: "region", "aria-label": `step ${number + 1}` },
     make("table", {},
@@ -285,7 +285,7 @@ function drawSearch() {
       make("tbody", {}, ...step.map((one) => make("tr", { class: one.wins ? "wins" : "" },
         make("td", {}, one.fate), make("td", {}, one.log_p.toFixed(3)),
         make("td", {}, one.score.toFixed(3)),
-        make("td", {}, `${one.text}${one.wins ? " (begins the winner)" : ""}`))))))));
+        make("td", {}, `${one.text}${one.wins ? " (beginning of the winner)" : ""}`))))))));
 }
 
 function save() {
@@ -313,7 +313,7 @@ async function start() {
   draw();
   let width = by("lines").clientWidth;
   new ResizeObserver(() => {
-    if (width === by("lines").clientWidth) return; // it was the height, of what is said
+    if (width === by("lines").clientWidth) return; // only the height changed, with the text of #said
     width = by("lines").clientWidth;
     drawLines();
   }).observe(by("lines"));

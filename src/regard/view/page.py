@@ -1,4 +1,4 @@
-"""The page: one file for the browser, that asks nothing of any network."""
+"""The page of `regard look`: one HTML file, which loads nothing over a network."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from typing import Any
 import numpy as np
 
 from regard.view.colours import head_colours
-from regard.view.look import NAMES, Look, distance, entropy
-from regard.view.recording import KINDS, Kind
+from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
+from regard.view.recording import KINDS, AttentionKind
 
 STEPS = 255
-"""A weight is a byte: its error is under 0.2 %, less than an eye sees of a line's strength."""
+"""A weight is stored in one byte; the error is below 0.2 %, which cannot be seen in a line."""
 
 
-def page(
+def attention_page(
     look: Look,
-    kind: Kind = "encoder",
+    kind: AttentionKind = "encoder",
     layer: int = -1,
     heads: Sequence[int] = (),
     place: int | None = None,
 ) -> str:
-    """All there is to see of a sentence, as HTML; what was typed is text in it, never markup.
+    """An HTML page of all attention weights of a sentence; user input is escaped.
 
-    It opens at this kind and layer and these heads, or all, with the query at `place` held.
+    The page first shows this kind of attention, this layer and these heads (by default all), with
+    the query at position `place` pinned. `layer` and `heads` count from 0; layer -1 is the last.
     """
     layers, every = look.weights[kind].shape[:2]
     first = {
@@ -41,7 +42,7 @@ def page(
         "pinned": None if place is None else {"side": "left", "place": place},
     }
     return Template(_part("page.html")).substitute(
-        policy=f"default-src 'none'; script-src {SCRIPT}; style-src {STYLE}",
+        policy=f"default-src 'none'; script-src {SCRIPT_HASH}; style-src {STYLE_HASH}",
         title=html.escape(f"Attention: {look.sentence}"),
         style=_part("page.css"),
         script=_part("page.js"),
@@ -62,11 +63,11 @@ def _data(look: Look) -> dict[str, Any]:
     }
 
 
-def _kind(look: Look, kind: Kind) -> dict[str, Any]:
+def _kind(look: Look, kind: AttentionKind) -> dict[str, Any]:
     weights = look.weights[kind]
     as_bytes = np.rint(weights * STEPS).astype(np.uint8).tobytes()
     return {
-        "name": NAMES[kind],
+        "name": ATTENTION_NAMES[kind],
         "queries": look.queries(kind),
         "keys": look.keys(kind),
         "weights": base64.b64encode(zlib.compress(as_bytes, 9)).decode(),
@@ -76,7 +77,7 @@ def _kind(look: Look, kind: Kind) -> dict[str, Any]:
 
 
 def _embedded(data: dict[str, Any]) -> str:
-    """JSON that no `</script>` or `<!--` in it can end."""
+    """JSON for a script element, escaped so that no `</script>` or `<!--` can end the element."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -86,9 +87,9 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """What the page's own rules allow: this text, and no other."""
+    """The source expression by which a content security policy allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-SCRIPT, STYLE = (_hash(_part(name)) for name in ("page.js", "page.css"))
-"""How a content security policy names the script and the style of the page."""
+SCRIPT_HASH, STYLE_HASH = (_hash(_part(name)) for name in ("page.js", "page.css"))
+"""How a content security policy names the script and the style sheet of the page."""

@@ -1,4 +1,4 @@
-"""The pieces of a sentence as a reader sees them, and the words that they make up."""
+"""Display the sub-word pieces of a sentence, and group them into words."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from regard.errors import printable
 from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
 
 Words = list[list[int]]
-"""The places of the pieces of each word."""
+"""For each word, the positions of its pieces."""
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each piece, with the space before a word; <s> and </s> by these names.
+    """The text of each piece: with the space before a word; "<s>" and "</s>" for those symbols.
 
-    A piece that is a part of a character shows as U+FFFD.
+    A piece that is only a part of a character becomes U+FFFD.
     """
-    before = tokenizer.encode(["a"])[0]  # a text's first space would be taken off
+    before = tokenizer.encode(["a"])[0]  # decoding removes the first space of a text
     texts = tokenizer.decode([[*before, i] for i in ids])
     return [
         SPECIAL[i] if i <= EOS else text.removeprefix("a")
@@ -30,7 +30,7 @@ def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def words(pieces: Sequence[str]) -> Words:
-    """A word begins at a space; punctuation around it, <s> and </s> are words of their own."""
+    """Group pieces into words at spaces; <s>, </s> and punctuation at either end stand alone."""
     found: Words = []
     for place, piece in enumerate(pieces):
         if not found or piece.startswith(" ") or {piece, pieces[place - 1]} & set(SPECIAL):
@@ -53,7 +53,7 @@ def _is_punctuation(text: str) -> bool:
 
 
 def labels(pieces: Sequence[str]) -> list[str]:
-    """One label for each piece; a middle dot marks those that go on inside a word."""
+    """One label per piece; a middle dot marks a piece that continues a word."""
     return [
         ("·" if place else "") + _shown(pieces[piece])
         for word in words(pieces)
@@ -62,7 +62,7 @@ def labels(pieces: Sequence[str]) -> list[str]:
 
 
 def word_labels(tokenizer: Tokenizer, ids: Sequence[int], groups: Words) -> list[str]:
-    """One label for each word."""
+    """One label per word."""
     texts = tokenizer.decode([[ids[i] for i in group] for group in groups])
     return [
         SPECIAL[ids[group[0]]] if ids[group[0]] <= EOS else _shown(text)
@@ -77,9 +77,10 @@ def _shown(text: str) -> str:
 def merged(
     weights: Float[NDArray[np.float32], "*heads queries keys"], queries: Words, keys: Words
 ) -> Float[NDArray[np.float32], "*heads words others"]:
-    """Attention between words: from a word the mean of its pieces, to a word their sum.
+    """Attention between words, from attention between pieces.
 
-    So rows still sum to 1.
+    The weight of a query word is the mean over its pieces; the weight of a key word is the sum over
+    its pieces. So each row still sums to 1.
     """
     mean, total = _belonging(queries), _belonging(keys)
     mean /= mean.sum(1, keepdims=True)
@@ -87,6 +88,7 @@ def merged(
 
 
 def _belonging(groups: Words) -> NDArray[np.float32]:
+    """A matrix [words, pieces] of ones where a piece belongs to a word, and zeros elsewhere."""
     found = np.zeros((len(groups), sum(map(len, groups))), np.float32)
     for word, places in enumerate(groups):
         found[word, places] = 1

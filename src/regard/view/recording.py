@@ -15,9 +15,9 @@ from regard.arithmetic.attention import Mask
 from regard.attention import MultiHeadAttention, attention
 from regard.transformer import Transformer
 
-Kind = Literal["encoder", "decoder", "cross"]
+AttentionKind = Literal["encoder", "decoder", "cross"]
 """Self-attention of the encoder or the decoder, and encoder-decoder attention."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Recording:
     decoder: dict[int, Float[Tensor, "rows heads target target"]] = field(default_factory=dict)
     cross: dict[int, Float[Tensor, "rows heads target source"]] = field(default_factory=dict)
 
-    def layers(self, kind: Kind) -> list[Tensor]:
+    def layers(self, kind: AttentionKind) -> list[Tensor]:
         """The weights of one kind of attention, from the lowest layer up."""
         found: dict[int, Tensor] = getattr(self, kind)
         return [found[layer] for layer in sorted(found)]
