@@ -119,11 +119,11 @@ def test_what_the_program_could_not_hold_is_told_by_file_and_line(tmp_path: Path
     result = run(gold, test)
     assert result.stderr.splitlines() == [
         f"{gold}:2: has 250 brackets (at most 200), which the official program cannot hold: read "
-        "all the same",
-        f"{test}:2: has 2 closing brackets too many, where the official program reads memory that "
-        "is not the sentence's: passed over, and reported as an error",
+        "here in full",
+        f"{test}:2: has 2 closing brackets too many, where the official program reads memory "
+        "outside the sentence: ignored here, and counted as an error",
         f"{test}:2: has 250 brackets (at most 200), which the official program cannot hold: read "
-        "all the same",
+        "here in full",
         "2 : Bracketing unbalance (too many close bracket)",
     ]
     assert result.stdout.splitlines()[4].split()[5:8] == ["250"] * 3

@@ -1,1 +1,1 @@
-"""Scores: of translations beside references (§6.1), of trees beside a treebank's (Table 4)."""
+"""Scores of translations against references (§6.1), and of trees against a treebank (Table 4)."""

@@ -1,7 +1,7 @@
-"""§6.1 "BLEU": translation quality, counted by sacreBLEU so that others can repeat the number.
+"""§6.1 "BLEU": translation quality, computed by sacreBLEU so that others can reproduce the number.
 
-The paper's own figures are of tokenised text, which reads about a point higher: a number means
-something only beside its signature.
+The paper's own figures are for tokenised text, which gives about one point more: a number means
+something only together with sacreBLEU's signature.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ class TranslationScores:
     chrf: float
     """chrF2: the F-score of character n-grams, 0 to 100."""
     ter: float
-    """Translation edit rate: edits for a hundred words of reference; lower is better."""
+    """Translation edit rate: edits per hundred words of the reference; lower is better."""
     signatures: dict[str, str]
-    """sacreBLEU's description of each of the three, by field name."""
+    """sacreBLEU's description of how each of the three was computed, by field name."""
 
 
 def score_translations(
@@ -36,9 +36,9 @@ def score_translations(
 ) -> TranslationScores:
     """BLEU, chrF and TER of a corpus of detokenised translations.
 
-    `references` holds one or more whole translations of the corpus, as long as `hypotheses` each.
-    BLEU is of the words that `tokenizer` finds. Raises DataError if lengths differ or there is
-    nothing to score, MissingExtra where the tokenizer is not installed.
+    `references` holds one or more reference translations of the whole corpus, each of as many
+    sentences as `hypotheses`. `tokenizer` divides text into words for BLEU. Raises DataError if
+    lengths differ or there is nothing to score, MissingExtra where the tokenizer is not installed.
     """
     _refuse_misaligned(hypotheses, references)
     metrics = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
@@ -55,7 +55,7 @@ def bleu(
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
 ) -> float:
-    """BLEU alone, the same number as in `score_translations` without waiting for TER; raises as that does."""
+    """BLEU alone, as `score_translations` computes and raises, without the time that TER takes."""
     _refuse_misaligned(hypotheses, references)
     return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
 

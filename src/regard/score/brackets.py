@@ -1,7 +1,7 @@
-"""Table 4's F1: brackets of parsed sentences against a treebank's, sentence by sentence.
+"""Table 4's F1: the brackets of parsed sentences compared with a treebank's.
 
-The figures and the messages are those of EVALB (Sekine and Collins, 1997), with which the field
-compares parsers, to the last digit printed.
+The figures, to the last printed digit, and the messages are those of EVALB (Sekine and Collins,
+1997), the program with which the field compares parsers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,14 +16,14 @@ from regard.score.evalb.report import BracketScores, Row, Status
 
 
 class Message(NamedTuple):
-    """What EVALB says of a line. Each is an error to be counted."""
+    """A message that EVALB prints about a line; each counts as an error."""
 
     line: int
     text: str
 
 
 class Remark(NamedTuple):
-    """What is to be said of a line that EVALB could not hold, or would misread without a word."""
+    """A note on a line that EVALB cannot hold, or would misread without a message."""
 
     side: Literal["gold", "test"]
     line: int
@@ -31,16 +31,17 @@ class Remark(NamedTuple):
 
 
 class TooManyErrors(DataError):
-    """The run was ended by a message that found more than `max_errors` before it."""
+    """The comparison ended with a message that had more than `max_errors` messages before it."""
 
 
 def compare(
     gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> Iterator[Row | Message | Remark]:
-    """Compare line by line, in bytes, one sentence a line. Yields in the order of the program.
+    """Compare trees line by line, as bytes, with one sentence on each line.
 
-    Raises TooManyErrors, after the message that was one too many. A bare word between brackets is
-    always one too many, because the program says so again and again.
+    Yields rows, messages and remarks in the order in which EVALB prints them. Raises TooManyErrors
+    after the message that was one too many. A bare word, one without its own bracket, always leads
+    to this, because EVALB repeats its message without end.
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):
@@ -72,7 +73,7 @@ _UNEVEN = "Number of lines unmatch (too many lines in {} file)"
 
 @dataclass
 class _Errors:
-    """How many errors there have been, and how many there may be."""
+    """Counts errors; the first one with more than `most` before it is raised."""
 
     most: int
     before: int = 0
@@ -81,8 +82,8 @@ class _Errors:
         yield Message(line, text)
         if self.before > self.most:
             raise TooManyErrors(
-                f"line {line} of the trees: {text}, the last of {self.before + 1} errors where at "
-                f"most {self.most + 1} may be: mend the lines, a tree on each, or allow more"
+                f"line {line} of the trees: {text}, which is error {self.before + 1} where at most "
+                f"{self.most + 1} are allowed: correct the lines, one tree on each, or allow more"
             )
         self.before += 1
 
@@ -101,7 +102,7 @@ def _said(
 def score_brackets(
     gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> BracketScores:
-    """The figures of a corpus, as bytes, one sentence a line; raises TooManyErrors."""
+    """The figures of a corpus, given as bytes, one sentence in each item; raises TooManyErrors."""
     scores = BracketScores(parameters.cutoff)
     for said in compare(gold, test, parameters):
         if isinstance(said, Row):

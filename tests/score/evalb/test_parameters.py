@@ -63,8 +63,8 @@ def test_numbers_are_digits_at_the_start(tmp_path: Path, value: bytes, number: i
         (b" DELETE_LABEL NP \r", "Unknown keyword ( DELETE_LABEL NP) in parameter file"),
         (b"EQ_LABEL A", "EQ_LABEL requires two values"),
         (b"EQ_WORD A B C", "EQ_WORD requires two values"),
-        (b"DELETE_LABEL ", "my.prm:2: DELETE_LABEL has no value: this line is passed over"),
-        (b"DEBUG 2", "my.prm: DEBUG is passed over"),
+        (b"DELETE_LABEL ", "my.prm:2: DELETE_LABEL has no value: this line is ignored"),
+        (b"DEBUG 2", "my.prm: DEBUG is ignored"),
     ],
 )
 def test_a_line_that_is_passed_over(tmp_path: Path, line: bytes, sentence: str) -> None:
@@ -87,7 +87,9 @@ def test_refusals(tmp_path: Path) -> None:
         read_parameters(tmp_path / "no.prm")
     with pytest.raises(DataError, match="cannot be read: Is a directory"):
         read_parameters(tmp_path)
-    with pytest.raises(DataError, match="more than 1,048,576 bytes are no parameter file"):
+    with pytest.raises(
+        DataError, match="is not a parameter file: it has more than 1,048,576 bytes"
+    ):
         reading(tmp_path, b"\n" * (LARGEST_FILE + 1))
 
 

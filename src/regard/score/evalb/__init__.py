@@ -1,1 +1,1 @@
-"""EVALB, the program behind the F1 of Table 4: how it reads, what it counts, what it prints."""
+"""EVALB, the program behind the F1 of Table 4: its rules of reading, counting and printing."""

@@ -1,4 +1,4 @@
-"""The figures of one sentence: brackets that match or cross, tags that are the same."""
+"""The figures of one sentence: brackets that match or cross, and tags that agree."""
 
 from collections import defaultdict
 from functools import lru_cache
@@ -9,11 +9,11 @@ from regard.score.evalb.quotes import put_back
 from regard.score.evalb.reading import EvalbSentence
 
 Bracket = tuple[bytes, int, int]
-"""A label, cut; the words before the bracket; the words up to its end."""
+"""The label, cut by `_cut`; the number of words before the bracket; that of words up to its end."""
 
 
 class BracketCounts(NamedTuple):
-    """What is counted in a sentence, or summed over many."""
+    """The counts of a sentence, or their sums over many."""
 
     matched: int = 0
     gold_brackets: int = 0
@@ -25,24 +25,24 @@ class BracketCounts(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """Per cent of the gold brackets that are matched; 0 where there is none."""
+        """Percentage of the gold brackets that are matched; 0 where there are none."""
         return 100.0 * self.matched / self.gold_brackets if self.gold_brackets else 0.0
 
     @property
     def precision(self) -> float:
-        """Per cent of the test brackets that match; 0 where there is none."""
+        """Percentage of the test brackets that match; 0 where there are none."""
         return 100.0 * self.matched / self.test_brackets if self.test_brackets else 0.0
 
     @property
     def tagging_accuracy(self) -> float:
-        """Per cent of the words whose tags are the same; 0 where there is none."""
+        """Percentage of the words whose tags agree; 0 where there are none."""
         return 100.0 * self.correct_tags / self.words if self.words else 0.0
 
 
 def mismatch(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> str | None:
-    """Why two sentences cannot be compared, in the program's words; None if they can be.
+    """Why two sentences cannot be compared, in EVALB's words; None if they can be.
 
-    Quotation marks are put back on the way, where that may help.
+    Where their lengths differ, deleted quotation marks are first put back into both.
     """
     if len(gold.words) != len(test.words):
         put_back(gold, test, parameters)
@@ -57,7 +57,7 @@ def mismatch(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParamete
 
 
 def count(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> BracketCounts:
-    """The figures of two sentences of the same words."""
+    """The counts for two sentences that have the same words."""
     gold_brackets, test_brackets = _kept(gold, parameters), _kept(test, parameters)
     return BracketCounts(
         _matched(gold_brackets, test_brackets, parameters),
@@ -70,7 +70,7 @@ def count(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters)
 
 
 def _kept(sentence: EvalbSentence, parameters: EvalbParameters) -> list[Bracket]:
-    """The brackets that hold a word, with cut labels, without those of deleted labels."""
+    """The brackets that hold a word and have no deleted label, with their labels cut."""
     deleted = parameters.deleted_brackets
     return [
         (cut, start, end)
@@ -86,7 +86,7 @@ def _cut(label: bytes) -> bytes:
 
 
 def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParameters) -> int:
-    """Each gold bracket takes the first free test bracket of its span that is the same."""
+    """Count matches: each gold bracket takes the first free test bracket of its span and label."""
     free = defaultdict(list)
     for label, *span in test:
         free[tuple(span)].append(label)
@@ -102,11 +102,11 @@ def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParamete
 
 
 def _crossing(gold: list[Bracket], test: list[Bracket], words: int) -> int:
-    """The test brackets that begin strictly inside a gold one and end outside, or the reverse."""
+    """Count the test brackets that overlap some gold one, with neither holding the other."""
     first = [words] * (words + 1)  # where the longest gold bracket with this end starts
     last = [0] * (words + 1)  # where the longest gold bracket with this start ends
     for _, start, end in gold:
-        if start < end:  # a bracket that is never closed crosses none
+        if start < end:  # a bracket that is never closed does not cross any
             first[end] = min(first[end], start)
             last[start] = max(last[start], end)
     return sum(

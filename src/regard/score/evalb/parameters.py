@@ -1,4 +1,4 @@
-"""What is compared and what is left out: the parameter files (.prm) of EVALB."""
+"""The parameter files (.prm) of EVALB: what is compared, and what is left out."""
 
 import re
 from dataclasses import dataclass
@@ -11,40 +11,41 @@ LARGEST_FILE = 2**20
 """Bytes of the largest parameter file that is read; the official ones have under 4,000."""
 
 _EqualPairs = frozenset[tuple[bytes, bytes]]
+"""Pairs of labels or words that count as equal, each in both orders."""
 
 
 @dataclass(frozen=True)
 class EvalbParameters:
-    """One parameter file. The defaults are what the program does without any."""
+    """The content of a parameter file. The defaults are what EVALB does without one."""
 
     deleted: frozenset[bytes] = frozenset()
-    """DELETE_LABEL: words with these tags go, and brackets with these labels."""
+    """DELETE_LABEL: words with these tags, and brackets with these labels, are left out."""
     not_in_length: frozenset[bytes] = frozenset()
     """DELETE_LABEL_FOR_LENGTH: words with these tags do not count in a sentence's length."""
     quotes: frozenset[bytes] = frozenset()
-    """QUOTE_LABEL: tags of quotation marks, put back where only one side has deleted them."""
+    """QUOTE_LABEL: tags of quotation marks, which are put back where only one side deletes them."""
     equal_labels: _EqualPairs = frozenset()
-    """EQ_LABEL: pairs of labels that are the same, each in both orders."""
+    """EQ_LABEL: labels that count as equal."""
     equal_words: _EqualPairs = frozenset()
-    """EQ_WORD: pairs of words that are the same, each in both orders."""
+    """EQ_WORD: words that count as equal."""
     labelled: bool = True
-    """LABELED: whether brackets must agree in their labels."""
+    """LABELED: whether matching brackets must have equal labels."""
     cutoff: int = 40
-    """CUTOFF_LEN: the words of the longest sentence in the second block."""
+    """CUTOFF_LEN: words of the longest sentence in the second summary."""
     max_errors: int = 10
     """MAX_ERROR: a message with more than this many before it ends the run."""
 
     def same_label(self, one: bytes, other: bytes) -> bool:
-        """Whether two labels, or two tags, are the same."""
+        """Whether two labels, or two tags, count as equal."""
         return one == other or (one, other) in self.equal_labels
 
     def same_word(self, one: bytes, other: bytes) -> bool:
-        """Whether two words are the same."""
+        """Whether two words count as equal."""
         return one == other or (one, other) in self.equal_words
 
     @cached_property
     def deleted_brackets(self) -> frozenset[bytes]:
-        """Labels whose brackets go: the deleted ones, and what is the same as one of them."""
+        """Labels whose brackets are left out: the deleted ones, and those equal to one of them."""
         return self.deleted | {one for one, other in self.equal_labels if other in self.deleted}
 
 
@@ -66,10 +67,10 @@ _LABELS = [b"DELETE_LABEL", b"DELETE_LABEL_FOR_LENGTH", b"QUOTE_LABEL"]
 
 
 def read_parameters(path: str | Path) -> tuple[EvalbParameters, list[str]]:
-    """The parameters in a file; and what the program says of its lines, or we where it is silent.
+    """The parameters in a file, and messages about its lines: EVALB's, and ours where it is silent.
 
-    A line that cannot be understood is passed over. Raises DataError when the file cannot be read
-    or is too large to be one.
+    A line that cannot be understood is ignored. Raises DataError when the file cannot be read or
+    is too large for a parameter file.
     """
     values: dict[bytes, list[bytes]] = {key: [] for key in _NUMBERS + _PAIRS + _LABELS}
     said = []
@@ -82,14 +83,14 @@ def read_parameters(path: str | Path) -> tuple[EvalbParameters, list[str]]:
             text = line.decode("utf-8", "surrogateescape")
             said.append(f"Unknown keyword ({text}) in parameter file")
         elif not rest:
-            said.append(f"{path}:{number}: {key.decode()} has no value: this line is passed over")
+            said.append(f"{path}:{number}: {key.decode()} has no value: this line is ignored")
         elif key in _PAIRS and len(rest[0].split()) != 2:
             said.append(f"{key.decode()} requires two values")
         else:
             values[key] += rest
     numbers = {key: _number(values[key][-1]) for key in _NUMBERS if values[key]}
     if numbers.get(b"DEBUG"):
-        said.append(f"{path}: DEBUG is passed over: the table and the summary are all there is")
+        said.append(f"{path}: DEBUG is ignored: only the table and the summary are printed")
     parameters = EvalbParameters(
         deleted=frozenset(values[b"DELETE_LABEL"]),
         not_in_length=frozenset(values[b"DELETE_LABEL_FOR_LENGTH"]),
@@ -110,11 +111,11 @@ def _lines(path: str | Path) -> list[bytes]:
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path) from None
     if len(text) > LARGEST_FILE:
-        raise DataError(f"more than {LARGEST_FILE:,} bytes are no parameter file", path)
+        raise DataError(f"is not a parameter file: it has more than {LARGEST_FILE:,} bytes", path)
     return text.split(b"\n")
 
 
 def _number(value: bytes) -> int:
-    """As C's atoi has it: the digits at the start, else 0."""
+    """The number that C's atoi reads: the digits at the start, or 0 without any."""
     digits = re.match(rb"[+-]?\d{1,18}", value)
     return int(digits[0]) if digits else 0

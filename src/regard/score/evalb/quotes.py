@@ -1,14 +1,19 @@
-"""Quotation marks that one side has deleted and the other has not (QUOTE_LABEL, as in new.prm)."""
+"""Put back quotation marks that only one side deletes (QUOTE_LABEL, used in EVALB's new.prm)."""
 
 from regard.score.evalb.parameters import EvalbParameters
 from regard.score.evalb.reading import EvalbSentence
 
 
 def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
-    """Put a deleted mark back where the other side has kept one in the same place."""
+    """Put each deleted mark back where the other side has kept one in the same place.
+
+    Changes both sentences.
+    """
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
-        place = mark.place  # before any move: the program compares with this one throughout
+        place = (
+            mark.place
+        )  # EVALB compares with this place throughout, also after the mark has moved
         for other_number, other in enumerate(gold.quotes):
             if other.place != place or other.tag == mark.tag:
                 continue

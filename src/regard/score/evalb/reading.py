@@ -1,7 +1,7 @@
-"""A line of brackets, read as EVALB reads it: bytes, six blanks, and its own idea of a word.
+"""Read a line of brackets as EVALB does: as bytes, with the six ASCII blanks and its own words.
 
-What the program cannot hold, or reads beyond its memory for, is read here by the same rules and
-remarked on.
+Where a line does not fit EVALB's memory, or makes it read outside of that, the line is read here by
+the same rules, and a remark is added.
 """
 
 import re
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from regard.score.evalb.parameters import EvalbParameters
 
 UNCLOSED = -1
-"""Where a bracket ends that is never closed."""
+"""The end of a bracket that is never closed."""
 QUOTE_MARKS = {b"'", b'"', b"/"}
-"""The words that a quotation mark may be."""
+"""The words that count as quotation marks."""
 
-# An opening bracket and its label are a word if one string, or nothing, stands between the blanks
-# after the label and a closing bracket, and a constituent if not: a sound one if a bracket follows
-# the label at once, or an opening one the string.
+# An opening bracket and its label begin a word if blanks, one string or none, and a closing bracket
+# follow. Otherwise they begin a constituent. It is sound, that is, well formed, if a bracket follows
+# the label directly, or if blanks, one string or none, and an opening bracket follow.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 )
 _LABEL, _WORD, _SOUND, _CLOSE = (_TOKEN.groupindex[n] for n in ("label", "word", "sound", "close"))
 
-# What fits the program's arrays.
+# The sizes of EVALB's arrays.
 _BYTES, _WORDS, _BRACKETS, _QUOTES = 4999, 200, 200, 20
 _LONG_LABEL = re.compile(rb"\([^()\s]{30}")
 _LONG_WORD = re.compile(rb"\([^()\s]*+\s++[^()\s]{100}")
@@ -37,16 +37,16 @@ _LONG_WORD = re.compile(rb"\([^()\s]*+\s++[^()\s]{100}")
 
 @dataclass(slots=True)
 class Quote:
-    """A quotation mark, whether deleted or not."""
+    """A quotation mark of a sentence, deleted or not."""
 
     word: bytes
     tag: bytes
     place: int
-    """Kept words before it."""
+    """Number of kept words before it."""
     brackets: int
-    """Brackets opened before it."""
+    """Number of brackets opened before it."""
     around: tuple[int, ...]
-    """The brackets open around it, by number."""
+    """Numbers of the brackets that are open around it."""
 
 
 @dataclass(slots=True)
@@ -54,28 +54,28 @@ class EvalbSentence:
     """A line as EVALB sees it. Brackets are numbered in the order in which they open."""
 
     length: int = 0
-    """Words without those that do not count in the length."""
+    """Number of words, without those that do not count in the length."""
     words: list[bytes] = field(default_factory=list)
-    """Words without those of deleted tags."""
+    """Words, without those of deleted tags."""
     tags: list[bytes] = field(default_factory=list)
-    """A tag for each word, uncut."""
+    """The whole tag of each word."""
     labels: list[bytes] = field(default_factory=list)
-    """A label for each bracket, uncut."""
+    """The whole label of each bracket."""
     starts: list[int] = field(default_factory=list)
-    """For each bracket the words before it."""
+    """For each bracket, the number of words before it."""
     ends: list[int] = field(default_factory=list)
-    """For each bracket the words up to its end; UNCLOSED if it has none."""
+    """For each bracket, the number of words up to its end; UNCLOSED if it is never closed."""
     quotes: list[Quote] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-    """What the program says of this line."""
+    """EVALB's messages about this line."""
     stuck: bool = False
-    """Whether the program then meets a bare word, and never gets past it."""
+    """Whether EVALB then meets a bare word, which it never gets past."""
     remarks: list[str] = field(default_factory=list)
-    """What the program does not say, and should."""
+    """Notes on this line where EVALB should say something, but is silent."""
 
 
 def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:
-    """One line of a file, with or without its end."""
+    """Read one line of a file, with or without its line end."""
     sentence, open_brackets, surplus = EvalbSentence(), list[int](), 0
     for token in _TOKEN.finditer(line):
         kind = token.lastindex
@@ -105,7 +105,7 @@ def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:
         sentence.messages.append("Bracketing unbalance (too many close bracket)")
         sentence.remarks.append(
             f"has {surplus} closing bracket{'s' * (surplus > 1)} too many, where the official "
-            "program reads memory that is not the sentence's: passed over, and reported as an error"
+            "program reads memory outside the sentence: ignored here, and counted as an error"
         )
     if open_brackets and not sentence.stuck:
         sentence.messages.append("Bracketing is unbalanced (too many open bracket)")
@@ -130,13 +130,13 @@ def _say_unsound(rest: bytes, sentence: EvalbSentence) -> None:
         sentence.messages.append("More than two elements in a bracket")
     else:
         sentence.remarks.append(
-            "ends inside a bracket, where the official program reads on in earlier lines: read as "
-            "a bracket that is not closed"
+            "ends inside a bracket, where the official program goes on with text of earlier lines: "
+            "read here as a bracket that is not closed"
         )
 
 
 def _too_large(line: bytes, sentence: EvalbSentence) -> Iterator[str]:
-    """What of this sentence does not fit the program, in one remark."""
+    """A remark on what does not fit EVALB's arrays, if anything."""
     sizes = [
         (len(line.rstrip(b"\n")) + 1, _BYTES, "bytes"),
         (len(sentence.words), _WORDS, "words"),
@@ -149,4 +149,4 @@ def _too_large(line: bytes, sentence: EvalbSentence) -> Iterator[str]:
     if _LONG_WORD.search(line):
         found.append("a word of more than 99 bytes")
     if found:
-        yield f"has {', '.join(found)}, which the official program cannot hold: read all the same"
+        yield f"has {', '.join(found)}, which the official program cannot hold: read here in full"

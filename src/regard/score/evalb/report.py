@@ -1,4 +1,4 @@
-"""Sentences summed up, and printed as EVALB prints them: a row each, a row of sums, two blocks."""
+"""The figures of a corpus, printed as EVALB does: a row a sentence, totals, two summaries."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ HEADER = (
 
 
 class Status(IntEnum):
-    """What became of a sentence."""
+    """EVALB's verdict on a sentence."""
 
     VALID = 0
     ERROR = 1
@@ -25,7 +25,7 @@ class Status(IntEnum):
 
 
 class Row(NamedTuple):
-    """A sentence: its line, its length in words of gold, what became of it, its figures."""
+    """A row of the table: line number, length in gold words, status and counts of a sentence."""
 
     line: int
     length: int
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 @dataclass
 class LengthSummary:
-    """The figures of many sentences."""
+    """The figures of many sentences: all of a corpus, or those up to some length."""
 
     sentences: int = 0
     error: int = 0
@@ -56,7 +56,7 @@ class LengthSummary:
     without_crossing: int = 0
     """Valid sentences in which no bracket crosses."""
     few_crossing: int = 0
-    """Valid sentences in which two brackets cross at most."""
+    """Valid sentences in which at most two brackets cross."""
 
     def add(self, row: Row) -> None:
         """Count a sentence."""
@@ -77,12 +77,12 @@ class LengthSummary:
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall, 0 to 100; not a number if both are 0."""
+        """The harmonic mean of precision and recall, 0 to 100; NaN if both are 0."""
         p, r = self.counts.precision, self.counts.recall
         return 2 * p * r / (p + r) if p + r else math.nan
 
     def figures(self) -> dict[str, int | float]:
-        """All that is printed, unrounded, by the names that the JSON has."""
+        """All figures that are printed, unrounded, by their names in the JSON output."""
         valid = self.valid
         return {
             "sentences": self.sentences,
@@ -118,7 +118,7 @@ _NAMES = {
 
 @dataclass
 class BracketScores:
-    """A corpus: the sentences of all lengths, and those of at most `cutoff` words."""
+    """The figures of a corpus: of all sentences, and of those of at most `cutoff` words."""
 
     cutoff: int = 40
     all: LengthSummary = field(default_factory=LengthSummary)
@@ -131,7 +131,7 @@ class BracketScores:
             self.short.add(row)
 
     def totals(self) -> str:
-        """The row of sums below the table, with the rule above it."""
+        """The row of totals below the table, with the rule above it."""
         c = self.all.counts
         brackets = (
             f"{'':16}{c.recall:6.2f} {c.precision:6.2f} {c.matched:6} {c.gold_brackets:5} "
@@ -141,7 +141,7 @@ class BracketScores:
         return f"{_RULE}\n{brackets if c.gold_brackets and c.test_brackets else ''}{tags}"
 
     def summary(self) -> str:
-        """Both blocks, a figure a line."""
+        """Both summaries, with one figure on each line."""
         lines = ["=== Summary ==="]
         for title, block in (("All", self.all), (f"len<={self.cutoff}", self.short)):
             lines += ["", f"-- {title} --"]
@@ -150,7 +150,7 @@ class BracketScores:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The printed figures by name; what is printed as not a number is None, and listed."""
+        """The printed figures by name; one that is NaN is None, and listed in `printed_as_nan`."""
         c = self.all.counts
         brackets = {"recall": c.recall, "precision": c.precision, **c._asdict()}
         keys = list(brackets) if c.gold_brackets and c.test_brackets else ["words", "correct_tags"]
