@@ -17,16 +17,13 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.arithmetic.device import on_cpu
-from regard.arithmetic.exact import WIDTH, BlockedLinear
-from regard.arithmetic.one_core import can_use_loops, loops
-from regard.arithmetic.packed import Int8Linear, PackedLinear, can_pack, refuse_int8
+from regard.arithmetic.choose import choose_dtype, for_decoding, refuse_int8, with_loops
+from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
 from regard.errors import RecipeError, RegardError
 from regard.machine.copies import Copies, can_be_copied
 from regard.machine.devices import (
     choose_device,
-    choose_dtype,
     free_memory,
     has_bf16,
     is_out_of_memory,
@@ -38,11 +35,6 @@ from regard.run.model_directory import Model, open_model
 from regard.search import Hypothesis
 from regard.transformer import Transformer
 
-BATCH_TOKENS = 2048
-"""Source tokens decoded together on a CPU, padding to the longest included; fewer with a beam of
-more than 4."""
-BATCH_TOKENS_GPU = 16_384
-"""And on a GPU, where the launches of a step take a few milliseconds, however little they do."""
 WINDOW = 2048
 """Sentences read, sorted by length and divided into batches."""
 SMALL = 512
@@ -93,10 +85,7 @@ def open_to_decode(
         exact = False
     model = open_model(directory, dtype)
     transformer = model.transformer.to(device)
-    if device.type == "cpu" and can_pack(dtype):
-        plain = PackedLinear if exact is False else BlockedLinear
-        kept = torch.bfloat16 if int8 and has_bf16(device) else dtype
-        transformer.pack(Int8Linear if int8 else plain, torch.float32 if exact else kept)
+    transformer.compute_by(for_decoding(transformer, device, precision, exact))
     return replace(model, transformer=transformer), exact
 
 
@@ -120,8 +109,7 @@ class Decoding:
         beam, threads = self.recipe.beam, torch.get_num_threads()
         if (beam, threads) not in self._tried:
             shares = {1, *(threads // workers for workers in range(1, _workers() + 1))}
-            agree = on_cpu(self._weight) and self.model.batches_agree(beam, shares)
-            self._tried[beam, threads] = agree
+            self._tried[beam, threads] = self.model.by.batches_agree(beam, shares)
         return not self._tried[beam, threads]
 
     def hypotheses(
@@ -131,34 +119,35 @@ class Decoding:
 
         It may be called in a copy of this process, where what it changes is lost, unless `here`.
         """
-        cpu, threads = on_cpu(self._weight), torch.get_num_threads()
-        workers, tokens = _workers() if cpu else 1, sum(map(len, sources))
+        divides, threads = self.model.by.side_by_side, torch.get_num_threads()
+        workers, tokens = _workers() if divides else 1, sum(map(len, sources))
         may_share = self.may_be_copied and not here and can_be_copied()
-        shared = cpu and may_share and tokens >= COPIES_FROM
+        shared = divides and may_share and tokens >= COPIES_FROM
         batches = self._batches(sources, threads if shared else workers)
         copies = min(len(batches), threads, _room_for_copies()) if shared else 0
         by_copies = copies > max(1, threads // 2)  # else cores would be left over
         alone = by_copies or threads // max(1, min(workers, len(batches))) == 1
         decode = partial(self._search, sources, search)
-        if cpu and alone and self.exact is False and tokens >= LOOPS_FROM and can_use_loops():
-            decode = partial(_with_loops, decode)
-        if by_copies:
-            decoded = _by_copies(decode, batches, copies)
-        elif cpu and self.one_by_one:
-            decoded = side_by_side(decode, batches, threads, share=1)
-        else:
-            decoded = side_by_side(decode, batches, workers)
+        by_loops = alone and self.exact is False and tokens >= LOOPS_FROM
+        by = with_loops(self.model.by) if by_loops else self.model.by
         found: Found = [[] for _ in sources]
-        for batch, best_of_each in zip(batches, decoded, strict=True):
-            for i, best in zip(batch, best_of_each, strict=True):
-                found[i] = best
+        with self.model.computing_by(by):
+            if by_copies:
+                decoded = _by_copies(decode, batches, copies)
+            elif divides and self.one_by_one:
+                decoded = side_by_side(decode, batches, threads, share=1)
+            else:
+                decoded = side_by_side(decode, batches, workers)
+            for batch, best_of_each in zip(batches, decoded, strict=True):
+                for i, best in zip(batch, best_of_each, strict=True):
+                    found[i] = best
         return found
 
     def _batches(self, sources: Sequence[Sequence[int]], workers: int) -> list[list[int]]:
         if self.one_by_one:
             return [[i] for i in range(len(sources))]
-        slots = BATCH_TOKENS if on_cpu(self._weight) else BATCH_TOKENS_GPU
-        return list(by_length(sources, slots * 4 // max(4, self.recipe.beam), workers))
+        slots = self.model.by.batch_tokens * 4 // max(4, self.recipe.beam)
+        return list(by_length(sources, slots, workers))
 
     def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
         """What `search` finds for these of the sources; by halves where the memory is too small."""
@@ -200,12 +189,6 @@ def _workers() -> int:
 
 def _room_for_copies() -> int:
     return free_bytes(torch.device("cpu")) // COPY_BYTES
-
-
-def _with_loops(decode: Callable[[list[int]], Found], batch: list[int]) -> Found:
-    """The same, by loops if it is done with one core."""
-    with loops():
-        return decode(batch)
 
 
 def _by_copies(

@@ -8,33 +8,29 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.arithmetic.device import on_cpu
-from regard.arithmetic.dropout import drop
-from regard.arithmetic.linear import Linear
-from regard.arithmetic.residual import add_norm
+from regard.equations import Computing
 from regard.errors import ModelError
 from regard.recipe import ModelRecipe
 
 
-class FeedForward(nn.Module):
+class FeedForward(Computing):
     """§3.3: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position alike."""
 
     def __init__(self, d_model: int, d_ff: int, relu_dropout: float = 0.0):
         super().__init__()
-        self.W_1 = Linear(d_model, d_ff)
-        self.W_2 = Linear(d_ff, d_model)
+        self.W_1 = nn.Linear(d_model, d_ff)
+        self.W_2 = nn.Linear(d_ff, d_model)
         self.relu_dropout = relu_dropout
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Equation (2)."""
-        inner = self.W_1(x, relu=True)
+        inner = self.by.linear(x, self.W_1, relu=True)
         if self.training and self.relu_dropout:
-            inner = drop(inner, self.relu_dropout)
-        output: Tensor = self.W_2(inner)
-        return output
+            inner = self.by.drop(inner, self.relu_dropout)
+        return self.by.linear(inner, self.W_2)
 
 
-class AddNorm(nn.Module):
+class AddNorm(Computing):
     """§3.1 and §5.4: LayerNorm(x + Dropout(Sublayer(x))), normalised after the sum."""
 
     def __init__(self, d_model: int, dropout: float):
@@ -46,7 +42,7 @@ class AddNorm(nn.Module):
         self, x: Float[Tensor, "*batch d_model"], sublayer: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_model"]:
         """x is the sub-layer's input, `sublayer` its output."""
-        return add_norm(x, sublayer, self.norm, self.dropout if self.training else 0.0)
+        return self.by.add_norm(x, sublayer, self.norm, self.dropout if self.training else 0.0)
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
@@ -59,7 +55,7 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
-class Embedding(nn.Module):
+class Embedding(Computing):
     """§3.4 and §3.5: tokens x sqrt(d_model), plus their positions, with dropout on the sum.
 
     One matrix serves the source, the target and, transposed, the linear layer before the softmax.
@@ -72,7 +68,6 @@ class Embedding(nn.Module):
         self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
         self.learned = recipe.positions == "learned"
         self.longest = recipe.max_positions if self.learned else sys.maxsize
-        self.packed: nn.Module | None = None  # `logits` for inference: see kernels.packed
         self.positions: Tensor
         if self.learned:
             self.positions = nn.Parameter(torch.empty(recipe.max_positions, recipe.d_model))
@@ -84,30 +79,32 @@ class Embedding(nn.Module):
     ) -> Float[Tensor, "rows length d_model"]:
         """Embed tokens at their positions, all of which are below `longest`.
 
-        Raises ModelError where learned positions end before one of them; on a GPU, which is not to
-        be waited for, PyTorch stops.
+        Raises ModelError where a position is beyond the learned ones. A GPU reports that later, as
+        an error of its own, since nothing waits for it here.
         """
         table = self.table(longest)
-        if self.learned and on_cpu(positions) and (positions >= len(table)).any():
+        try:
+            found = F.embedding(positions, table)
+        except IndexError:
             raise ModelError(
                 f"a sentence of {int(positions.max()) + 1} pieces is longer than the {len(table)} "
                 "positions this model has learned: split it, or raise model.max_positions"
-            )
+            ) from None
         x = self.tokens(ids) * self.scale
-        x = x + F.embedding(positions, table).to(x.dtype)
-        return drop(x, self.dropout) if self.training and self.dropout else x
+        x = x + found.to(x.dtype)
+        return self.by.drop(x, self.dropout) if self.training and self.dropout else x
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
-        """All that is learned; or the sinusoids of positions below `longest`, made and kept."""
+        """The learned positions; or sinusoids, which are extended beyond `longest` if need be."""
         table = self.positions
         if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
-            with torch.inference_mode(False):  # training may use what a search has made
+            with torch.inference_mode(False):  # training may use a table that a search has made
                 wider = sinusoids(*size).to(table)
-            # Another thread may replace what is kept at the same time: return one's own.
+            # Another thread may replace self.positions at the same time: return this table.
             self.positions = table = wider
         return table
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
         """The shared linear layer before the softmax; it has no bias."""
-        return F.linear(x, self.tokens.weight) if self.packed is None else self.packed(x)
+        return self.by.logits(x, self.tokens)

@@ -138,8 +138,9 @@ class Parser(Decoding):
             limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
             asked = Sentences(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
             return search(
-                self._trees, asked, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD
-            )
+                self._trees, asked, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
+                ranker=self.model.by.most_likely,
+            )  # fmt: skip
 
         for words, best in zip(sentences, self.hypotheses(sources, found), strict=True):
             yield [self._parse(one, words) for one in best]

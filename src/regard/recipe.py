@@ -127,6 +127,9 @@ class TrainingRecipe(Section):
     """epsilon_ls, spread over the whole vocabulary."""
     accumulate: Count = 1
     """Batches whose gradients are summed into one step."""
+    arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
+    """How the equations are computed: auto is the fastest; plain, their definitions. The others
+    are the ways that auto chooses from on a CPU; see `arithmetic.choose`."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Arithmetic; auto is bf16 where the processor has it, always with an fp32 master copy.
 

@@ -19,19 +19,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from regard.arithmetic.device import on_cpu
-from regard.arithmetic.one_core import array, by_loops
+from regard.equations import Ranking
 from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
 
-BLOCK = 128
-"""Candidates compared by their maximum before they are compared one by one."""
 LEAVE_AT = 0.9
 """Ended sentences leave the batch once no more than this share goes on: to leave costs a copy."""
-AT_ONCE = 2**20
-"""Logits ranked at once on a CPU: 4 MiB in fp32."""
-AT_ONCE_GPU = 2**27
-"""And on a GPU: 512 MiB."""
 
 
 class Selectable(Protocol):
@@ -100,7 +93,7 @@ class Hypotheses(NamedTuple):
 
     def best(self, count: int) -> Hypotheses:
         """The `count` of highest score, best first; of equals, the first."""
-        places = _ranking(self.score, count)
+        places = ranking(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
 
@@ -119,6 +112,8 @@ class Hypotheses(NamedTuple):
         ]
 
 
+Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
+"""The signature of `most_likely`."""
 Listener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
 """Hears of a step: which sentences are in it, its candidates, then those alive and those finished
 after it. A sentence that has ended may be in a few steps more, with no hypothesis alive."""
@@ -141,6 +136,7 @@ def search(
     eos: int,
     pad: int,
     listen: Listener | None = None,
+    ranker: Ranker | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, best first.
 
@@ -152,14 +148,16 @@ def search(
     of the better hypothesis comes first, then the lower token: on every device, in every batch.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
-    never produced. `listen` hears of every step. Raises RecipeError if `n_best` is not between 1
+    never produced. `listen` is called after every step. `ranker` computes what `most_likely`
+    defines, which is used if it is None. Raises RecipeError if `n_best` is not between 1
     and the beam, ModelError if the model's logits are not numbers.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
     if not len(max_lengths):
         return []
-    rules = _Rules(recipe.beam, _length_penalty(max_lengths, recipe.alpha), bos, eos, pad)
+    penalty = _length_penalty(max_lengths, recipe.alpha)
+    rules = _Rules(recipe.beam, penalty, bos, eos, pad, ranker or most_likely)
     sentences = torch.arange(len(max_lengths), device=max_lengths.device)
     live = _filled(sentences, places=1, token=bos, log_p=0.0)
     finished = _filled(sentences, places=recipe.beam, token=pad, log_p=-math.inf)
@@ -219,6 +217,7 @@ class _Rules:
     bos: int
     eos: int
     pad: int
+    ranker: Ranker
 
     def continuations(
         self, live: Hypotheses, logits: Float[Tensor, "rows vocabulary"]
@@ -227,7 +226,7 @@ class _Rules:
         sentences, beams = live.log_p.shape
         count = 1 if self.beam == 1 else 2 * self.beam
         never = tuple({self.bos, self.pad} - {self.eos})
-        parents, tokens, log_p = _most_likely(live.log_p, logits, never, count)
+        parents, tokens, log_p = self.ranker(live.log_p, logits, never, count)
         prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
         longer = torch.cat([prefixes, tokens.unsqueeze(-1)], dim=-1)
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
@@ -251,94 +250,31 @@ class _Rules:
         return (bound > finished.score[:, -1]) & (length < max_lengths)
 
 
-def _most_likely(
+def most_likely(
     live: Float[Tensor, "sentences beams"],
     logits: Float[Tensor, "rows vocabulary"],
     never: tuple[int, ...],
     count: int,
-) -> tuple[
-    Int[Tensor, "sentences count"], Int[Tensor, "sentences count"], Float[Tensor, "sentences count"]
-]:
-    """Beam, token and log p of the `count` largest live + log softmax(logits), largest first.
+) -> Ranking:
+    """The `count` largest of live + log softmax(logits) of each sentence, largest first.
 
-    To rank them all would be slow. They are in the `count` blocks that have the largest maxima.
+    Tokens in `never` are left out. Of equal ones that of the first beam comes first, then that of
+    the lowest token. A row in which nothing is possible has no continuation: its log p are -inf.
     """
-    if by_loops():
-        return _most_likely_by_loop(live, logits, never, count)
     vocabulary, beams = logits.shape[1], live.shape[1]
-    # [rows, ...] -> [sentences, beams, ...]
-    maxima, totals = (x.unflatten(0, (-1, beams)) for x in _summary(logits, never))
-    maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
-    blocks = _ranking(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
-    # Every token of these blocks, by beam and token: [sentences, blocks * BLOCK]
-    within = torch.arange(BLOCK, device=blocks.device)
-    tokens = (blocks % maxima.shape[-1] * BLOCK).unsqueeze(-1) + within
-    tokens, parents = tokens.flatten(1), (blocks // maxima.shape[-1]).repeat_interleave(BLOCK, 1)
-    impossible = tokens >= vocabulary
-    for token in never:
-        impossible |= tokens == token
-    places = parents * vocabulary + tokens.clamp(max=vocabulary - 1)
-    chosen = logits.view(len(live), -1).gather(1, places).float()
-    log_p = live.gather(1, parents) + (chosen - totals.gather(1, parents))
-    log_p = log_p.masked_fill_(impossible, -torch.inf)
-    best = _ranking(log_p, count)
-    return parents.gather(1, best), tokens.gather(1, best), log_p.gather(1, best)
+    log_p = logits.float().log_softmax(-1)
+    log_p = log_p.masked_fill((logits == -torch.inf).all(-1, keepdim=True), -torch.inf)
+    log_p[:, list(never)] = -torch.inf
+    # [rows, vocabulary] -> [sentences, beams * vocabulary]
+    log_p = (live.unsqueeze(-1) + log_p.unflatten(0, (-1, beams))).flatten(1)
+    best = ranking(log_p, count)
+    return Ranking(best // vocabulary, best % vocabulary, log_p.gather(1, best))
 
 
-def _most_likely_by_loop(
-    live: Float[Tensor, "sentences beams"],
-    logits: Float[Tensor, "rows vocabulary"],
-    never: tuple[int, ...],
-    count: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    from regard.arithmetic.loops.search import most_likely
-
-    parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
-    found = parents, tokens, torch.empty(len(live), count)
-    without = torch.tensor(never, dtype=torch.int64)
-    most_likely(*map(array, (live.contiguous(), logits.contiguous(), without, *found)))
-    return found
-
-
-def _summary(
-    logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...]
-) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
-    """Of each row: the largest of each block, without the tokens `never`; and log sum exp, in fp32.
-
-    Some rows at a time: on a CPU so that their numbers stay in its caches, on a GPU so that they
-    have room.
-    """
-    some = max(1, (AT_ONCE if on_cpu(logits) else AT_ONCE_GPU) // logits.shape[1])
-    maxima, totals = [], []
-    for part in logits.split(some):
-        x = part.float()
-        largest = _block_maxima(x)
-        top = largest.amax(dim=-1)
-        total = top - x.log_softmax(dim=-1).amax(dim=-1)
-        # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
-        totals.append(total.masked_fill_(top == -torch.inf, 0.0))
-        maxima.append(largest)
-    best = torch.cat(maxima)
-    for block in {token // BLOCK for token in never}:
-        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
-        best[:, block] = tokens.amax(dim=-1)
-    return best, torch.cat(totals)
-
-
-def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:
-    """The largest of each block; the last block may be short."""
-    whole = x.shape[1] - x.shape[1] % BLOCK
-    largest = x[:, :whole].unflatten(1, (-1, BLOCK)).amax(dim=-1)
-    if whole == x.shape[1]:
-        return largest
-    return torch.cat([largest, x[:, whole:].amax(dim=-1, keepdim=True)], dim=1)
-
-
-def _ranking(
+def ranking(
     values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
-    """Where the `count` largest are, largest first; of equals the first, unlike topk's any.
+    """The places of the `count` largest, largest first; of equal ones, the first comes first.
 
     A number and its place together are one integer, which has no equal: NaN is the largest.
     """

@@ -1,36 +1,34 @@
 """§5.1 What is learned from a batch: the gradient of its smoothed loss (§5.4).
 
-`steps_for` chooses once, when a run starts, how this is computed on the machine at hand.
+`steps_for` chooses, when a run starts, which of these computes it: `Whole`, `Compiled`, `Sharded`,
+`Halves`, and `BySize`, which uses two of them.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.arithmetic.cross_entropy import smoothed_cross_entropy
-from regard.arithmetic.device import on_cpu
-from regard.arithmetic.dropout import masks_from
-from regard.arithmetic.int8 import int8_products
-from regard.arithmetic.one_core import can_use_loops, loops
+from regard.arithmetic.choose import ForTraining, for_training
+from regard.arithmetic.cpu import Cpu
 from regard.data.batches import Batch
+from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
 from regard.machine.threads import side_by_side
 from regard.recipe import Recipe
-from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
+from regard.run.sharding import Optimizer, ShardedAdam
 from regard.transformer import Transformer
-
-MUCH = 10**10
-"""Slots of a batch times weights of the model from which, on a CPU, its halves are learned from
-side by side, and by loops: some 0.1 s of work. With less they wait for each other's Python."""
 
 
 class Steps(Protocol):
     """How a batch is learned from."""
 
-    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
+    def learn(self, batch: Batch) -> Float[Tensor, 2]:
         """Add the gradient of the smoothed loss of a batch to the gradients of the parameters.
 
         Returns the (smoothed, plain) loss in nats, summed over the target tokens of the batch.
@@ -42,98 +40,125 @@ def steps_for(
     optimizer: Optimizer,
     recipe: Recipe,
     device: torch.device,
+    dtype: torch.dtype,
     warn: Callable[[str], None],
 ) -> Steps:
-    """Choose how the batches of a run are learned from, on this device."""
-    losses = losses_on(device, model, recipe, warn, optimizer)
-    return _Present(model, recipe.training.label_smoothing, losses)
+    """Choose how the batches of a run are learned from, in the precision `dtype`.
 
-
-class _Present:
-    def __init__(self, model: Transformer, smoothing: float, losses: BatchLoss):
-        self._model, self._smoothing, self._losses = model, smoothing, losses
-
-    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
-        much = _is_much(self._model, batch)
-        # a compiled step is one program, and one of divided weights one exchange after another
-        halves = much and self._losses in (batch_loss, int8_loss) and _has_halves(batch)
-        learn = _learned_by_halves if halves else _learned
-        return learn(self._model, batch, self._smoothing, self._losses, much)
-
-
-def _learned(
-    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss, much: bool
-) -> Float[Tensor, "2"]:
-    """(smoothed, plain) loss of a batch, whose gradient is added to the parameters' own."""
-    with loops(much):
-        smoothed, plain = losses(model, batch, smoothing)
-        smoothed.backward()
-    return torch.stack([smoothed.detach(), plain])
-
-
-def _learned_by_halves(
-    model: Transformer, batch: Batch, smoothing: float, losses: BatchLoss, much: bool
-) -> Float[Tensor, "2"]:
-    """The same, a half of the rows on each half of the cores: while one waits for the memory, the
-    other multiplies.
-
-    There are two, because a sum of two does not depend on which of them comes first.
+    Raises RecipeError where `training.arithmetic` is not for this machine. `warn` is called if a
+    step cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is.
     """
-    if torch.get_num_threads() == 2:
-        can_use_loops()  # now, and not in both at once
-    seeds = torch.randint(2**62, (2,)).tolist()
-
-    def learned(half: tuple[Batch, int]) -> Tensor:
-        rows, seed = half
-        with masks_from(seed):
-            return _learned(model, rows, smoothing, losses, much)
-
-    first, second = side_by_side(learned, list(zip(batch.halves(), seeds, strict=True)), 2)
-    return first + second
-
-
-def _has_halves(batch: Batch) -> bool:
-    return torch.get_num_threads() % 2 == 0 and len(batch.labels) > 1
-
-
-def _is_much(model: Transformer, batch: Batch) -> bool:
-    """Whether what pays on a CPU, in long steps alone, is to be done."""
-    if not on_cpu(batch.labels):
-        return False
-    return batch.slots * sum(weight.numel() for weight in model.parameters()) >= MUCH
+    chosen = for_training(recipe.training, device, dtype, torch.get_num_threads())
+    smoothing = recipe.training.label_smoothing
+    model.compute_by(chosen.whole)
+    if isinstance(optimizer, ShardedAdam):
+        return BySize(model, Sharded(model, smoothing, optimizer), chosen, can_halve=False)
+    if chosen.compiled and recipe.data.layout == "packed":
+        model.embedding.table(recipe.data.row_length)  # made now, not while the step is traced
+        return Compiled(model, smoothing, warn)
+    return BySize(model, Whole(model, smoothing), chosen, can_halve=True)
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-    """(smoothed, plain) loss summed over the batch's target tokens; logits are never kept."""
+    """(smoothed, plain) loss summed over the batch's target tokens, in nats (§5.4)."""
     states = model.decode(batch.target, model.encode(batch.source), batch.source)
-    return smoothed_cross_entropy(
+    return model.by.cross_entropy(
         states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing
     )
 
 
-def int8_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The same with products of 8 bits: precision = "int8"."""
-    with int8_products():
-        return batch_loss(model, batch, smoothing)
+class Whole:
+    """Learns from all rows of a batch at once."""
+
+    def __init__(self, model: Transformer, smoothing: float):
+        self.model, self.smoothing = model, smoothing
+
+    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+        """Add the gradient of the batch; see `Steps`."""
+        smoothed, plain = self.loss(batch)
+        smoothed.backward()
+        return torch.stack([smoothed.detach(), plain])
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(smoothed, plain) loss of the batch."""
+        return batch_loss(self.model, batch, self.smoothing)
 
 
-def losses_on(
-    device: torch.device,
-    model: Transformer,
-    recipe: Recipe,
-    warn: Callable[[str], None],
-    optimizer: Optimizer | None = None,
-) -> BatchLoss:
-    """`batch_loss` as training calls it: in int8, which a CPU alone has, if the recipe says so; and
-    compiled on a GPU where all batches have one shape.
+class Compiled(Whole):
+    """Learns by one program, into which the loss is compiled at the first batch; on a GPU."""
 
-    TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is, and so do weights that have to be
-    gathered on the way.
+    def __init__(self, model: Transformer, smoothing: float, warn: Callable[[str], None]):
+        super().__init__(model, smoothing)
+        self._program = compiled(batch_loss, warn)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(smoothed, plain) loss of the batch; the next call overwrites it."""
+        return self._program(self.model, batch, self.smoothing)
+
+
+class Sharded(Whole):
+    """Learns with a model of which each process has a shard: layer by layer it gathers weights."""
+
+    def __init__(self, model: Transformer, smoothing: float, optimizer: ShardedAdam):
+        super().__init__(model, smoothing)
+        self._optimizer = optimizer
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(smoothed, plain) loss of the batch."""
+        return self._optimizer.compute(batch_loss, batch, self.smoothing)
+
+
+class Halves:
+    """Learns from the two halves of a batch side by side, each with half of the cores.
+
+    While one half waits for memory, the other multiplies. There are two, because a sum of two does
+    not depend on which of them comes first.
     """
-    plain = int8_loss if recipe.training.precision == "int8" else batch_loss
-    if isinstance(optimizer, ShardedAdam):
-        return optimizer.losses(plain)
-    if device.type == "cpu" or recipe.data.layout == "grouped":
-        return plain
-    model.embedding.table(recipe.data.row_length)  # made now, not in the midst of what is compiled
-    return compiled(batch_loss, warn)
+
+    def __init__(self, model: Transformer, smoothing: float, parts: Sequence[Cpu]):
+        self._generators = [part.generator for part in parts]
+        self._steps = []
+        for part in parts:
+            same_weights = model.sharing_weights()
+            same_weights.compute_by(part)
+            self._steps.append(Whole(same_weights, smoothing))
+
+    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+        """Add the gradients of both halves; see `Steps`."""
+        seeds = torch.randint(2**62, (2,)).tolist()
+        for generator, seed in zip(self._generators, seeds, strict=True):
+            assert generator is not None
+            generator.manual_seed(seed)
+        halves = list(zip(self._steps, batch.halves(), strict=True))
+        first, second = side_by_side(lambda half: half[0].learn(half[1]), halves, 2)
+        return first + second
+
+
+class BySize:
+    """Learns from a large batch by `Halves`, or by the arithmetic for large batches; else whole."""
+
+    def __init__(self, model: Transformer, whole: Whole, chosen: ForTraining, *, can_halve: bool):
+        self._model, self._whole, self._chosen, self._can_halve = model, whole, chosen, can_halve
+        self._weights = sum(weight.numel() for weight in model.parameters())
+
+    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+        """Add the gradient of the batch; see `Steps`."""
+        if batch.slots * self._weights < self._chosen.large:
+            return self._whole.learn(batch)
+        if self._halves is not None:
+            return (self._halves if len(batch.labels) > 1 else self._whole).learn(batch)
+        with self._model.computing_by(self._large):
+            return self._whole.learn(batch)
+
+    @cached_property
+    def _large(self) -> Arithmetic:
+        """The arithmetic of large batches that are not halved; made when the first one comes."""
+        parts = self._chosen.parts()
+        return parts[0] if len(parts) == 1 else self._chosen.whole
+
+    @cached_property
+    def _halves(self) -> Halves | None:
+        parts = self._chosen.parts()
+        if len(parts) == 1 or not self._can_halve:
+            return None
+        return Halves(self._model, self._whole.smoothing, parts)

@@ -36,7 +36,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """
     recipe, training = run.recipe, run.resume_or_start()
     model, optimizer, batches, state = training
-    steps = steps_for(model, optimizer, recipe, run.device, run.warn)
+    steps = steps_for(model, optimizer, recipe, run.device, run.dtype, run.warn)
     while state.step < recipe.training.steps and not _is_over(state, recipe):
         step = state.step + 1  # steps count from 1, as in §5.3
         rate = learning_rate(step, recipe.model.d_model, recipe.training.warmup_steps)

@@ -6,21 +6,21 @@ search, on an explicit `DecoderState`; nothing is remembered on a module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.arithmetic.attention import Mask
-from regard.arithmetic.cache import Cache
-from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
-from regard.arithmetic.packed import Int8Linear
+from regard.arithmetic.plain import PLAIN
 from regard.attention import MultiHeadAttention, causal_mask, segment_mask
 from regard.data.rows import Rows
+from regard.equations import Arithmetic, Cache, Computing, Mask
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.recipe import ModelRecipe
 
@@ -83,11 +83,13 @@ class DecoderLayer(nn.Module):
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
         """One position of each beam: attend to its past, where this takes the given places."""
-        query, new = self.self_attention.project(y)
-        past.append(*new, places)
-        y = self.add_norm_1(y, self.self_attention.attend(query, past, ancestry))
+        query, keys, values = self.self_attention.project(y)
+        past.append(keys, values, places)
+        attended = self.self_attention.attend(query, past.keys, past.values, ancestry)
+        y = self.add_norm_1(y, attended)
         query = self.cross_attention.queries(y)
-        y = self.add_norm_2(y, self.cross_attention.attend(query, memory, memory_mask))
+        attended = self.cross_attention.attend(query, memory.keys, memory.values, memory_mask)
+        y = self.add_norm_2(y, attended)
         return self.add_norm_3(y, self.feed_forward(y))
 
 
@@ -160,7 +162,7 @@ class DecoderState:
         )
 
 
-class Transformer(nn.Module):
+class Transformer(Computing):
     """The model of the paper; `recipe` gives its sizes, `vocabulary` the number of its symbols."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
@@ -173,40 +175,44 @@ class Transformer(nn.Module):
             DecoderLayer(recipe) for _ in range(recipe.layers)
         )
         self.apply(_initialise)
+        self.compute_by(PLAIN)
 
     @property
     def parameter_count(self) -> int:
         """Learned numbers; the shared embedding matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
-    def pack(self, layer: Callable[[Tensor, Tensor | None], nn.Module], kept: torch.dtype) -> None:
-        """Lay every matrix out as `layer(weight, bias)` does; from then on it can only infer.
+    def compute_by(self, arithmetic: Arithmetic) -> None:
+        """Have this arithmetic compute all equations from now on; at first it is `PLAIN`."""
+        for module in self.modules():
+            if isinstance(module, Computing):
+                module.by = arithmetic
 
-        Keys and values are kept, and attended to, in the precision `kept`, whatever the states are.
+    @contextmanager
+    def computing_by(self, arithmetic: Arithmetic) -> Iterator[None]:
+        """Within the block, have this arithmetic compute all equations, in every thread."""
+        before = [(module, module.by) for module in self.modules() if isinstance(module, Computing)]
+        self.compute_by(arithmetic)
+        try:
+            yield
+        finally:
+            for module, by in before:
+                module.by = by
+
+    def sharing_weights(self) -> Transformer:
+        """A Transformer of the same parameters that carries an arithmetic of its own.
+
+        So two threads can compute with the same weights by two arithmetics.
         """
-        for module in list(self.modules()):
-            if isinstance(module, MultiHeadAttention):
-                module.pack(layer, kept)
-            for name, child in list(module.named_children()):
-                if isinstance(child, nn.Linear):
-                    setattr(module, name, layer(child.weight, child.bias))
-        self.embedding.packed = layer(self.embedding.tokens.weight, None)
 
-    def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Whether what shares a batch with a sentence is nothing to it, to the last bit; by trial.
+        def shared(module: nn.Module) -> nn.Module:
+            other = copy(module)
+            other._modules = {
+                name: child and shared(child) for name, child in module._modules.items()
+            }
+            return other
 
-        With this beam and each of these numbers of threads, for a model that has been packed to
-        keep keys and values in fp32: of bf16 ones the products differ with the batch.
-        """
-        one, threads = self.encoder[0].self_attention, list(threads)
-        blocked = [layer for layer in self.modules() if isinstance(layer, BlockedLinear)]
-        if one.kept != torch.float32 or not (
-            blocked or isinstance(self.embedding.packed, Int8Linear)
-        ):
-            return False
-        return blocks_agree(blocked, threads) and all(
-            widths_agree(one.heads, one.d_k, one.d_v, threads, queries=n) for n in (None, 1, beam)
-        )
+        return cast(Transformer, shared(self))
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
         """Figure 1 up to the softmax: logits of each next token, given those before it."""
@@ -215,7 +221,7 @@ class Transformer(nn.Module):
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
-        mask = Mask(segment_mask(source.segments, source.segments))
+        mask = self.by.mask(segment_mask(source.segments, source.segments))
         for layer in self.encoder:
             x = layer(x, mask)
         return x
@@ -226,8 +232,8 @@ class Transformer(nn.Module):
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.embedding(target.ids, target.positions, target.ids.shape[1])
         same = segment_mask(target.segments, target.segments)
-        self_mask = Mask(same & causal_mask(target.ids.shape[1], y.device))
-        cross_mask = Mask(segment_mask(target.segments, source.segments))
+        self_mask = self.by.mask(same & causal_mask(target.ids.shape[1], y.device))
+        cross_mask = self.by.mask(segment_mask(target.segments, source.segments))
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
         return y
@@ -237,12 +243,12 @@ class Transformer(nn.Module):
         encoded = self.encode(source)
         memory = [layer.cross_attention.keys_values(encoded) for layer in self.decoder]
         return DecoderState(
-            past=tuple(Cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
+            past=tuple(self.by.cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
             ancestry=source.ids.new_zeros(len(encoded), 1, 0, dtype=torch.bool),
             filled=source.ids.new_zeros(len(encoded)),
             level=True,
             length=0,
-            memory=tuple(Cache(*keys_values) for keys_values in memory),
+            memory=tuple(self.by.cache(keys, values) for keys, values in memory),
             memory_mask=(source.segments != 0)[:, None, None, :],
         )
 
@@ -257,7 +263,7 @@ class Transformer(nn.Module):
         y = self.embedding(tokens.view(sentences, beams), positions, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
         ancestry = F.pad(state.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
-        mask, memory_mask = Mask(ancestry[:, None]), Mask(state.memory_mask)
+        mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
             y = layer.step(y, past, None if state.level else places, mask, memory, memory_mask)
         after = replace(

@@ -199,7 +199,7 @@ class Translator(Decoding):
             heard = {place: hear[i] for place, i in enumerate(batch) if i in hear}
             return search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                listen=_Telling(heard, self.tokenizer) if heard else None,
+                ranker=self.model.by.most_likely, listen=_Telling(heard, self.tokenizer) if heard else None,
             )  # fmt: skip
 
         return [self._texts(best) for best in self.hypotheses(sources, found, here=bool(hear))]

@@ -10,35 +10,52 @@ make label smoothing free: with z a state, W the embeddings and t the right entr
 whose last term has rank one and is added after the matrix products.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.arithmetic.device import on_cpu
-from regard.arithmetic.int8 import in_int8, product, rounded
-from regard.arithmetic.one_core import array, by_loops
+from regard.arithmetic.products import Products
 
-CHUNK_CPU = 1024  # tokens: the logits stay near the caches
-CHUNK_GPU = 8192  # tokens: a product large enough to fill the device
+
+class Softmax(Protocol):
+    """The parts of the loss between its matrix products; see `cpu.Cpu` and `cuda.Cuda`."""
+
+    chunk: int
+    products: Products
+
+    def softmax_gradient(
+        self, logits: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Turn logits into softmax - (1 - smoothing) * onehot; returns each label's logit, log p.
+
+        Both are fp32, [tokens, 1].
+        """
+
+    def is_one(self, gradient: Tensor) -> bool:
+        """Whether the gradient of the loss is known to be 1."""
 
 
 def smoothed_cross_entropy(
+    by: Softmax,
     states: Float[Tensor, "tokens d_model"],
     embedding: Float[Tensor, "vocabulary d_model"],
     labels: Int[Tensor, " tokens"],
     smoothing: float,
+    *,
+    learning: bool,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """What `regard.loss.smoothed_loss` defines, summed over tokens: (smoothed, plain), fp32, nats.
+    """(smoothed, plain) loss, as `regard.loss.smoothed_loss` defines it: summed, fp32, nats.
 
-    Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient. In bf16 the
-    reported losses carry the rounding of one bf16 probability a token, but without gradient, or by
-    loops, they are computed in fp32; the smoothed one also has that of the mean of the embeddings.
+    Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient, and only if
+    `learning`. In bf16 the reported losses carry the rounding of one bf16 probability a token,
+    unless they are computed without a gradient or by loops: then they are computed in fp32. The
+    smoothed loss also carries the rounding of the mean of the embeddings.
     """
     smoothed, plain = _SmoothedCrossEntropy.apply(
-        states, embedding, labels, smoothing, torch.is_grad_enabled()
+        by, states, embedding, labels, smoothing, learning
     )
     return smoothed, plain
 
@@ -47,32 +64,27 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        by: Softmax,
         states: Tensor,
         embedding: Tensor,
         labels: Tensor,
         smoothing: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        mean = embedding.sum(0).float() / len(embedding)  # to fp32 first would copy all of it
+        ctx.by = by
+        mean = embedding.sum(0).float() / len(embedding)  # .float() first would copy all of it
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
         d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
-        weight = rounded(embedding) if on_cpu(states) and in_int8() else None
-
-        chunk = CHUNK_CPU if on_cpu(states) else CHUNK_GPU
-        rows = min(chunk, len(states)) if weight is None else 0
-        room = states.new_empty(rows, len(embedding))  # for the logits of one chunk
-        for first in range(0, len(states), chunk):
-            here = slice(first, first + chunk)
+        to_logits = by.products.to_logits(by, embedding, min(by.chunk, len(states)))
+        for first in range(0, len(states), by.chunk):
+            here = slice(first, first + by.chunk)
             t = labels[here, None]
             z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
-            if weight is None:
-                logits = torch.mm(z, embedding.t(), out=room[: len(z)])
-            else:
-                logits = product(rounded(z), weight, None, False, z.dtype)
+            logits = to_logits(z)
             if learning:
-                right, log_p = _to_gradient(logits, t, smoothing)
+                right, log_p = by.softmax_gradient(logits, t, smoothing)
             else:
                 right = logits.gather(1, t).float()
                 log_p = right - logits.float().logsumexp(1, keepdim=True)
@@ -94,23 +106,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         d_states, d_embedding = ctx.saved_tensors
-        if on_cpu(gradient) and gradient == 1:  # of the plain sum; a GPU is not waited for
-            return d_states, d_embedding, None, None, None
-        # In place: the gradients are made once and used once.
-        return d_states.mul_(gradient), d_embedding.mul_(gradient), None, None, None
+        if not ctx.by.is_one(gradient):
+            # In place: the gradients are made once and used once.
+            d_states, d_embedding = d_states.mul_(gradient), d_embedding.mul_(gradient)
+        return None, d_states, d_embedding, None, None, None
 
 
-def _to_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Turn logits into softmax - (1 - smoothing) * onehot; of each label logit and log p, fp32."""
-    if on_cpu(logits) and by_loops():
-        from regard.arithmetic.loops.cross_entropy import softmax_gradient
-
-        right, log_p = torch.empty(2, len(logits)).unbind()
-        one, each = array(labels[:, 0].contiguous()), (array(right), array(log_p))
-        softmax_gradient(array(logits), one, smoothing, *each)
-        return right[:, None], log_p[:, None]
+def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Turn logits into softmax - (1 - smoothing) * onehot; returns each label's logit and log p."""
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()

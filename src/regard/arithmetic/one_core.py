@@ -1,62 +1,32 @@
-"""Where a thread has one core to itself, and may compute by `regard.arithmetic.loops`.
+"""A thread with one core to itself: loops compute what lies between two matrix products.
 
-PyTorch divides each operation among the cores, and goes over all numbers once for each; a loop does
-what lies between two matrix products in one go, on one core.
+PyTorch divides each operation among the cores, and passes over all numbers once for each; a loop
+does it in one pass, on one core. Only this module imports `loops`, and it is imported only where
+loops are used: that takes a quarter of a second, or ten while they are compiled, once per machine.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache
-from importlib import import_module
+import math
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-_LOOPS: ContextVar[bool] = ContextVar("loops", default=False)
-
-
-@cache
-def can_use_loops() -> bool:
-    """Whether there are any: they are loaded, in a quarter of a second; or compiled, once, in ten.
-
-    Numba refuses a NumPy that is newer than it knows. Then nothing but speed is lost.
-    """
-    try:
-        for name in (
-            "adam",
-            "attention",
-            "cross_entropy",
-            "int8",
-            "linear",
-            "packed",
-            "residual",
-            "search",
-        ):
-            import_module(f"regard.arithmetic.loops.{name}")
-    except (ImportError, OSError):
-        return False
-    return True
-
-
-@contextmanager
-def loops(wanted: bool = True) -> Iterator[None]:
-    """In here, and in this thread, they are used: if wanted, if it has one core, if there are any.
-
-    Only for tensors on the CPU.
-    """
-    token = _LOOPS.set(wanted and torch.get_num_threads() == 1 and can_use_loops())
-    try:
-        yield
-    finally:
-        _LOOPS.reset(token)
-
-
-def by_loops() -> bool:
-    """Whether this thread is to use them."""
-    return _LOOPS.get()
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.dropout import draw_seed, threshold
+from regard.arithmetic.inference import Inference
+from regard.arithmetic.int8 import Rounded
+from regard.arithmetic.loops import adam as adam_loops
+from regard.arithmetic.loops import attention as attention_loops
+from regard.arithmetic.loops import cross_entropy as cross_entropy_loops
+from regard.arithmetic.loops import int8 as int8_loops
+from regard.arithmetic.loops import layouts as layout_loops
+from regard.arithmetic.loops import linear as linear_loops
+from regard.arithmetic.loops import residual as residual_loops
+from regard.arithmetic.loops import search as search_loops
+from regard.equations import Adam, Moments, Ranking
+from regard.machine.threads import side_by_side
 
 
 def array(x: Tensor) -> NDArray[Any]:
@@ -66,10 +36,201 @@ def array(x: Tensor) -> NDArray[Any]:
 
 
 def rows(x: Tensor) -> NDArray[Any]:
-    """The same as a matrix, to read: the last dimension in rows, all others one below the other."""
+    """A matrix to read: the last dimension in rows, all other dimensions flattened."""
     return array(x.reshape(-1, x.shape[-1]).contiguous())
 
 
 def rows_of(x: Tensor) -> NDArray[Any]:
-    """The same to write, of a tensor whose numbers lie together."""
+    """A matrix to write to: a view of a contiguous tensor, as `rows` shapes it."""
     return array(x.view(-1, x.shape[-1]))
+
+
+class Loops(Cpu):
+    """What lies between the products, by loops."""
+
+    def attention_weights(
+        self, scores: Tensor, bias: Tensor, factor: float, dropout: float
+    ) -> Tensor:
+        """softmax(scores * factor + bias), in the precision of the scores."""
+        if dropout:
+            return super().attention_weights(scores, bias, factor, dropout)
+        scores = scores.contiguous()
+        out = torch.empty_like(scores)
+        attention_loops.weights(array(scores), array(bias.contiguous()), factor, array(out))
+        return out
+
+    def attention_weights_backward(
+        self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
+    ) -> Tensor:
+        """The gradient of the scores, in place of that of the weights."""
+        if scaled is not None:
+            return super().attention_weights_backward(gradient, weights, scaled, factor)
+        attention_loops.weights_backward(array(gradient), array(weights), factor)
+        return gradient
+
+    def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The gradients of x W^T + b and of b."""
+        d_bias = torch.zeros(gradient.shape[-1])
+        if y is None:
+            linear_loops.column_sums(rows(gradient), array(d_bias))
+            return gradient, d_bias.to(gradient.dtype)
+        d_sum = torch.empty(y.shape, dtype=y.dtype)
+        linear_loops.relu_backward(rows(gradient), rows(y), rows_of(d_sum), array(d_bias))
+        return d_sum, d_bias.to(y.dtype)
+
+    def softmax_gradient(
+        self, logits: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p."""
+        right, log_p = torch.empty(2, len(logits)).unbind()
+        one = array(labels[:, 0].contiguous())
+        cross_entropy_loops.softmax_gradient(
+            array(logits), one, smoothing, array(right), array(log_p)
+        )
+        return right[:, None], log_p[:, None]
+
+    def most_likely(
+        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
+    ) -> Ranking:
+        """The best continuations, in one pass over the logits."""
+        parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
+        found = Ranking(parents, tokens, torch.empty(len(live), count))
+        without = torch.tensor(never, dtype=torch.int64)
+        search_loops.most_likely(
+            *map(array, (live.contiguous(), logits.contiguous(), without, *found))
+        )
+        return found
+
+    def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
+        """x times a factor for each column, in 8 bits with a sign and a scale for each row."""
+        columns = x.shape[-1]
+        integers = torch.empty(x.numel() // columns, columns, dtype=torch.int8)
+        scale = torch.empty(len(integers))
+        factors = torch.ones(columns) if factors is None else factors
+        int8_loops.rounded(rows(x), array(factors), array(integers), array(scale))
+        return Rounded(integers, scale)
+
+    def scale_products(
+        self,
+        y: Tensor,
+        scale: Tensor,
+        factors: Tensor | None,
+        bias: Tensor | None,
+        relu: bool,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
+        out = torch.empty(y.shape, dtype=dtype)
+        factors = torch.ones(y.shape[1]) if factors is None else factors
+        bias = torch.zeros(y.shape[1]) if bias is None else bias.float()
+        int8_loops.scaled(array(y), array(scale), array(factors), array(bias), relu, rows_of(out))
+        return out
+
+    def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x in 8 bits without a sign, and the scale of each row."""
+        rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
+        layout_loops.rounded(rows(x), rows_of(rounded), array(scale.view(-1)))
+        return rounded, scale
+
+    def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        """y * scale + bias, in place; with `relu`, at least 0."""
+        if bias is None:
+            return super().scale_rows(y, scale, bias, relu)
+        layout_loops.scaled(rows_of(y), array(scale.view(-1)), array(bias), relu)
+        return y
+
+
+class OneCore(Loops):
+    """Training by loops."""
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+        """Add & Norm in one pass."""
+        out: Tensor = _LoopAddNorm.apply(self, x, y, norm.weight, norm.bias, norm.eps, dropout)
+        return out
+
+    def adam(
+        self,
+        master: Tensor,
+        weights: Tensor,
+        gradient: Tensor,
+        moments: Moments,
+        constants: Adam,
+        rate: float,
+        tokens: int | Tensor,
+    ) -> None:
+        """Adam from a bf16 gradient in one pass, in which each core updates a part of the weights.
+
+        From a gradient in fp32 it is PyTorch's.
+        """
+        if gradient.dtype != torch.bfloat16:
+            super().adam(master, weights, gradient, moments, constants, rate, tokens)
+            return
+        updates, mean, variance = moments
+        updates += 1
+        beta1, beta2, epsilon = constants
+        step = int(updates)
+        size, root = rate / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+        numbers = 1 / int(tokens), beta1, beta2, size, root, epsilon
+        cores = torch.get_num_threads()
+        tensors = master, weights, gradient, mean, variance
+        parts = zip(*(tensor.chunk(cores) for tensor in tensors), strict=True)
+
+        def update(part: tuple[Tensor, ...]) -> None:
+            master, weights, gradient, mean, variance = map(array, part)
+            adam_loops.adam(master, weights, gradient, mean, variance, *numbers)
+
+        list(side_by_side(update, list(parts), cores))
+
+
+class OneCoreInference(Loops, Inference):
+    """Inference by loops."""
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+        """Add & Norm in one pass, unless there is dropout."""
+        if dropout:
+            return super().add_norm(x, y, norm, dropout)
+        out = torch.empty(x.shape, dtype=x.dtype)
+        weight, bias = array(norm.weight), array(norm.bias)
+        residual_loops.add_norm(rows(x), rows(y), weight, bias, norm.eps, rows_of(out))
+        return out
+
+
+class _LoopAddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        by: OneCore,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        dropout: float,
+    ) -> Tensor:
+        total, out = (torch.empty(x.shape, dtype=x.dtype) for _ in range(2))
+        mean, factor = torch.empty(2, x.numel() // x.shape[-1]).unbind()
+        # Masks are not stored but drawn again from the seed.
+        ctx.masks = seed, drops, scale = (
+            draw_seed(by.generator) if dropout else 0,
+            threshold(dropout),
+            1 / (1 - dropout),
+        )
+        residual_loops.dropped_add_norm(
+            rows(x), rows(y), array(weight), array(bias), eps, seed, drops, scale,
+            rows_of(total), rows_of(out), array(mean), array(factor),
+        )  # fmt: skip
+        ctx.save_for_backward(total, mean, factor, weight)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        total, mean, factor, weight = ctx.saved_tensors
+        d_x, d_y = (torch.empty(total.shape, dtype=total.dtype) for _ in range(2))
+        d_weight, d_bias = torch.zeros(2, len(weight)).unbind()
+        seed, drops, scale = ctx.masks
+        residual_loops.dropped_add_norm_backward(
+            rows(gradient), rows(total), array(mean), array(factor), array(weight),
+            seed, drops, scale, rows_of(d_x), rows_of(d_y), array(d_weight), array(d_bias),
+        )  # fmt: skip
+        return None, d_x, d_y, d_weight.to(weight.dtype), d_bias.to(weight.dtype), None, None

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from regard.arithmetic.int8 import refuse_int8_training
 from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
@@ -30,20 +29,6 @@ def choose_device() -> torch.device:
         )
     torch.cuda.set_device(number)
     return torch.device("cuda", number)
-
-
-def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """bf16 where asked for, or where the processor multiplies it natively under "auto" and "int8".
-
-    Raises RecipeError where there is no training in int8.
-    """
-    if precision == "int8":
-        refuse_int8_training(device)
-    if precision == "fp32":
-        return torch.float32
-    if precision == "bf16" or has_bf16(device):
-        return torch.bfloat16
-    return torch.float32
 
 
 def in_words(dtype: torch.dtype, precision: str) -> str:

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.arithmetic.one_core import can_use_loops
+from regard.arithmetic.choose import choose_dtype, load_loops
 from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import batches_of
 from regard.errors import TrainingError
-from regard.machine.devices import choose_device, choose_dtype, free_memory, refuse_too_large
+from regard.machine.devices import choose_device, free_memory, refuse_too_large
 from regard.machine.memory import free_bytes, peak_bytes, restart_peak
 from regard.machine.processes import ALONE, OutOfMemory, Processes
 from regard.paper import BASE
@@ -274,8 +274,7 @@ class _Trial:
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        if self.device.type == "cpu":
-            can_use_loops()  # that they take memory, too, is no part of a step
+        load_loops(self.device)  # they take memory, too, which is not a step's
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = model_and_optimizer(
@@ -283,7 +282,9 @@ class _Trial:
         )
         self.optimizer.give(self.processes.give)
         restart_peak(self.device)  # at first it was whole
-        self._steps = steps_for(self.model, self.optimizer, self.recipe, self.device, self.tell)
+        self._steps = steps_for(
+            self.model, self.optimizer, self.recipe, self.device, self.dtype, self.tell
+        )
 
     def fitting(self, cuts: int) -> tuple[int, Batch, int]:
         """Into how many parts each batch must be cut: `cuts`, or twice as many, and so on.

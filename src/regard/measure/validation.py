@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from regard.arithmetic.choose import for_validation
 from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.treebank import TOP
@@ -57,8 +58,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
         ("f1", _parsed, _f1) if recipe.task.output == "trees" else ("bleu", _translated, _bleu)
     )
 
-    def validate(model: Transformer) -> dict[str, Any]:
-        model.eval()
+    def measured_now(model: Transformer) -> dict[str, Any]:
         loss = plain_loss(model, pairs, recipe, processes)
         result: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss, 1)}
         if sources:
@@ -71,6 +71,13 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
             result["samples"] = [
                 dict(zip(("source", "output", "reference"), s, strict=True)) for s in shown
             ][:SAMPLES]
+        return result
+
+    def validate(model: Transformer) -> dict[str, Any]:
+        weight = model.embedding.tokens.weight
+        model.eval()
+        with model.computing_by(for_validation(recipe.training, weight.device, weight.dtype)):
+            result = measured_now(model)
         model.train()
         return result
 

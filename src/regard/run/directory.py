@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from regard.arithmetic.choose import choose_dtype
 from regard.data.batches import Batches, BatchShare
 from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
@@ -24,7 +25,6 @@ from regard.errors import ModelError, TrainingError
 from regard.files.whole import refusing_write_errors, remove_leftovers
 from regard.machine.devices import (
     choose_device,
-    choose_dtype,
     free_memory,
     in_words,
     refuse_too_large,

@@ -4,7 +4,6 @@ It is all that a user hands around. Everything in it is text or safetensors, and
 is used, so that a stranger's model can be opened safely.
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.arithmetic.choose import for_inference
 from regard.errors import ModelError, RecipeError
-from regard.files.whole import (
-    read_tensors,
-    refusing_write_errors,
-    sync_directory,
-    unseal,
-    write_directory,
-    write_tensors,
-)
+from regard.files.manifest import MANIFEST, replace_sealed, unseal, write_sealed
+from regard.files.tensors import read_tensors, write_tensors
 from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.text.tokenizer import Tokenizer
@@ -28,7 +22,7 @@ from regard.transformer import Transformer
 
 MOST_LOGITS = 2**26
 """For one sentence at a step of its search: 256 MiB, and a few times that to rank them."""
-PARTS = ("recipe.toml", "tokenizer.json", "model.safetensors", "manifest.json")
+MODEL_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors", MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -59,20 +53,8 @@ def write_model(
         tokenizer.save(folder / "tokenizer.json")
         write_tensors(folder / "model.safetensors", weights)
 
-    if not directory.exists():
-        write_directory(directory, fill, about)
-        return
-    fresh = directory / ".model.tmp"
-    shutil.rmtree(fresh, ignore_errors=True)
-    write_directory(fresh, fill, about)
-    with refusing_write_errors(directory):
-        # The manifest goes first and comes last: a kill between leaves no model, never a mixed one.
-        (directory / "manifest.json").unlink(missing_ok=True)
-        sync_directory(directory)
-        for name in PARTS:
-            (fresh / name).replace(directory / name)
-        sync_directory(directory)
-        fresh.rmdir()
+    write = replace_sealed if directory.exists() else write_sealed
+    write(directory, fill, about)
 
 
 def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Model:
@@ -96,7 +78,7 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             f"{directory}"
         )
     manifest = unseal(directory)
-    for name in PARTS[:-1]:
+    for name in MODEL_FILES[:-1]:
         if name not in manifest["files"]:
             raise ModelError(
                 f"{directory}: is not a model, its manifest does not list {name}: name a directory "
@@ -115,7 +97,8 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     transformer = build(
         recipe, tokenizer.size, read_tensors(directory / "model.safetensors"), directory
     )
-    return Model(recipe, tokenizer, transformer.to(dtype).eval(), manifest)
+    transformer.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
+    return Model(recipe, tokenizer, transformer, manifest)
 
 
 def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Path) -> Transformer:

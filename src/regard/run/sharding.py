@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from regard.arithmetic.choose import for_update
 from regard.data.batches import Batch
 from regard.errors import TrainingError
 from regard.machine.devices import keep_freed_memory
@@ -98,9 +99,10 @@ class ShardedAdam:
         """As many as a process has of this tensor; the last ones have fewer, or none."""
         return -(-len(share) // self._processes.count)
 
-    def losses(self, compute: BatchLoss) -> BatchLoss:
-        """What `compute` computes, gathering the weights of each layer while it needs them."""
-        return lambda _, batch, smoothing: self._root(compute, batch, smoothing)
+    def compute(self, loss: BatchLoss, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, for which the weights of each layer are gathered when needed."""
+        result: tuple[Tensor, Tensor] = self._root(loss, batch, smoothing)
+        return result
 
     def make_way(self) -> None:
         """Nothing: each backward pass adds its share to the sum, in fp32."""
@@ -195,7 +197,8 @@ def model_and_optimizer(
     model = Transformer(recipe.model, vocabulary).train()
     if shard and processes.count > 1:
         return model, ShardedAdam(model, recipe, dtype, device, processes)
-    return model, FlatAdam(model.to(device), recipe.training, dtype)
+    by = for_update(recipe.training, device, dtype, model.parameter_count)
+    return model, FlatAdam(model.to(device), recipe.training, dtype, by)
 
 
 class _Root(nn.Module):

@@ -115,6 +115,7 @@ def look_at(
         (found, *_), *_ = search(
             model.transformer, rows, limits, model.recipe.search,
             bos=BOS, eos=EOS, pad=PAD, listen=recorder if listen else None,
+            ranker=model.transformer.by.most_likely,
         )  # fmt: skip
         written = [*found.tokens, EOS][:positions]
         if listen:

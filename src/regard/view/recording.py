@@ -1,18 +1,20 @@
-"""Every head's weights, by equation (1) itself: the fast attention never has them as a whole."""
+"""The attention weights of every head, by the definition of equation (1).
+
+The faster implementations never hold all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.arithmetic.attention import Mask
-from regard.attention import MultiHeadAttention, attention
+from regard.attention import attention
+from regard.equations import Arithmetic, Mask
 from regard.transformer import Transformer
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
@@ -36,43 +38,43 @@ class Recording:
 
 @contextmanager
 def record_attention(model: Transformer) -> Iterator[Recording]:
-    """Within the block the model attends by equation (1), and what it computes is kept.
+    """Within the block, the model attends by the definition, and its attention weights are stored.
 
         with record_attention(model) as recording:
             model(source, target)
         recording.layers("cross")
 
-    The model may be packed; it is the same one after the block.
+    The weights of the model may be in a layout for inference. After the block it attends as before.
     """
     recording = Recording()
     modules = [(recording.encoder, i, x.self_attention) for i, x in enumerate(model.encoder)]
     modules += [(recording.decoder, i, x.self_attention) for i, x in enumerate(model.decoder)]
     modules += [(recording.cross, i, x.cross_attention) for i, x in enumerate(model.decoder)]
+    before = [module.by for _, _, module in modules]
     try:
         for weights, layer, module in modules:
-            _swap(module, partial(_recorded, weights, layer))
+            module.by = cast(Arithmetic, _Recorder(module.by, weights, layer))
         yield recording
     finally:
-        for _, _, module in modules:
-            vars(module).pop("equation_1", None)
+        for (_, _, module), by in zip(modules, before, strict=True):
+            module.by = by
 
 
-def _swap(module: MultiHeadAttention, equation_1: Callable[..., Tensor]) -> None:
-    vars(module)["equation_1"] = equation_1  # in front of the class's own
+class _Recorder:
+    """Attends by the definition of equation (1) and stores its weights; `by` computes the rest."""
 
+    def __init__(self, by: Arithmetic, weights: dict[int, Tensor], layer: int):
+        self._by, self._weights, self._layer = by, weights, layer
 
-def _recorded(
-    recorded: dict[int, Tensor],
-    layer: int,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Mask,
-    dropout: float,
-) -> Tensor:
-    """Equation (1); a cache's keys and values may be followed by room, and be of less precision."""
-    keys = mask.allowed.shape[-1]
-    key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
-    output, weights = attention(query, key, value, mask.allowed, dropout)
-    recorded[layer] = weights.detach()
-    return output
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._by, name)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
+    ) -> Tensor:
+        """Equation (1); a cache may have unused slots, and be of less precision than the query."""
+        keys = mask.allowed.shape[-1]
+        key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
+        output, weights = attention(query, key, value, mask.allowed, dropout)
+        self._weights[self._layer] = weights.detach()
+        return output

@@ -1,0 +1,228 @@
+"""Which arithmetic computes: it is chosen here, when a model is opened or a run starts.
+
+A batch is learned from, by the recipe's `training.arithmetic`:
+
+    auto      on a CPU, as "loops" if it is large and the cores can be divided so, else as "whole";
+              on a GPU by `Cuda`, as one compiled program if all batches have one shape
+    plain     by `Plain`: the definitions, on any device
+    whole     by `Cpu`: PyTorch's operations, on all cores
+    halves    by two `Cpu` at once, each of which takes half of the rows and half of the cores
+    loops     by one `OneCore` on one core, or by two at once on two cores
+
+All of "auto", "whole", "halves" and "loops" multiply by `Int8Products` if `training.precision` is
+int8, and else in bf16 by `OneDnnProducts` if this build of PyTorch has it.
+
+Validation computes by `Inference` on a CPU, by `Cuda` on a GPU, by `Plain` if training does. A
+model is opened for decoding with its weights in a layout: packed in its precision, in blocks if
+sentences are to decode to the same bits in any batch, or in 8 bits.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.cuda import Cuda
+from regard.arithmetic.exact import BlockedLinear
+from regard.arithmetic.inference import ExactInference, Inference
+from regard.arithmetic.int8 import Int8Products, has_int8_training
+from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear, largest_weight
+from regard.arithmetic.plain import PLAIN
+from regard.arithmetic.products import OneDnnProducts, Products
+from regard.attention import MultiHeadAttention
+from regard.equations import Arithmetic
+from regard.errors import RecipeError
+from regard.layers import Embedding
+from regard.machine.devices import has_bf16
+from regard.recipe import TrainingRecipe
+
+LARGE = 10**10
+"""Slots of a batch times weights of the model from which a batch is large: about 0.1 s of work. For
+less, two halves wait for each other's Python."""
+MANY_WEIGHTS = 2**22
+"""Weights from which Adam's update by a loop is faster than PyTorch's, in bf16 on a CPU."""
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """bf16 if asked for, or if the device multiplies it natively under "auto" and "int8".
+
+    Raises RecipeError if int8 is asked for where there is no training in it.
+    """
+    if precision == "int8":
+        refuse_int8_training(device)
+    if precision == "fp32":
+        return torch.float32
+    if precision == "bf16" or has_bf16(device):
+        return torch.bfloat16
+    return torch.float32
+
+
+class ForTraining(NamedTuple):
+    """What learns from the batches of a run."""
+
+    whole: Arithmetic
+    """Learns from a batch as a whole, on all cores."""
+    parts: Callable[[], tuple[Cpu, ...]]
+    """Makes one arithmetic for each part of a large batch. Several parts are learned from side by
+    side, each with its own generator of dropout masks."""
+    large: float
+    """Slots of a batch times weights of the model from which it is large; infinite: none is."""
+    compiled: bool
+    """Whether a step may be compiled, if all batches have one shape."""
+
+
+def for_training(
+    recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, threads: int
+) -> ForTraining:
+    """The arithmetic of a run's steps; raises RecipeError where it cannot be as the recipe says."""
+    _refuse_unfit(recipe, device, threads)
+    asked = recipe.arithmetic
+    if asked == "plain" or device.type not in ("cpu", "cuda"):
+        return ForTraining(PLAIN, tuple, math.inf, compiled=False)
+    if device.type == "cuda":
+        return ForTraining(Cuda(learning=True), tuple, math.inf, compiled=True)
+    products = Int8Products() if recipe.precision == "int8" else _products(dtype)
+    divided = 2 if threads % 2 == 0 else 1
+    by_loops = asked in ("auto", "loops") and threads == divided
+
+    @cache
+    def parts() -> tuple[Cpu, ...]:
+        kind = _one_core().OneCore if by_loops and can_use_loops() else Cpu
+        if divided == 1:
+            return (kind(products),)
+        return tuple(kind(products, torch.Generator()) for _ in range(divided))
+
+    pays = asked != "whole" and (divided == 2 or by_loops)
+    large = math.inf if not pays else LARGE if asked == "auto" else 0
+    return ForTraining(Cpu(products), parts, large, compiled=False)
+
+
+def for_update(
+    recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, weights: int
+) -> Arithmetic:
+    """The arithmetic of Adam's updates of this number of weights."""
+    if recipe.arithmetic == "plain" or device.type not in ("cpu", "cuda"):
+        return PLAIN
+    if device.type == "cuda":
+        return Cuda(learning=True)
+    pays = recipe.arithmetic == "auto" and weights >= MANY_WEIGHTS
+    by_loop = dtype == torch.bfloat16 and (pays or recipe.arithmetic == "loops")
+    return _one_core().OneCore(Products()) if by_loop and can_use_loops() else Cpu(Products())
+
+
+def for_validation(recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype) -> Arithmetic:
+    """The arithmetic that measures a model while it is trained."""
+    return PLAIN if recipe.arithmetic == "plain" else for_inference(device, dtype)
+
+
+def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
+    """The arithmetic of a model without gradients, whose weights stay as they are."""
+    if device.type == "cuda":
+        return Cuda(learning=False)
+    return Inference(_products(dtype)) if device.type == "cpu" else PLAIN
+
+
+def for_decoding(
+    model: nn.Module, device: torch.device, precision: str, exact: bool | None
+) -> Arithmetic:
+    """The arithmetic of decoding, which takes the weights of a Transformer into a layout if it can.
+
+    `precision` is "int8" or that of the weights. If `exact` is False, the last bits of a
+    translation may depend on what else is in its batch.
+    """
+    embedding = next(m for m in model.modules() if isinstance(m, Embedding)).tokens
+    attention = next(m for m in model.modules() if isinstance(m, MultiHeadAttention))
+    dtype = embedding.weight.dtype
+    if device.type != "cpu" or not can_pack(dtype):
+        return for_inference(device, dtype)
+    packed = PackedLinear if exact is False else BlockedLinear
+    products = LaidOut(model, embedding, Int8Linear if precision == "int8" else packed)
+    if exact:
+        sizes = attention.heads, attention.d_k, attention.d_v
+        return ExactInference(products, torch.float32, *sizes)
+    int8_beside_bf16 = precision == "int8" and has_bf16(device)
+    return Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
+
+
+def with_loops(arithmetic: Arithmetic) -> Arithmetic:
+    """An arithmetic that computes inference by loops, for threads of one core; or this one itself.
+
+    Numba is loaded for it, which takes a quarter of a second.
+    """
+    if type(arithmetic) is Inference and can_use_loops():
+        by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
+        return by_loops
+    return arithmetic
+
+
+@cache
+def can_use_loops() -> bool:
+    """Whether the loops are available. The first call loads them (0.25 s) or, once per machine,
+    compiles them (10 s).
+
+    Numba refuses a NumPy that is newer than it knows. Then only speed is lost.
+    """
+    try:
+        _one_core()
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def load_loops(device: torch.device) -> None:
+    """Load the loops now, if training on this device may load them later."""
+    if device.type == "cpu":
+        can_use_loops()
+
+
+def _one_core() -> Any:
+    from regard.arithmetic import one_core
+
+    return one_core
+
+
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether oneDNN is in this build of PyTorch and computes in this precision."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def _products(dtype: torch.dtype) -> Products:
+    return OneDnnProducts() if dtype == torch.bfloat16 and can_pack(dtype) else Products()
+
+
+def refuse_int8(device: torch.device) -> None:
+    """Raise RecipeError where there are no exact products of 8 bits for inference."""
+    if device.type != "cpu" or not can_pack(torch.float32) or not largest_weight():
+        raise RecipeError("precision int8 needs an x86 processor: use bf16 or fp32")
+
+
+def refuse_int8_training(device: torch.device) -> None:
+    """Raise RecipeError where there are no exact products of 8 bits with a sign."""
+    if device.type != "cpu" or not has_int8_training():
+        raise RecipeError(
+            "training.precision=int8 needs an x86 processor with VNNI: use bf16, fp32 or auto"
+        )
+
+
+def _refuse_unfit(recipe: TrainingRecipe, device: torch.device, threads: int) -> None:
+    """Raise RecipeError where the recipe's arithmetic is not for this machine."""
+    asked = recipe.arithmetic
+    if asked == "plain" and recipe.precision == "int8":
+        raise RecipeError("training.arithmetic=plain has no int8: set training.precision otherwise")
+    if asked in ("whole", "halves", "loops") and device.type != "cpu":
+        raise RecipeError(f"training.arithmetic={asked} is for a CPU: use auto or plain")
+    if asked == "halves" and threads % 2:
+        raise RecipeError(
+            f"training.arithmetic=halves divides the cores in two, and there are {threads}: give "
+            "an even number of --threads"
+        )
+    if asked == "loops" and threads > 2:
+        raise RecipeError("training.arithmetic=loops takes one core or two: give --threads 2")
+    if asked == "loops" and not can_use_loops():
+        raise RecipeError("training.arithmetic=loops needs Numba: pip install numba, or use auto")

@@ -1,0 +1,154 @@
+"""Training on a CPU by PyTorch's operations, with the gradients written out."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.arithmetic import cross_entropy, int8, layouts
+from regard.arithmetic.attention import VECTOR, CpuAttention, CpuMask
+from regard.arithmetic.dropout import keep_mask
+from regard.arithmetic.int8 import Rounded
+from regard.arithmetic.plain import Plain, fused_adam
+from regard.arithmetic.products import Products
+from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.arithmetic.residual import CpuAddNorm
+from regard.equations import Adam, Cache, Mask, Moments, Ranking
+
+LOGITS_AT_ONCE = 2**20
+"""Logits ranked together: 4 MiB in fp32."""
+
+
+class Cpu(Plain):
+    """Every equation by PyTorch's operations; linear layers are multiplied by `products`.
+
+    Dropout follows from `generator`, or from PyTorch's own if that is None.
+    """
+
+    chunk = 1024
+    """Tokens whose logits are computed together in the loss: they stay near the caches."""
+
+    def __init__(self, products: Products, generator: torch.Generator | None = None):
+        self.products, self.generator = products, generator
+
+    def mask(self, allowed: Tensor) -> Mask:
+        """A mask as a bias of the scores."""
+        return CpuMask(allowed)
+
+    def cache(self, keys: Tensor, values: Tensor) -> Cache:
+        """A cache whose capacity is a multiple of a vector register."""
+        return Cache(keys, values, VECTOR)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
+    ) -> Tensor:
+        """Equation (1) by batched matrix products."""
+        output: Tensor = CpuAttention.apply(self, query, key, value, mask, dropout)
+        return output
+
+    def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
+        """x W^T + b of all layers in one product."""
+        return self.products.linear(self, x, layers, relu)
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+        """Add & Norm as one operation."""
+        out: Tensor = CpuAddNorm.apply(self, x, y, norm.weight, norm.bias, norm.eps, dropout)
+        return out
+
+    def drop(self, x: Tensor, dropout: float) -> Tensor:
+        """Dropout with a mask of cheap random bits."""
+        return x * self.keep_mask(x, dropout) / (1 - dropout) if dropout else x
+
+    def logits(self, x: Tensor, embedding: nn.Embedding) -> Tensor:
+        """x E^T."""
+        return self.products.logits(self, x, embedding)
+
+    def cross_entropy(
+        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss without ever keeping the logits."""
+        return cross_entropy.smoothed_cross_entropy(
+            self, states, embedding, labels, smoothing, learning=True
+        )
+
+    def most_likely(
+        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
+    ) -> Ranking:
+        """The best continuations, by the maxima of blocks of the vocabulary."""
+        return most_likely_by_blocks(live, logits, never, count, LOGITS_AT_ONCE)
+
+    def adam(
+        self,
+        master: Tensor,
+        weights: Tensor,
+        gradient: Tensor,
+        moments: Moments,
+        constants: Adam,
+        rate: float,
+        tokens: int | Tensor,
+    ) -> None:
+        """PyTorch's fused Adam."""
+        fused_adam(master, weights, gradient, moments, constants, rate, tokens)
+
+    # What lies between the matrix products of the equations above: `OneCore` does it by loops.
+
+    def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
+        """A mask of the shape of x: 0 with the probability `dropout`, else 1."""
+        return keep_mask(x, dropout, self.generator)
+
+    def attention_weights(
+        self, scores: Tensor, bias: Tensor, factor: float, dropout: float
+    ) -> Tensor:
+        """softmax(scores * factor + bias), in fp32; `dropout` is that which will follow."""
+        return torch.add(bias, scores, alpha=factor).softmax(-1)
+
+    def attention_weights_backward(
+        self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
+    ) -> Tensor:
+        """The gradient of the scores: P * (dP - sum(dP * P)) * factor, for weights P.
+
+        `scaled` has the factors of dropout, if there was any.
+        """
+        d_weights = gradient.float()
+        if scaled is not None:
+            d_weights *= scaled
+        d_scores = torch._softmax_backward_data(d_weights, weights.float(), -1, torch.float32)
+        return d_scores.mul_(factor).to(gradient.dtype)
+
+    def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The gradients of x W^T + b and of b; y is the output of ReLU, if there was one."""
+        if y is not None:
+            gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
+        return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
+
+    def softmax_gradient(
+        self, logits: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p."""
+        return cross_entropy.softmax_gradient(logits, labels, smoothing)
+
+    def is_one(self, gradient: Tensor) -> bool:
+        """Whether the gradient of a loss is 1, as that of the sum over the batch is."""
+        return bool(gradient == 1)
+
+    def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
+        """x times a factor for each column, in 8 bits with a sign and a scale for each row."""
+        return int8.round_rows(x, factors)
+
+    def scale_products(
+        self,
+        y: Tensor,
+        scale: Tensor,
+        factors: Tensor | None,
+        bias: Tensor | None,
+        relu: bool,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
+        return int8.scale_products(y, scale, factors, bias, relu, dtype)
+
+    def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x in 8 bits without a sign, and the scale of each row."""
+        return layouts.round_unsigned(x)
+
+    def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        """y * scale + bias, in place; with `relu`, at least 0."""
+        return layouts.scale_rows(y, scale, bias, relu)

@@ -1,0 +1,75 @@
+"""Inference on a CPU: no gradients, and weights in a layout for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from regard.arithmetic.attention import VECTOR, CpuMask, attend_without_gradient
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.cross_entropy import smoothed_cross_entropy
+from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
+from regard.arithmetic.layouts import Int8Linear, LaidOut
+from regard.arithmetic.products import Products
+from regard.equations import Cache, Mask
+
+
+class Inference(Cpu):
+    """Every equation without gradients.
+
+    Keys and values are kept, and attended to, in the precision `keep_in`; None leaves theirs.
+    """
+
+    def __init__(self, products: Products, keep_in: torch.dtype | None = None):
+        super().__init__(products)
+        self.keep_in = keep_in
+
+    def cache(self, keys: Tensor, values: Tensor) -> Cache:
+        """A cache whose capacity is a multiple of a vector register."""
+        return Cache(self._kept(keys), self._kept(values), VECTOR)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
+    ) -> Tensor:
+        """Equation (1) in parts: never are all scores of long rows in memory."""
+        assert isinstance(mask, CpuMask)
+        key, value = self._kept(key), self._kept(value)
+        return attend_without_gradient(self, query, key, value, mask, dropout)
+
+    def _kept(self, x: Tensor) -> Tensor:
+        return x if self.keep_in is None else x.to(self.keep_in)
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+        """A sum, then torch.nn.LayerNorm."""
+        out: Tensor = norm(x + self.drop(y, dropout))
+        return out
+
+    def cross_entropy(
+        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss, computed in fp32, without its gradient."""
+        return smoothed_cross_entropy(self, states, embedding, labels, smoothing, learning=False)
+
+
+class ExactInference(Inference):
+    """Inference by which a sentence may share a batch and still decode to the same bits.
+
+    `heads`, `d_k` and `d_v` are the sizes of the model's attention.
+    """
+
+    def __init__(self, products: LaidOut, keep_in: torch.dtype, heads: int, d_k: int, d_v: int):
+        super().__init__(products, keep_in)
+        self._layouts, self._sizes = products.layouts.values(), (heads, d_k, d_v)
+
+    def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
+        """Test it, in the sizes at hand: keys and values must be fp32."""
+        threads = list(threads)
+        blocked = [layout for layout in self._layouts if isinstance(layout, BlockedLinear)]
+        exact = blocked or any(isinstance(layout, Int8Linear) for layout in self._layouts)
+        if self.keep_in != torch.float32 or not exact:
+            return False
+        return blocks_agree(blocked, threads) and all(
+            widths_agree(*self._sizes, threads, queries=n) for n in (None, 1, beam)
+        )

@@ -1,0 +1,174 @@
+"""Linear layers for inference on a CPU, whose weights are laid out once for its matrix kernels.
+
+oneDNN rearranges the weight of a plain `F.linear` at every call. Here that is done when the model
+is opened. `Int8Linear` also rounds the weight to 8 bits, with one scale for each output, and
+multiplies integers, which VNNI instructions do twice as fast as bf16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from regard.arithmetic.products import Products, joined
+from regard.attention import MultiHeadAttention
+
+LARGEST = 127
+# Constants as tensors: PyTorch would make a tensor of a number at each operation.
+TOP_BIT = torch.tensor(128, dtype=torch.uint8)
+TINY = torch.tensor(1e-30)  # a row of zeros is divided by it
+
+
+class UnsignedRounding(Protocol):
+    """What is done before and after a product of `Int8Linear`; see `cpu.Cpu`."""
+
+    def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """n + 128 for each entry of x, in 8 bits, and the scale of each row: n * scale is x."""
+
+    def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        """y * scale + bias, in place; with `relu`, at least 0."""
+
+
+class PackedLinear:
+    """x W^T + b in the precision of the weight, [outputs, inputs]."""
+
+    def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        self.bias = None if bias is None else bias.detach()
+
+    def __call__(
+        self, by: Any, x: Float[Tensor, "*batch inputs"], relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """x W^T + b; with `relu`, 0 where that is negative."""
+        y = self.product(x)
+        return y.relu_() if relu else y  # oneDNN's own ReLU would turn NaN into 0
+
+    def product(self, x: Tensor) -> Tensor:
+        """x W^T + b."""
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return y
+
+
+class Int8Linear:
+    """x W^T + b with x and W in 8 bits; a scale for each row of x and for each output.
+
+    The sum is exact in int32, so the error is that of the rounding alone: a row's largest entry is
+    127 and a weight's largest entry `largest`, 127 where that keeps sums exact.
+    """
+
+    def __init__(
+        self,
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Tensor | None = None,
+        largest: int | None = None,
+    ):
+        weight = weight.detach().float()
+        self.scale = _scale(weight.abs().amax(1), largest or largest_weight())
+        rounded = (weight / self.scale[:, None]).round_().to(torch.int8)
+        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self.zero = torch.zeros(len(weight), dtype=torch.int64)
+        self.bias = None if bias is None else bias.detach().float()
+
+    def __call__(
+        self, by: UnsignedRounding, x: Float[Tensor, "*batch inputs"], relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """x W^T + b of fp32 states, up to the rounding; with `relu`, 0 where that is negative."""
+        rounded, scale = by.round_unsigned(x)
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
+            1.0, 0, torch.float32, "none", [], "",
+        )  # fmt: skip
+        return by.scale_rows(y, scale, self.bias, relu)
+
+
+Layout = PackedLinear | Int8Linear
+LayOut = Callable[[Tensor, Tensor | None], Layout]
+"""A layout of a weight and a bias."""
+
+
+class LaidOut(Products):
+    """The linear layers of a model in a layout for inference.
+
+    The layers of the model give their weights away: from then on it computes by these products
+    alone.
+    """
+
+    def __init__(self, model: nn.Module, embedding: nn.Embedding, lay_out: LayOut):
+        self.layouts: dict[tuple[nn.Module, ...], Layout] = {
+            layers: lay_out(*joined(layers)) for layers in _multiplied_together(model)
+        }
+        self.layouts[embedding,] = lay_out(embedding.weight, None)
+        for layer in {layer for layers in self.layouts for layer in layers} - {embedding}:
+            del layer.weight, layer.bias
+
+    def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
+        """x W^T + b of the layers."""
+        return self.layouts[layers](by, x, relu)
+
+    def logits(self, by: Any, x: Tensor, embedding: nn.Embedding) -> Tensor:
+        """x E^T."""
+        return self.layouts[embedding,](by, x)
+
+
+def _multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
+    """The layers of a model, in the groups that its modules multiply by as one matrix."""
+    groups: list[tuple[nn.Linear, ...]] = []
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            groups += [(module.W_q, module.W_k, module.W_v), (module.W_k, module.W_v)]
+    inner = {id(layer) for group in groups for layer in group[-2:]}  # W_k and W_v
+    single = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in inner]
+    return groups + [(layer,) for layer in single]
+
+
+def round_unsigned(
+    x: Float[Tensor, "*batch inputs"],
+) -> tuple[UInt8[Tensor, "*batch inputs"], Float[Tensor, "*batch 1"]]:
+    """n + 128 for each entry of x, and the scale of each row: n * scale is x.
+
+    Only unsigned activations have a fast kernel.
+    """
+    largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
+    scale = _scale(largest, LARGEST)
+    # Flipping the top bit of a signed 8-bit number adds 128.
+    return (x / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(TOP_BIT), scale
+
+
+def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    """y * scale + bias, in place; with `relu`, at least 0."""
+    y = y.mul_(scale) if bias is None else torch.addcmul(bias, y, scale, out=y)
+    return y.relu_() if relu else y
+
+
+def _scale(entry: Tensor, rounded: int) -> Tensor:
+    """The scale by which `entry` is rounded to the integer `rounded`."""
+    return torch.add(TINY, entry, alpha=1 / rounded)
+
+
+@cache
+def largest_weight() -> int:
+    """The largest weight that keeps the sums of `Int8Linear` exact; 0 if there is none.
+
+    It is 127 with VNNI instructions. Older x86 processors add pairs of products in 16 bits, into
+    which two of 255 x 64 still fit: their weights have 7 bits.
+    """
+    return next(filter(_is_exact, (LARGEST, 64)), 0)
+
+
+def _is_exact(largest: int) -> bool:
+    try:
+        ones = torch.ones(16, 64)
+        layer = Int8Linear(ones, largest=largest)
+        return bool((layer(_ByOperations(), ones) == 64).all())
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+class _ByOperations:
+    round_unsigned = staticmethod(round_unsigned)
+    scale_rows = staticmethod(scale_rows)

@@ -1,0 +1,116 @@
+"""The definitions: each equation as it stands in the module of its section of the paper."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.adam import adam
+
+from regard.attention import attention
+from regard.equations import Adam, Arithmetic, Cache, Mask, Moments, Ranking
+from regard.loss import smoothed_loss
+from regard.search import most_likely
+
+
+class Plain(Arithmetic):
+    """Every equation by its definition, on any device, in any precision."""
+
+    def mask(self, allowed: Tensor) -> Mask:
+        """The mask itself."""
+        return Mask(allowed)
+
+    def cache(self, keys: Tensor, values: Tensor) -> Cache:
+        """A cache without unused slots."""
+        return Cache(keys, values)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
+    ) -> Tensor:
+        """Equation (1), by `regard.attention.attention`."""
+        return attention(query, key, value, mask.allowed, dropout)[0]
+
+    def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
+        """x W^T + b, layer by layer."""
+        y = torch.cat([F.linear(x, layer.weight, layer.bias) for layer in layers], dim=-1)
+        return F.relu(y) if relu else y
+
+    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+        """A sum, then torch.nn.LayerNorm."""
+        out: Tensor = norm(x + self.drop(y, dropout))
+        return out
+
+    def drop(self, x: Tensor, dropout: float) -> Tensor:
+        """PyTorch's dropout."""
+        return F.dropout(x, dropout)
+
+    def logits(self, x: Tensor, embedding: nn.Embedding) -> Tensor:
+        """x E^T."""
+        return F.linear(x, embedding.weight)
+
+    def cross_entropy(
+        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of all logits at once, by `regard.loss.smoothed_loss`."""
+        smoothed, plain = smoothed_loss(F.linear(states, embedding), labels, smoothing)
+        return smoothed, plain.detach()
+
+    def most_likely(
+        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
+    ) -> Ranking:
+        """Every continuation ranked, by `regard.search.most_likely`."""
+        return most_likely(live, logits, never, count)
+
+    def adam(
+        self,
+        master: Tensor,
+        weights: Tensor,
+        gradient: Tensor,
+        moments: Moments,
+        constants: Adam,
+        rate: float,
+        tokens: int | Tensor,
+    ) -> None:
+        """PyTorch's Adam, one operation after the other."""
+        mean = gradient.float() / tokens
+        _adam(master, mean, moments, constants, rate, fused=False)
+        if weights is not master:
+            weights.copy_(master)
+        gradient.zero_()
+
+
+def fused_adam(
+    master: Tensor,
+    weights: Tensor,
+    gradient: Tensor,
+    moments: Moments,
+    constants: Adam,
+    rate: float,
+    tokens: int | Tensor,
+) -> None:
+    """What `Arithmetic.adam` specifies, in one pass over the weights, on a CPU or a GPU."""
+    scale = torch.ones_like(moments.updates) * tokens  # the kernel divides by it
+    _adam(master, gradient.float(), moments, constants, rate, fused=True, grad_scale=scale)
+    if weights is not master:
+        weights.copy_(master)
+    gradient.zero_()
+
+
+def _adam(
+    master: Tensor,
+    gradient: Tensor,
+    moments: Moments,
+    constants: Adam,
+    rate: float,
+    *,
+    fused: bool,
+    grad_scale: Tensor | None = None,
+) -> None:
+    adam(
+        [master], [gradient], [moments.mean], [moments.variance], [], [moments.updates],
+        foreach=False, fused=fused, grad_scale=grad_scale,
+        beta1=constants.beta1, beta2=constants.beta2, lr=rate, eps=constants.epsilon,
+        weight_decay=0.0, amsgrad=False, maximize=False,
+    )  # fmt: skip
+
+
+PLAIN = Plain()
+"""The arithmetic of a model that has been given no other."""

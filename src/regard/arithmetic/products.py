@@ -1,0 +1,88 @@
+"""How x W^T + b is multiplied in training: by PyTorch, or by oneDNN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+Multiply = Callable[[Tensor], Tensor]
+"""States, [tokens, d_model], to logits, [tokens, vocabulary]."""
+
+
+class LinearGradients(Protocol):
+    """The parts of a linear layer's gradient that are not matrix products; see `cpu.Cpu`."""
+
+    def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The gradients of x W^T + b and of b; y is the output of ReLU, if there was one."""
+
+
+class Products:
+    """Linear layers by PyTorch, in any precision, on any device."""
+
+    def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
+        """x W^T + b of the layers, as one product; `by` is the arithmetic that asks."""
+        y = F.linear(x, *joined(layers))
+        return y.relu_() if relu else y
+
+    def logits(self, by: Any, x: Tensor, embedding: nn.Embedding) -> Tensor:
+        """x E^T."""
+        return F.linear(x, embedding.weight)
+
+    def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
+        """A function from at most `tokens` states to their logits, which its next call overwrites."""
+        block = embedding.new_empty(tokens, len(embedding))
+        return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
+
+
+class OneDnnProducts(Products):
+    """Linear layers in bf16 on a CPU.
+
+    PyTorch's own first copies the bias to every row and then adds the product to it; oneDNN adds
+    the bias while it writes the product.
+    """
+
+    def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
+        """x W^T + b by oneDNN."""
+        y: Tensor = _OneDnnLinear.apply(by, x, *joined(layers), relu)
+        return y
+
+
+def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
+    """The weights and the biases of layers with one input, each as one tensor."""
+    if len(layers) == 1:
+        return layers[0].weight, layers[0].bias
+    weights, biases = ([getattr(layer, name) for layer in layers] for name in ("weight", "bias"))
+    return torch.cat(weights), torch.cat(biases)
+
+
+def linear_gradients(
+    by: LinearGradients, gradient: Tensor, x: Tensor, y: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x W^T + b, of W and of b; y is the output of ReLU, if there was one."""
+    d_sum, d_bias = by.sum_gradients(gradient, y)
+    # [*batch, features] -> [rows, features]
+    d_rows, inputs = d_sum.reshape(-1, len(d_bias)), x.reshape(-1, x.shape[-1])
+    return d_sum, d_rows.t() @ inputs, d_bias
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, by: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        if relu:
+            y.relu_()  # oneDNN's own ReLU would turn NaN into 0
+        ctx.by = by
+        ctx.save_for_backward(x, weight, y if relu else None)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        d_sum, d_weight, d_bias = linear_gradients(ctx.by, gradient, x, y)
+        return None, d_sum @ weight, d_weight, d_bias, None

@@ -1,0 +1,77 @@
+"""The best continuations of hypotheses (§6.1), without ranking the whole vocabulary."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.equations import Ranking
+from regard.search import ranking
+
+BLOCK = 128
+"""Candidates compared by their maximum before they are compared one by one."""
+
+
+def most_likely_by_blocks(
+    live: Float[Tensor, "sentences beams"],
+    logits: Float[Tensor, "rows vocabulary"],
+    never: tuple[int, ...],
+    count: int,
+    at_once: int,
+) -> Ranking:
+    """What `regard.search.most_likely` defines; `at_once` logits are summarised together.
+
+    The `count` best continuations are in the `count` blocks that have the largest maxima.
+    """
+    vocabulary, beams = logits.shape[1], live.shape[1]
+    # [rows, ...] -> [sentences, beams, ...]
+    maxima, totals = (x.unflatten(0, (-1, beams)) for x in _summary(logits, never, at_once))
+    maxima = live.unsqueeze(-1) + (maxima - totals.unsqueeze(-1))
+    blocks = ranking(maxima.flatten(1), count).sort(dim=1).values  # [sentences, blocks]
+    # Every token of these blocks, by beam and token: [sentences, blocks * BLOCK]
+    within = torch.arange(BLOCK, device=blocks.device)
+    tokens = (blocks % maxima.shape[-1] * BLOCK).unsqueeze(-1) + within
+    tokens, parents = tokens.flatten(1), (blocks // maxima.shape[-1]).repeat_interleave(BLOCK, 1)
+    impossible = tokens >= vocabulary
+    for token in never:
+        impossible |= tokens == token
+    places = parents * vocabulary + tokens.clamp(max=vocabulary - 1)
+    chosen = logits.view(len(live), -1).gather(1, places).float()
+    log_p = live.gather(1, parents) + (chosen - totals.gather(1, parents))
+    log_p = log_p.masked_fill_(impossible, -torch.inf)
+    best = ranking(log_p, count)
+    return Ranking(*(x.gather(1, best) for x in (parents, tokens, log_p)))
+
+
+def _summary(
+    logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...], at_once: int
+) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
+    """The largest of each block of a row, without the tokens `never`, and its log sum exp, in fp32.
+
+    Some rows are summarised at a time: on a CPU so that their numbers stay in its caches, on a GPU
+    so that the memory suffices.
+    """
+    some = max(1, at_once // logits.shape[1])
+    maxima, totals = [], []
+    for part in logits.split(some):
+        x = part.float()
+        largest = _block_maxima(x)
+        top = largest.amax(dim=-1)
+        total = top - x.log_softmax(dim=-1).amax(dim=-1)
+        # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
+        totals.append(total.masked_fill_(top == -torch.inf, 0.0))
+        maxima.append(largest)
+    best = torch.cat(maxima)
+    for block in {token // BLOCK for token in never}:
+        tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
+        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
+        best[:, block] = tokens.amax(dim=-1)
+    return best, torch.cat(totals)
+
+
+def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:
+    """The largest of each block; the last block may be short."""
+    whole = x.shape[1] - x.shape[1] % BLOCK
+    largest = x[:, :whole].unflatten(1, (-1, BLOCK)).amax(dim=-1)
+    if whole == x.shape[1]:
+        return largest
+    return torch.cat([largest, x[:, whole:].amax(dim=-1, keepdim=True)], dim=1)

@@ -1,0 +1,245 @@
+"""The paper's equations that have several implementations, as one interface.
+
+`Arithmetic` has a method for each. `regard.arithmetic` holds the implementations: the definitions
+(`Plain`), and faster ones for each kind of machine. `arithmetic.choose` selects one of them when a
+model is opened or trained; the modules of the model carry it as their attribute `by`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+
+class Mask:
+    """Where queries may attend. It is made once for all layers, in the form the kernels read."""
+
+    def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
+        """`allowed` is True where a query may attend; one that may attend nowhere gives zeros."""
+        self.allowed = allowed
+
+
+class Cache:
+    """Keys and values of some sentences, which decoding attends to again at each step.
+
+    It grows by a slot for each position appended. Its capacity is a multiple of `multiple` slots;
+    slots that are not in use hold zeros.
+    """
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "sentences heads slots d_k"],
+        values: Float[Tensor, "sentences heads slots d_v"],
+        multiple: int = 1,
+    ):
+        self.slots, self._multiple = keys.shape[2], multiple
+        # Contiguous, as matrix products read them: arranged once instead of at each step.
+        self.keys = padded(keys, self.slots, multiple).contiguous()
+        self.values = padded(values, self.slots, multiple).contiguous()
+
+    def append(
+        self,
+        keys: Float[Tensor, "sentences heads new d_k"],
+        values: Float[Tensor, "sentences heads new d_v"],
+        places: Int[Tensor, "sentences new"] | None,
+    ) -> None:
+        """Add slots, in place while there is capacity, and write the new keys and values.
+
+        `places` are the slots of each sentence to write to; None stands for the last ones of every
+        sentence, which is faster.
+        """
+        self.slots += keys.shape[2]
+        # A product of part of a larger store would copy that part, so capacity grows in small steps.
+        self.keys = padded(self.keys, self.slots, self._multiple)
+        self.values = padded(self.values, self.slots, self._multiple)
+        sentences = None if places is None else torch.arange(len(places), device=places.device)
+        for store, new in (self.keys, keys), (self.values, values):
+            if sentences is None:
+                store[:, :, self.slots - new.shape[2] : self.slots] = new
+            else:
+                store[sentences[:, None], :, places] = new.transpose(1, 2).to(store.dtype)
+
+    def of(self, sentences: Int[Tensor, " fewer"]) -> Cache:
+        """A cache of these sentences."""
+        keys, values = (store.index_select(0, sentences) for store in (self.keys, self.values))
+        cache = Cache(keys, values, self._multiple)
+        cache.slots = self.slots
+        return cache
+
+    def only(self, slots: Int[Tensor, "sentences fewer"]) -> Cache:
+        """A cache holding only these slots of each sentence, renumbered from 0."""
+        sentences, heads, capacity, _ = self.keys.shape
+        first = torch.arange(0, sentences * heads * capacity, capacity, device=slots.device)
+        # [sentences, heads, slots]: indices into these three dimensions flattened
+        places = first.view(sentences, heads, 1) + slots[:, None]
+
+        def gathered(store: Tensor) -> Tensor:
+            rows = store.flatten(0, 2).index_select(0, places.flatten())
+            return rows.view(
+                sentences, heads, -1, store.shape[-1]
+            )  # [places, d] -> [..., slots, d]
+
+        return Cache(gathered(self.keys), gathered(self.values), self._multiple)
+
+
+def padded(
+    x: Float[Tensor, "rows heads keys d"], keys: int, multiple: int
+) -> Float[Tensor, "rows heads more d"]:
+    """Keys or values followed by zeros, up to `keys` of them rounded up to a multiple."""
+    keys += -keys % multiple
+    return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x
+
+
+class Ranking(NamedTuple):
+    """The most likely continuations of each sentence's hypotheses, the most likely first."""
+
+    parents: Int[Tensor, "sentences count"]
+    """The hypothesis that each continues: its place in the beam."""
+    tokens: Int[Tensor, "sentences count"]
+    """The token that each adds."""
+    log_p: Float[Tensor, "sentences count"]
+    """log P of the hypothesis with that token."""
+
+
+class Adam(NamedTuple):
+    """The constants of Adam (§5.3)."""
+
+    beta1: float
+    beta2: float
+    epsilon: float
+
+
+class Moments(NamedTuple):
+    """What Adam keeps of the gradients, of all weights in flat fp32 buffers."""
+
+    updates: Float[Tensor, ""]
+    """How many updates were made."""
+    mean: Float[Tensor, " weights"]
+    variance: Float[Tensor, " weights"]
+
+
+class Arithmetic(ABC):
+    """How the equations of the paper are computed."""
+
+    batch_tokens: int = 2048
+    """Source tokens that decoding puts in one batch, padding included."""
+    side_by_side: bool = True
+    """Whether decoding computes several batches at the same time, each with some of the cores."""
+
+    @abstractmethod
+    def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:
+        """The mask that `attend` takes; `allowed` is True where a query may attend (§3.2)."""
+
+    @abstractmethod
+    def cache(
+        self,
+        keys: Float[Tensor, "sentences heads slots d_k"],
+        values: Float[Tensor, "sentences heads slots d_v"],
+    ) -> Cache:
+        """A cache that holds these keys and values as `attend` reads them."""
+
+    @abstractmethod
+    def attend(
+        self,
+        query: Float[Tensor, "rows heads queries d_k"],
+        key: Float[Tensor, "rows heads keys d_k"],
+        value: Float[Tensor, "rows heads keys d_v"],
+        mask: Mask,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "rows heads queries d_v"]:
+        """Equation (1): softmax(Q K^T / sqrt(d_k)) V; `dropout` is the probability for a weight.
+
+        Keys and values may be followed by unused slots of a cache, which the mask does not cover.
+        """
+
+    @abstractmethod
+    def linear(
+        self, x: Float[Tensor, "*batch inputs"], *layers: nn.Linear, relu: bool = False
+    ) -> Float[Tensor, "*batch outputs"]:
+        """x W^T + b of one or more layers, side by side in the last dimension.
+
+        With `relu`, max(0, x W^T + b), the inner part of equation (2).
+        """
+
+    @abstractmethod
+    def add_norm(
+        self,
+        x: Float[Tensor, "*batch d_model"],
+        y: Float[Tensor, "*batch d_model"],
+        norm: nn.LayerNorm,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "*batch d_model"]:
+        """LayerNorm(x + Dropout(y)) (§3.1, §5.4)."""
+
+    @abstractmethod
+    def drop(self, x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
+        """Dropout(x) (§5.4): 0 with the probability `dropout`, else x / (1 - dropout)."""
+
+    @abstractmethod
+    def logits(
+        self, x: Float[Tensor, "*batch d_model"], embedding: nn.Embedding
+    ) -> Float[Tensor, "*batch vocabulary"]:
+        """x E^T, the linear layer before the softmax, which shares the embeddings E (§3.4)."""
+
+    @abstractmethod
+    def cross_entropy(
+        self,
+        states: Float[Tensor, "tokens d_model"],
+        embedding: Float[Tensor, "vocabulary d_model"],
+        labels: Int[Tensor, " tokens"],
+        smoothing: float,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """(smoothed, plain) loss of the logits x E^T, in nats, summed over tokens (§5.4).
+
+        Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient.
+        """
+
+    @abstractmethod
+    def most_likely(
+        self,
+        live: Float[Tensor, "sentences beams"],
+        logits: Float[Tensor, "rows vocabulary"],
+        never: tuple[int, ...],
+        count: int,
+    ) -> Ranking:
+        """The `count` largest of live + log softmax(logits) of each sentence (§6.1).
+
+        Tokens in `never` are left out. Of equal ones that of the first hypothesis, and of the
+        lowest token, comes first.
+        """
+
+    @abstractmethod
+    def adam(
+        self,
+        master: Float[Tensor, " weights"],
+        weights: Float[Tensor, " weights"],
+        gradient: Float[Tensor, " weights"],
+        moments: Moments,
+        constants: Adam,
+        rate: float,
+        tokens: int | Tensor,
+    ) -> None:
+        """Update the fp32 `master` and the moments with gradient / tokens (§5.3), in place.
+
+        Then round the master to `weights`, which may be the master itself, and clear the gradient,
+        which is of the precision of `weights`, or fp32.
+        """
+
+    def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
+        """Test whether a sentence decodes to the same bits regardless of what shares its batch.
+
+        The test is made with this beam and each of these numbers of threads.
+        """
+        return False
+
+
+class Computing(nn.Module):
+    """A module whose equations are computed by the arithmetic that it carries."""
+
+    by: Arithmetic
