@@ -18,7 +18,7 @@ from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
 from regard.data.rows import Rows
 from regard.errors import RegardError, TrainingError
-from regard.files.whole import read_tensors
+from regard.files.tensors import read_tensors
 from regard.loss import smoothed_loss
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.machine.processes import OutOfMemory

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.files.whole import seal
+from regard.files.manifest import seal
 
 
 class Mark:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from cli.refusing import GOOD, World, refused, unchanged
 from cli.spoiling import Mark, flip, reseal, resealed, seal_bare, truncate
-from regard.files.whole import seal
+from regard.files.manifest import seal
 
 
 def in_toml(directory: Path, old: str, new: str) -> None:

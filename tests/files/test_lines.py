@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import DataError
-from regard.files.lines import BLOCK, LONGEST_LINE, checksum, read_lines, refuse_unreadable
+from regard.files.lines import (
+    LONGEST_LINE,
+    READ_BYTES,
+    read_lines,
+    refuse_unreadable,
+    text_checksum,
+)
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
@@ -42,7 +48,9 @@ def test_lines_come_back_from_every_format(file: Path, pack: Callable[[bytes], b
     lines = ["é" * draw.randrange(97) for _ in range(7919)]
     file.write_bytes(pack("\n".join(lines).encode() + b"\n"))
     assert list(read_lines(file)) == lines
-    assert len("\n".join(lines).encode()) > 2 * BLOCK  # lines that cross blocks were among them
+    assert (
+        len("\n".join(lines).encode()) > 2 * READ_BYTES
+    )  # lines that cross blocks were among them
 
 
 @archived
@@ -135,7 +143,7 @@ def test_an_archive_that_is_all_growth_is_no_text(
     file: Path, pack: Callable[[bytes], bytes]
 ) -> None:
     file.write_bytes(pack(b"ab\n" * 2**24))
-    assert f"{file}: unpacks to more than 200 times its size: this is no text" in refusal(file)
+    assert f"{file}: unpacks to more than 200 times its size: this is not text" in refusal(file)
     file.write_bytes(pack(b"ab\n" * 2**21))  # of little that repeats itself nothing is to be feared
     assert len(list(read_lines(file))) == 2**21
 
@@ -168,4 +176,4 @@ def test_what_can_be_read_only_once_is_refused_where_twice_is_needed(tmp_path: P
 
 def test_checksum_is_of_the_stored_bytes(file: Path) -> None:
     file.write_bytes(b"abc")
-    assert checksum(file) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert text_checksum(file) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -10,7 +10,7 @@ import pytest
 
 from cli.spoiling import reseal
 from regard.errors import ModelError, TrainingError
-from regard.files.whole import read_tensors, write_tensors
+from regard.files.tensors import read_tensors, write_tensors
 from regard.measure.resumption import verify_resume
 from regard.run.directory import Run
 from regard.training import train, update

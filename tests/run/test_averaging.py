@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.files.whole import write_tensors
+from regard.files.tensors import write_tensors
 from regard.run.averaging import average
 from regard.run.checkpoints import Checkpoint
 

@@ -12,7 +12,7 @@ import torch
 
 from cli.spoiling import reseal
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
-from regard.files.whole import read_tensors
+from regard.files.tensors import read_tensors
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.run.averaging import average, average_run
 from regard.run.beginning import begun, differences

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from regard.data.rows import one_per_row
 from regard.errors import ModelError, RegardError
-from regard.files.whole import remove_leftovers, seal
+from regard.files.manifest import seal
+from regard.files.whole import remove_leftovers
 from regard.recipe import Recipe
-from regard.run.model_directory import PARTS, open_model, write_model
+from regard.run.model_directory import MODEL_FILES, open_model, write_model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 from run.copying import RECIPE, strings
@@ -57,7 +58,7 @@ def test_it_opens_as_what_was_written(model: Path) -> None:
         assert torch.equal(parameter, weights(1)[name]), name
     half = open_model(str(model), torch.bfloat16).transformer
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
-    assert sorted(path.name for path in model.iterdir()) == sorted(PARTS)
+    assert sorted(path.name for path in model.iterdir()) == sorted(MODEL_FILES)
 
 
 def test_one_in_use_is_replaced_beside_other_files(model: Path) -> None:
@@ -68,7 +69,7 @@ def test_one_in_use_is_replaced_beside_other_files(model: Path) -> None:
     write(model, 3)
     assert is_of(model, 3)
     assert torch.equal(in_use(rows, rows), before)
-    assert {path.name for path in model.iterdir()} == {*PARTS, "journal.jsonl"}
+    assert {path.name for path in model.iterdir()} == {*MODEL_FILES, "journal.jsonl"}
 
 
 def test_killed_at_any_instant_of_replacing_there_is_the_old_model_the_new_or_none(
@@ -88,7 +89,7 @@ def test_killed_at_any_instant_of_replacing_there_is_the_old_model_the_new_or_no
         remove_leftovers(folder)  # as the next start does
         write(folder, 5)
         assert is_of(folder, 5)
-        assert {path.name for path in folder.iterdir()} == {*PARTS, "checkpoints"}
+        assert {path.name for path in folder.iterdir()} == {*MODEL_FILES, "checkpoints"}
         if not killed:
             break
     assert seen == {"old", "none", "new"}
@@ -120,7 +121,7 @@ def test_a_new_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", MODEL_FILES)
 def test_damage_to_any_part_is_named(model: Path, part: str) -> None:
     content = (model / part).read_bytes()
     (model / part).write_bytes(content[:-3])
@@ -144,7 +145,7 @@ def test_places_without_a_model_are_refused(model: Path, tmp_path: Path) -> None
 def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
     def replaced(recipe: Recipe) -> Path:
         (model / "recipe.toml").write_text(recipe.to_toml(), "utf-8")
-        seal(model, PARTS[:-1], {})
+        seal(model, MODEL_FILES[:-1], {})
         return model
 
     for change, complaint in (
@@ -155,7 +156,7 @@ def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
         with pytest.raises(ModelError, match=complaint):
             open_model(replaced(RECIPE.but(**change)))
     assert open_model(replaced(RECIPE))
-    seal(model, PARTS[:2], {})
+    seal(model, MODEL_FILES[:2], {})
     with pytest.raises(ModelError, match=r"does not list model\.safetensors"):
         open_model(model)
 

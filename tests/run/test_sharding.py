@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from regard.data.batches import Batch
 from regard.errors import TrainingError
-from regard.files.whole import read_tensors
+from regard.files.tensors import read_tensors
 from regard.machine.devices import refuse_too_large
 from regard.machine.processes import Processes, together
 from regard.measure.plan import Memory, plan

@@ -180,7 +180,7 @@ def _is_first() -> bool:
 
 def _fingerprint(model: Path) -> str:
     """Of all that a model's translations depend on."""
-    from regard.files.whole import unseal
+    from regard.files.manifest import unseal
 
     files = unseal(model)["files"]
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()

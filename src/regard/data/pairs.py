@@ -1,7 +1,8 @@
-"""Prepared sentence pairs on disk: what §5.1 trains on, memory-mapped, however large.
+"""Prepared sentence pairs on disk (§5.1), memory-mapped, so that they may be larger than memory.
 
 Each side of a split is two flat arrays: `ids`, all sentences end to end, each with its </s>; and
-`starts`, where each begins, and last the total. Sentence i is ids[starts[i] : starts[i + 1]].
+`starts`, the index where each begins, then the number of ids. Sentence i is
+ids[starts[i] : starts[i + 1]].
 
     {train,valid}.{source,target}.{ids,starts}.npy    tokenizer.json    manifest.json
     valid.{source,target}.txt    the untokenised text, for BLEU
@@ -10,8 +11,6 @@ Each side of a split is two flat arrays: `ids`, all sentences end to end, each w
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
 from regard.errors import DataError
+from regard.files.manifest import MANIFEST, read_manifest
+from regard.files.regular import checksum
 from regard.recipe import Recipe
 from regard.text.tokenizer import EOS
 
@@ -34,13 +35,17 @@ FILES = frozenset(
         for part in ("ids", "starts")
     ]
     + [f"valid.{side}.txt" for side in SIDES]
-    + ["tokenizer.json", "manifest.json"]
+    + ["tokenizer.json", MANIFEST]
 )
-"""Every file of a directory of prepared data."""
+"""Names of all files in a directory of prepared data."""
 
 
 class Pairs:
-    """The sentence pairs of one split; ids are read from disk as they are asked for."""
+    """The sentence pairs of one split; ids are read from disk when they are needed.
+
+    `source_lengths` and `target_lengths` are arrays of one length for each sentence, </s> included.
+    `fingerprint` changes with the ids of the split.
+    """
 
     def __init__(
         self,
@@ -56,18 +61,16 @@ class Pairs:
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> Pairs:
-        """Map the files of "train" or "valid"; raises DataError when one is missing or damaged.
+        """Map the files of the split "train" or "valid".
 
-        Sizes, bounds and the tokenizer's checksum are verified; of the ids, that all are its own.
+        Raises DataError when one is missing or damaged: the sizes of the files, the tokenizer's
+        checksum, the bounds of the sentences and the range of the ids are verified.
         """
         directory = Path(directory)
-        manifest = read_manifest(directory)
+        manifest = prepared_manifest(directory)
         try:
             files, vocabulary = manifest["files"], manifest["tokenizer"]["size"]
-            if (
-                hashlib.sha256(_read(directory / "tokenizer.json")).hexdigest()
-                != (files["tokenizer.json"]["sha256"])
-            ):
+            if _checksum(directory / "tokenizer.json") != files["tokenizer.json"]["sha256"]:
                 raise DataError(
                     "is not the tokenizer that this data was prepared with: prepare the data again",
                     directory / "tokenizer.json",
@@ -85,7 +88,7 @@ class Pairs:
         except (KeyError, TypeError):
             raise DataError(
                 f"does not list the files of {split}: prepare the data again",
-                directory / "manifest.json",
+                directory / MANIFEST,
             ) from None
         if len(source[1]) != len(target[1]):
             raise DataError(
@@ -108,15 +111,16 @@ class Pairs:
 
 
 class EncodedSentences(NamedTuple):
-    """Sentences end to end, each with its </s>."""
+    """Sentences of one side as ids, laid end to end, each with its </s>."""
 
     ids: NDArray[Any]
-    """Unsigned, of two bytes where the vocabulary has no more than 65,536 entries, else of four."""
+    """[tokens] uint16 where the vocabulary has at most 65,536 entries, else uint32."""
     lengths: NDArray[np.int64]
+    """[sentences] Ids of each sentence, </s> included."""
 
     @classmethod
     def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> EncodedSentences:
-        """Of ids without </s>."""
+        """Lay sentences, given as ids without </s>, end to end, for a vocabulary of this size."""
         rows = [np.asarray(ids, np.uint32) for ids in sentences]
         lengths = np.array([len(row) + 1 for row in rows], np.int64)
         ids = np.full(lengths.sum(), EOS, _id_type(vocabulary))
@@ -127,10 +131,10 @@ class EncodedSentences(NamedTuple):
 
 
 class SideWriter:
-    """Appends the sentences of one side of a split to its two files, holding none in memory."""
+    """Appends the sentences of one side of a split to its two files, and keeps none in memory."""
 
     def __init__(self, stem: Path, vocabulary: int):
-        """`stem` is for instance out/train.source."""
+        """`stem` is the common part of the two paths, for instance out/train.source."""
         self._ids = _Column(_part(stem, "ids"), _id_type(vocabulary))
         self._starts = _Column(_part(stem, "starts"), "<i8")
         self._starts.append(np.zeros(1, np.int64))
@@ -141,12 +145,12 @@ class SideWriter:
         return self._ids.length
 
     def append(self, sentences: EncodedSentences) -> None:
-        """Write sentences."""
+        """Write these sentences after the earlier ones."""
         self._starts.append(sentences.lengths.cumsum() + self.tokens)
         self._ids.append(sentences.ids)
 
     def close(self) -> None:
-        """Complete both files."""
+        """Complete both files and close them."""
         try:
             self._ids.close()
         finally:
@@ -154,7 +158,7 @@ class SideWriter:
 
 
 class _Column:
-    """A one-dimensional .npy file that grows; its header is written again when it is closed."""
+    """A one-dimensional .npy file that grows; `close` writes its header again, with the length."""
 
     def __init__(self, path: Path, dtype: str):
         self._file = path.open("wb")
@@ -169,10 +173,8 @@ class _Column:
     def close(self) -> None:
         try:
             self._file.seek(0)
-            # numpy leaves room in the header for a first axis of any length
+            # numpy pads the header so that it keeps its size when the first axis grows
             assert self._write_header() == self._body
-            self._file.flush()
-            os.fsync(self._file.fileno())
         finally:
             self._file.close()
 
@@ -186,38 +188,43 @@ def _id_type(vocabulary: int) -> str:
     return "<u2" if vocabulary <= 2**16 else "<u4"
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """manifest.json of prepared data; raises DataError when this is none, or of another version."""
-    path = directory / "manifest.json"
+def prepared_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of prepared data.
+
+    Raises DataError if the directory holds something else, or data of another version.
+    """
+    path = directory / MANIFEST
     if not path.is_file():
         raise DataError("is not prepared data: make it with `regard prepare`", directory)
     try:
-        manifest = json.loads(_read(path))
-    except (ValueError, RecursionError):
+        manifest = read_manifest(directory, own=True)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except ValueError:
         raise DataError("is damaged: prepare the data again", path) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
+    if manifest.get("format") != DATA_FORMAT:
         raise DataError(f"is not the manifest of {DATA_FORMAT}: prepare the data again", path)
     return manifest
 
 
 def recipe_of(directory: Path) -> Recipe:
-    """The recipe that data was prepared with; raises DataError as `read_manifest` does."""
+    """The recipe that the data was prepared with; raises DataError as `prepared_manifest` does."""
     try:
-        return Recipe.model_validate(read_manifest(directory)["recipe"])
+        return Recipe.model_validate(prepared_manifest(directory)["recipe"])
     except (KeyError, ValidationError):
-        raise DataError("is damaged: prepare the data again", directory / "manifest.json") from None
+        raise DataError("is damaged: prepare the data again", directory / MANIFEST) from None
 
 
 def _is_prepared(directory: Path) -> bool:
-    """Whether this is a directory of prepared data, of this version."""
+    """Whether the directory holds prepared data of this version."""
     try:
-        return bool(read_manifest(directory))
+        return bool(prepared_manifest(directory))
     except DataError:
         return False
 
 
 def is_replaceable(directory: Path) -> bool:
-    """Whether a directory holds prepared data and no other file: new data may replace it."""
+    """Whether new data may replace a directory: it holds prepared data and no other file."""
     return _is_prepared(directory) and {path.name for path in directory.iterdir()} <= FILES
 
 
@@ -236,12 +243,13 @@ def _open_side(
     )
     if not whole:
         raise DataError(
-            "is damaged: the sentences do not fill the ids; prepare the data again",
+            "is damaged: the bounds of the sentences do not match the ids; prepare the data again",
             _part(stem, "starts"),
         )
     if ids.max() >= vocabulary:
         raise DataError(
-            f"is damaged: it has the id {ids.max()} of {vocabulary}; prepare the data again",
+            f"is damaged: it has the id {ids.max()}, but the vocabulary has {vocabulary} entries; "
+            "prepare the data again",
             _part(stem, "ids"),
         )
     return ids, starts
@@ -250,14 +258,14 @@ def _open_side(
 def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
     _refuse_resized(path, files)
     try:
-        # A plain view: slicing a np.memmap costs ten times as much.
+        # A plain array over the map: slicing an np.memmap takes ten times as long.
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
         raise _unreadable(path, error) from None
     except Exception:  # numpy reads the header as Python, which fails in many ways
         raise DataError("is damaged: prepare the data again", path) from None
     if mapped.ndim != 1:
-        raise DataError("is damaged: not a flat array; prepare the data again", path)
+        raise DataError("is damaged: not a one-dimensional array; prepare the data again", path)
     return mapped
 
 
@@ -281,9 +289,9 @@ def _refuse_resized(path: Path, files: dict[str, Any]) -> None:
         raise DataError(f"is damaged: {found} bytes, not {wanted}; prepare the data again", path)
 
 
-def _read(path: Path) -> bytes:
+def _checksum(path: Path) -> str:
     try:
-        return path.read_bytes()
+        return checksum(path, follow_links=True)
     except OSError as error:
         raise _unreadable(path, error) from None
 

@@ -3,18 +3,16 @@
 A corpus of any size goes through in bounded memory, by reading the aligned files three times:
 
     survey    every line is checked, so that a bad file is refused before any work is done
-    learn     an even sample teaches the tokenizer
+    learn     the tokenizer is learned from an even sample
     encode    block by block, pairs are judged, encoded and appended to memory-mapped arrays
 
-This process reads and writes; what is between is done by workers, block by block, and comes back
-in order. So the same text and recipe give the same bytes, however many they are. The directory
-appears under its name when it is complete, or not at all.
+This process reads and writes. The work between is done by worker processes, block by block, and
+its results come back in order. So the same text and recipe give the same bytes for any number of
+workers. The directory appears under its name when it is complete, or not at all.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,9 +22,10 @@ from regard.data.aligned import AlignedBlock, AlignedText, Progress, TextPair
 from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, encode, encoded
 from regard.data.pairs import DATA_FORMAT, FILES, is_replaceable
 from regard.data.repeats import mark_repeats
-from regard.data.survey import Survey, lots, survey
+from regard.data.survey import Survey, random_keys, survey
 from regard.errors import DataError
-from regard.files.lines import checksum, read_lines
+from regard.files.lines import read_lines, text_checksum
+from regard.files.manifest import MANIFEST, write_manifest
 from regard.files.replacing import whole_or_nothing
 from regard.machine.workers import Workers, usable_cores
 from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
@@ -34,14 +33,14 @@ from regard.text.cleaning import Verdict, is_empty, judge_length, judge_text
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""The tokenizer learns from so many pairs and characters at most, in the mean, drawn evenly."""
+"""The tokenizer is learned from an even sample of at most about this many pairs and characters."""
 BYTES_PER_WORKER = 2 * 2**20
-"""Of files as they are stored: with fewer a worker's start takes longer than its work."""
+"""Bytes of the stored files for each worker: with fewer, its start takes longer than its work."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `prepare` did."""
+    """The outcome of `prepare`."""
 
     train: SplitCounts
     valid: SplitCounts
@@ -66,14 +65,15 @@ def prepare(
     """Write `out`, a directory of prepared data, from aligned text files.
 
     Without validation files, `held_out` pairs of the corpus (a tenth of it at most, and none that
-    is too long) are drawn with the recipe's seed; neither they nor copies of them are trained on.
-    Validation files lose only pairs with an empty side. Without `tokenizer` one is learned.
-    Earlier prepared data in `out` is replaced. At most `workers` processes share the work (by
-    default one for each core that may be used), and for a small corpus there are none.
+    is too long) are drawn with the recipe's seed; they and their copies are not trained on. From
+    validation files, only pairs with an empty side are dropped. `tokenizer` is a tokenizer.json;
+    without it, one is learned. Earlier prepared data in `out` is replaced. At most `workers`
+    processes share the work (by default one for each usable core); a small corpus needs none.
+    `progress` is called again and again during each reading.
 
-    Raises DataError for files that cannot be used, a corpus that leaves nothing, and an `out` that
-    cannot be written or holds something else; RecipeError or ModelError for the tokenizer;
-    RegardError where a worker was ended.
+    Raises DataError for files that cannot be used, a corpus of which no pair is left, and an `out`
+    that cannot be written or holds other files; RecipeError or ModelError for the tokenizer;
+    RegardError when a worker process has ended early.
     """
     text = AlignedText(sources, targets, progress)
     if not text.files:
@@ -106,7 +106,7 @@ def prepare(
             for split, given in (("train", text), ("valid", valid_text))
             for place, side in enumerate(("source", "target"))
         }
-        write_manifest(folder, recipe, report, inputs)
+        complete(folder, recipe, report, inputs)
     return report
 
 
@@ -117,8 +117,8 @@ def _learn(
     sampler = _Sampler(recipe, most / max(most, found.clean, 1), frozenset(found.held_out))
     with sample.open("wb") as file:
         file.writelines(text.each("learn", sampler, workers))
-    # In a process of its own, which gives back much memory, and is stopped by an interrupt, which
-    # the library would not notice.
+    # Learning runs in a process of its own: its end frees much memory, and an interrupt ends it,
+    # which the tokenizers library would ignore.
     with Workers(min(1, len(workers.pids))) as alone:
         [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
     sample.unlink()
@@ -127,15 +127,16 @@ def _learn(
 
 @dataclass(frozen=True)
 class _Sampler:
-    """Draws the pairs of a block that the tokenizer learns from, as lines of UTF-8."""
+    """Draws pairs of a block for the tokenizer to learn from, as lines of UTF-8."""
 
     recipe: Recipe
     share: float
-    """Of the clean pairs."""
+    """Share of the clean pairs that is drawn."""
     held_out: frozenset[TextPair]
 
     def __call__(self, block: AlignedBlock) -> bytes:
-        drawn = lots(self.recipe.training.seed, block.number, block.size) < self.share * 2.0**64
+        keys = random_keys(self.recipe.training.seed, block.number, block.size)
+        drawn = keys < self.share * 2.0**64
         return "".join(
             f"{pair[0]}\n{pair[1]}\n"
             for pair, chosen in zip(block.pairs(), drawn.tolist(), strict=True)
@@ -164,7 +165,7 @@ def _not_too_long(pairs: list[TextPair], tokenizer: Tokenizer, rules: DataRecipe
 
 
 def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> SplitCounts:
-    """Encode what `_write_valid_text` wrote, so that ids and text are of the same lines."""
+    """Encode the text that `_write_valid_text` wrote, so that ids and text have the same lines."""
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
     with Workers(0) as here:
         counts = encode(folder / "valid", text, EncodeAll(tokenizer), tokenizer.size, here)
@@ -172,7 +173,7 @@ def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> SplitCounts
 
 
 def _write_valid_text(folder: Path, pairs: Iterable[TextPair]) -> int:
-    """Write the pairs that have two sides; returns how many have not."""
+    """Write the validation pairs as text; returns how many were dropped, a side being empty."""
     empty = 0
     with (
         (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -184,9 +185,6 @@ def _write_valid_text(folder: Path, pairs: Iterable[TextPair]) -> int:
             else:
                 sources.write(source + "\n")
                 targets.write(target + "\n")
-        for file in (sources, targets):
-            file.flush()
-            os.fsync(file.fileno())
     return empty
 
 
@@ -194,7 +192,7 @@ def _refuse_changed(text: AlignedText, before: int, now: int) -> None:
     if before != now:
         raise DataError(
             f"had {before} pairs when it was first read, and now has {now}: do not change the "
-            "text while it is prepared",
+            "text while it is being prepared",
             text.files[0][0],
         )
 
@@ -210,7 +208,7 @@ def _refuse_nothing_left(
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             advice = "give more text, or loosen data.max_length and data.max_ratio"
-            if counts.read and counts.held_out == counts.read:  # and all are like one that is
+            if counts.read and counts.held_out == counts.read:  # all equal a pair held out
                 advice = "give text whose pairs differ from one another"
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or 'all too long'}): "
@@ -219,16 +217,17 @@ def _refuse_nothing_left(
             )
 
 
-def write_manifest(
+def complete(
     folder: Path,
     recipe: Recipe,
     report: Report,
     inputs: Mapping[str, Sequence[Path]],
     silver_share: float | None = None,
 ) -> None:
-    """Complete prepared data; `inputs` are the files it was made of, by what they are.
+    """Write manifest.json, which completes prepared data.
 
-    `silver_share` is that of the trees that a parser made, where one was asked for.
+    `inputs` are the files that the data was made from, by their role. `silver_share` is the share
+    of training trees that a parser made, where one was asked for.
     """
     manifest = {
         "format": DATA_FORMAT,
@@ -237,13 +236,10 @@ def write_manifest(
         "recipe": recipe.model_dump(),
         "inputs": {name: [_record(path) for path in paths] for name, paths in inputs.items()},
         "silver_share": silver_share,
-        "files": {name: _record(folder / name) for name in sorted(FILES - {"manifest.json"})},
+        "files": {name: _record(folder / name) for name in sorted(FILES - {MANIFEST})},
     }
-    with (folder / "manifest.json").open("w", encoding="utf-8") as file:
-        file.write(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_manifest(folder, manifest)
 
 
 def _record(path: Path) -> dict[str, str | int]:
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": checksum(path)}
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": text_checksum(path)}

@@ -1,18 +1,17 @@
-"""§6.3 From trees to training data: a sentence as its sub-words, its tree as symbols.
+"""§6.3 From trees to training data: sentences become sub-words, their trees become symbols.
 
-One vocabulary serves both sides, as in translation. Sub-words are learned from the words, as they
-were printed: ( and 1/2, not -LRB- and `1\\/2`, so that treebanks and raw text read alike. Each
-token of a linearised tree is one symbol, which no text can be encoded as. The form on disk is that
-of `pairs`; as valid.target.txt it has the validation trees, stripped, one a line.
+One vocabulary serves both sides, as in translation. Sub-words are learned from the words as they
+were printed, ( and 1/2 rather than -LRB- and `1\\/2`, so that treebanks and raw text look alike.
+Each token of a linearised tree is one symbol: an entry that no text is ever encoded as. The files
+are those of `pairs`; valid.target.txt holds the validation trees, stripped, one on each line.
 
-Trees of any number go through in bounded memory, by reading their files three times: `survey`
-counts and finds the labels, `learn` learns the sub-words, `encode` writes.
+Any number of trees is prepared in bounded memory, by reading their files three times: `survey`
+counts them and collects the labels, `learn` learns the sub-words, `encode` writes.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import closing
@@ -24,7 +23,7 @@ import numpy as np
 from regard.data.aligned import Progress, Stage
 from regard.data.encoding import SplitCounts
 from regard.data.pairs import EncodedSentences, SideWriter, is_replaceable
-from regard.data.prepare import LEARNT_PAIRS, Report, write_manifest
+from regard.data.prepare import LEARNT_PAIRS, Report, complete
 from regard.errors import DataError, RecipeError
 from regard.files.lines import read_lines, refuse_unreadable
 from regard.files.replacing import whole_or_nothing
@@ -37,21 +36,24 @@ from regard.trees.strip import stripped
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""The bracket around a tree that is scored: EVALB passes it over."""
+"""Label of a bracket around each tree that is scored; EVALB does not count it."""
 MOST_COPIES = 1000
-"""Times that a tree may be learned from in an epoch."""
+"""The most times that a tree may occur in an epoch."""
 _BLOCK = 1000
 """Trees encoded together."""
 
 
 @dataclass(frozen=True)
 class Treebank:
-    """Files of trees, bracketed or, as a parser writes them, each after its score and a tab."""
+    """Files of bracketed trees, or of a parser's output: a score, a tab and a tree on each line."""
 
     files: Sequence[Path]
 
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """All trees, stripped; None for one of traces alone. Raises DataError for a bad file."""
+        """All trees, stripped; None for one of traces alone. Raises DataError for a bad file.
+
+        `read` is called with the number of bytes read since its last call.
+        """
         for path in self.files:
             lines, head = read_lines(path, read), []
             for line in lines:
@@ -67,12 +69,12 @@ class Treebank:
             yield from map(stripped, found)
 
     def bytes(self) -> int:
-        """Of all files, as they are stored."""
+        """Bytes of all files, as they are stored."""
         return sum(path.stat().st_size for path in self.files)
 
 
 def as_text(words: Sequence[str]) -> str:
-    """The sentence as it is encoded: its words as they were printed, a space between two."""
+    """The sentence as the encoder reads it: its words as they were printed, joined by spaces."""
     return " ".join(map(plain_word, words))
 
 
@@ -89,17 +91,17 @@ def prepare_trees(
 ) -> Report:
     """Write `out`, a directory of prepared data, from files of trees.
 
-    `silver` trees, parsed automatically, are learned from besides. `silver_share`, between 0 and 1,
-    is their share of what is learned from: the trees that are too few for it are repeated. In the
-    report a repeated tree counts each time.
+    `silver` trees, which a parser made, are added to the training trees. `silver_share`, between 0
+    and 1, is their share of all training trees: the rarer kind is repeated to reach it. The report
+    counts each repetition.
 
     Without validation trees, `held_out` of `trees` (a tenth at most) are drawn with the recipe's
-    seed; neither they nor others of the same words are trained on. What is longer than `max_length`
-    is not trained on either; the other rules of the data section are of translation.
+    seed; they and all trees of the same words are not trained on. Nor are trees longer than
+    `max_length`; the other rules of the data section are for translation alone.
 
-    Raises DataError for files that cannot be used or leave nothing, and for labels that a given
-    `tokenizer` does not have; RecipeError or ModelError for the tokenizer; RecipeError for a share
-    that would repeat trees too often.
+    Raises DataError for files that cannot be used or of which no tree is left, and for labels that
+    a given `tokenizer` does not have; RecipeError or ModelError for the tokenizer; RecipeError for
+    a share that would repeat trees too often.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)
@@ -116,23 +118,25 @@ def prepare_trees(
         train = job.write_train(folder, encoder, found, silver_share)
         report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
         inputs = {"train.trees": trees, "valid.trees": valid_trees, "silver.trees": silver}
-        write_manifest(folder, recipe, report, inputs, silver_share)
+        complete(folder, recipe, report, inputs, silver_share)
     return report
 
 
 @dataclass(frozen=True)
 class _Survey:
-    """What one reading of the trees finds out."""
+    """The results of one reading of the trees."""
 
     gold: int
     silver: int
     tokens: frozenset[str]
-    """Of all linearised trees."""
+    """All tokens of the linearised trees."""
     held_out: list[Tree]
 
 
 @dataclass(frozen=True)
 class _Preparation:
+    """The inputs of `prepare_trees`; each method is one step of it."""
+
     recipe: Recipe
     gold: Treebank
     valid: Treebank
@@ -169,7 +173,7 @@ class _Preparation:
         return list(itertools.compress(self._read("survey", self.gold), chosen))
 
     def learn(self, found: _Survey) -> Tokenizer:
-        """The sub-words of the sentences, an even sample of them, and the symbols of the trees."""
+        """Learn sub-words from an even sample of the sentences; tokens of trees become symbols."""
         every = -(-(found.gold + found.silver) // LEARNT_PAIRS)
         trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
         lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, every))
@@ -188,15 +192,12 @@ class _Preparation:
                 sources.write(as_text(tree.words()) + "\n")
                 targets.write(bracketed(Tree(TOP, (tree,))) + "\n")
                 writer.write(tree)
-            for file in (sources, targets):
-                file.flush()
-                os.fsync(file.fileno())
         return writer.counts()
 
     def write_train(
         self, folder: Path, encoder: _Encoder, found: _Survey, share: float | None
     ) -> SplitCounts:
-        """Encode what is learned from."""
+        """Encode the training trees, repeated so that `share` of them are silver."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold, found.silver, share)
         with closing(_Writer(folder / "train", encoder, self.recipe.data)) as writer:
@@ -216,7 +217,7 @@ class _Preparation:
         return counts
 
     def _read(self, stage: Stage, bank: Treebank) -> Iterator[Tree]:
-        """The trees of a bank that hold words, with progress."""
+        """The trees of a bank that have words; reports progress."""
         if not bank.files:
             return
         done, total = 0, bank.bytes()
@@ -237,21 +238,21 @@ class _Preparation:
 
 
 class _Encoder:
-    """EncodedSentences and their trees as ids."""
+    """Encodes sentences and their trees as ids."""
 
     def __init__(self, tokenizer: Tokenizer, form: Form):
         self.tokenizer, self._form = tokenizer, form
         self._symbols = tokenizer.symbols
 
     def __call__(self, trees: Sequence[Tree]) -> list[tuple[Sequence[int], Sequence[int]]]:
-        """Both sides of each pair, without </s>."""
+        """The ids of each sentence and of its tree, without </s>."""
         sources = self.tokenizer.encode([as_text(tree.words()) for tree in trees])
         targets = ([self._symbols[token] for token in linearise(t, self._form)] for t in trees)
         return list(zip(sources, targets, strict=True))
 
 
 class _Writer:
-    """Encodes trees, some at a time, and appends them to a split; with `rules`, none too long."""
+    """Encodes trees in groups and appends them to a split; `rules` may limit their length."""
 
     def __init__(self, stem: Path, encoder: _Encoder, rules: DataRecipe | None = None):
         self.fates: Counter[Verdict] = Counter()
@@ -275,7 +276,7 @@ class _Writer:
                 side.close()
 
     def counts(self) -> SplitCounts:
-        """Once it is closed."""
+        """How many trees were written and dropped; call it after `close`."""
         outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
         source, target = (side.tokens for side in self._sides)
         return SplitCounts(
@@ -302,20 +303,20 @@ class _Writer:
 def _refuse_unknown(tokens: Set[str], tokenizer: Tokenizer) -> None:
     if unknown := sorted(tokens - tokenizer.symbols.keys()):
         raise DataError(
-            f"the tokenizer has no symbol {unknown[0]!r}: learn one from these trees, by leaving "
-            "--tokenizer out"
+            f"the tokenizer has no symbol {unknown[0]!r}: leave --tokenizer out, to learn one from "
+            "these trees"
         )
 
 
 def _in_order(tokens: Set[str]) -> list[str]:
-    """Opening symbols, the closing ones in the same order, leaves."""
+    """The symbols in the order of their ids: opening ones, closing ones, leaves."""
     labels = sorted(token.removeprefix(OPEN) for token in tokens if token.startswith(OPEN))
     leaves = sorted(token for token in tokens if not token.startswith((OPEN, CLOSE)))
     return [OPEN + label for label in labels] + [CLOSE + label for label in labels] + leaves
 
 
 def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
-    """How often a gold and a silver tree are learned from, so that `share` is of silver trees."""
+    """How often each gold and each silver tree occurs, so that `share` of all are silver."""
     if share is None or not silver:
         return 1.0, 1.0
     wanted = gold * share / (1 - share)  # silver trees, with every gold tree once
@@ -323,6 +324,6 @@ def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
     if max(times) > MOST_COPIES:
         raise RecipeError(
             f"a share of {share} of {silver:,} silver trees beside {gold:,} gold ones would repeat "
-            f"a tree {max(times):,.0f} times: at most {MOST_COPIES:,} are sensible"
+            f"a tree {max(times):,.0f} times: at most {MOST_COPIES:,} times are allowed"
         )
     return times

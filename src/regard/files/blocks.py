@@ -1,14 +1,13 @@
-"""An output made block by block: what is finished stays so, whatever ends a process.
+"""An output file that is made block by block: finished blocks survive the end of a process.
 
-Beside the output lies a folder: a manifest of what the output is made from, and a file for each
-finished block of lines. Any number of processes fill it. Each claims a block before working on it;
-a claim is a lock, and so ends with its process. When no block is missing they are joined, in order,
-into the output, and the folder goes.
+Beside the output lies a folder. It has a manifest of what the output is made from, and a file for
+each finished block of lines. Any number of processes fill the folder. Each process claims a block
+before it works on it; a claim is a lock, and so ends with its process. When no block is missing,
+the blocks are joined in order into the output, and the folder goes.
 """
 
 import fcntl
 import filecmp
-import json
 import os
 import shutil
 import time
@@ -21,24 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.files.lines import checksum, read_lines, refuse_unreadable
-from regard.files.whole import (
-    refusing_write_errors,
-    remove_directory,
-    sync_directory,
-    write_directory,
-    write_file,
-)
+from regard.files.lines import read_lines, refuse_unreadable, text_checksum
+from regard.files.manifest import MANIFEST, read_manifest, write_sealed
+from regard.files.whole import new_file, refusing_write_errors, remove_directory, write_file
 
 Lines = list[str]
 POLL_SECONDS = 0.2
+"""Seconds between two looks at what the other processes have finished."""
 
 
 class Blocks:
-    """The blocks of `out`, made from `source`, `size` lines each.
+    """The blocks of the file `out`, each made from `size` lines of the file `source`.
 
-    `settings` is whatever else decides the output, by the name that a user knows it by; blocks made
-    with others are refused. Raises DataError where the source is not a file that can be read again.
+    `settings` holds whatever else decides the output, by the name that a user knows it by; blocks
+    that were made with other settings are refused. Raises DataError if `source` is not a file that
+    can be read more than once.
     """
 
     def __init__(self, source: Path, out: Path, size: int, settings: dict[str, Any]):
@@ -46,17 +42,17 @@ class Blocks:
         self.source, self.out, self.size = source, out, size
         self.folder = out.with_name(f".{out.name}.parts")
         self._state = _state(source)
-        self._settings = {"input": checksum(source), **settings, "lines a block": size}
+        self._settings = {"input": text_checksum(source), **settings, "lines a block": size}
         self.lines = 0
         self.tokens: list[int] = []
         self._claims = -1
 
     def begin(self, measure: Callable[[Lines, int], int]) -> None:
-        """Make the folder, or find it as an earlier process left it; for the first process alone.
+        """Make the folder, or find it as an earlier process left it; only the first process does.
 
-        Before that every line is read: `measure` is given the lines of a block and the number of
-        its first, from 0, and returns their source tokens or raises DataError. Raises RegardError
-        where the folder is of another output, or the output is there already.
+        Before the folder is made, every line is read: `measure` is given the lines of a block and
+        the number of its first line, from 0, and returns their source tokens or raises DataError.
+        Raises RegardError if the folder belongs to another output, or if the output exists.
         """
         self._remove_leftovers()
         begun = self._read_manifest()
@@ -65,15 +61,15 @@ class Blocks:
         if not begun:
             self._survey(measure)
             about = {"settings": self._settings, "lines": self.lines, "tokens": self.tokens}
-            write_directory(self.folder, lambda _: None, about)
+            write_sealed(self.folder, lambda _: None, about)
         with refusing_write_errors(self.folder):
             self._open_claims()
 
     def join_in(self) -> bool:
-        """Wait until the first process has begun; False where all is finished already."""
+        """Wait until the first process has begun; returns False if the output is already whole."""
         while True:
             if self._read_manifest():
-                with suppress(FileNotFoundError):  # joined since
+                with suppress(FileNotFoundError):  # the blocks have been joined meanwhile
                     self._open_claims()
                     return True
             elif self.out.exists():
@@ -89,9 +85,10 @@ class Blocks:
     ) -> None:
         """Write each missing block that no other process has claimed.
 
-        `translate` is given the lines of a block and the number of its first, from 0; `listen`, at
-        times, the blocks that are missing. With `wait`, return when none is: what others claimed
-        and did not finish is done here.
+        `translate` is given the lines of a block and the number of its first line, from 0, and
+        returns the block's text. `listen` is called from time to time with the missing blocks.
+        With `wait`, return only when no block is missing: blocks that other processes claimed and
+        did not finish are written here.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -108,27 +105,25 @@ class Blocks:
         self._claim(len(self.tokens), wait=True)  # a second first process finds the work done
         if not self.folder.exists():
             return
-        whole = self.folder / "whole"
-        with refusing_write_errors(self.out):
-            with whole.open("wb") as file:
-                for number in range(len(self.tokens)):
-                    with self._path(number).open("rb") as block:
-                        shutil.copyfileobj(block, file)
-                file.flush()
-                os.fsync(file.fileno())
-            if self.out.exists() and not filecmp.cmp(whole, self.out, shallow=False):
+        with (
+            refusing_write_errors(self.out),
+            new_file(self.out, temporary=self.folder / "whole") as whole,
+        ):
+            for number in range(len(self.tokens)):
+                with self._path(number).open("rb") as block:
+                    shutil.copyfileobj(block, whole)
+            whole.flush()
+            if self.out.exists() and not filecmp.cmp(whole.name, self.out, shallow=False):
                 raise RegardError(
                     f"{self.out}: has appeared meanwhile: move it away; the same command goes on"
                 )
-            whole.replace(self.out)
-            sync_directory(self.out.parent)
         remove_directory(self.folder)
 
     def missing(self) -> set[int]:
-        """The numbers of the blocks that nobody has finished."""
+        """The numbers of the blocks that no process has finished."""
         try:
             names = os.listdir(self.folder)  # noqa: PTH208
-        except FileNotFoundError:  # joined already
+        except FileNotFoundError:  # the blocks have been joined
             return set()
         return set(range(len(self.tokens))) - {int(name) for name in names if name.isdigit()}
 
@@ -146,7 +141,7 @@ class Blocks:
         for number in range(max(missing) + 1):
             some = islice(lines, self.size)
             if number not in missing or not self._claim(number):
-                deque(some, maxlen=0)  # passed over
+                deque(some, maxlen=0)  # skip the lines of this block
                 continue
             block = list(some)
             if self._is_wanted(number):
@@ -171,16 +166,15 @@ class Blocks:
             )
 
     def _read_manifest(self) -> bool:
-        """Whether there is one; raises RegardError where it is of another output."""
-        path = self.folder / "manifest.json"
+        """Whether there is a manifest; raises RegardError if it belongs to another output."""
         try:
-            manifest = json.loads(path.read_bytes())
+            manifest = read_manifest(self.folder, own=True)
             begun, lines, tokens = (manifest[key] for key in ("settings", "lines", "tokens"))
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError) as error:
             raise RegardError(
-                f"{path}: damaged: {error}: remove {self.folder} to begin anew"
+                f"{self.folder / MANIFEST}: damaged: {error}: remove {self.folder} to begin anew"
             ) from None
         if changes := _differences(begun, self._settings):
             raise RegardError(
@@ -191,7 +185,7 @@ class Blocks:
         return True
 
     def _remove_leftovers(self) -> None:
-        """What a process left that was killed while it made or removed the folder."""
+        """Remove what a process left that was killed while it made or removed the folder."""
         if self.out.parent.is_dir():
             for path in self.out.parent.iterdir():
                 if path.name.startswith(f".{self.folder.name}.") and path.suffix == ".tmp":
@@ -201,7 +195,8 @@ class Blocks:
         return self.folder / f"{number:08}"
 
     def _is_wanted(self, number: int) -> bool:
-        # In this order: a folder goes as a whole, and is still there after the block was not.
+        # In this order: if the folder is still there after the block was found missing, then the
+        # block was missing indeed, and had not gone with the folder.
         return not self._path(number).exists() and self.folder.exists()
 
     def _open_claims(self) -> None:
@@ -209,7 +204,7 @@ class Blocks:
         weakref.finalize(self, os.close, self._claims)
 
     def _claim(self, number: int, *, wait: bool = False) -> bool:
-        """Lock the byte of the claims that stands for a block; it need not exist."""
+        """Lock the byte of the file of claims that stands for a block; the byte need not exist."""
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
             fcntl.lockf(self._claims, kind, 1, number)
@@ -238,7 +233,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _differences(begun: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Such as "beam 4 there, 1 here"; of a checksum the beginning."""
+    """Sentences such as "beam 4 there, 1 here"; checksums are cut to their beginning."""
     return [
         f"{name} {str(begun.get(name))[:12]} there, {str(settings.get(name))[:12]} here"
         for name in {**begun, **settings}

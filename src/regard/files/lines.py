@@ -1,15 +1,14 @@
 """Lines of text: the form in which corpora come, one sentence a line (§5.1).
 
-Plain, .gz, .xz and .zst files are told apart by their first bytes, whatever their names; "-" is
-standard input. Memory is bounded whatever the file: what is read ahead is one block, and a line
-that has no end is refused.
+Plain, .gz, .xz and .zst files are told apart by their first bytes, not by their names; "-" is
+standard input. Memory is bounded for every file: one block is read ahead, and a line longer than
+LONGEST_LINE is refused.
 
 Only a line feed ends a line. A carriage return before it is dropped, as is a byte order mark at the
 start of the file; nothing else is changed.
 """
 
 import gzip
-import hashlib
 import lzma
 import sys
 import zlib
@@ -22,13 +21,15 @@ from typing import Any, BinaryIO
 import zstandard
 
 from regard.errors import DataError
+from regard.files.regular import checksum
 
 LONGEST_LINE = 4 * 2**20
 """Bytes of the longest line that is read; a longer one means that the file holds no lines."""
-BLOCK = 2**18
+READ_BYTES = 2**18
+"""Bytes that are read, or unpacked, at once."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
-"""An archive that grows more than this many times, and by more than this many bytes, is no text."""
-_ZSTD_INPUT = 2**10  # zstd can grow its input 32,000-fold, and gives all of it at once
+"""An archive is refused if it unpacks to more than 200 times its size and more than 32 MiB."""
+_ZSTD_INPUT = 2**10  # zstd can unpack its input to 32,000 times its size, and returns all at once
 _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
@@ -37,10 +38,10 @@ _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:
     """The lines of a file, without their ends. The last one needs no line feed.
 
-    `read` is told, block by block, how many bytes of the file as it is stored have been read.
+    After each block `read` is called with the number of bytes of the stored file that it took.
     Raises DataError, with file and line, for a missing or unreadable file, a directory, text that
-    is not UTF-8, binary content, a damaged or truncated archive, one that is all growth, and a line
-    over LONGEST_LINE.
+    is not UTF-8, binary content, an archive that is damaged, truncated or grows too much, and a
+    line over LONGEST_LINE.
     """
     number = 0
     for block in read_blocks(path, read):
@@ -52,7 +53,7 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
 def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[bytes]:
     """A file as blocks of whole lines, unpacked but undecoded; each ends with a line feed.
 
-    `read` is told as in `read_lines`. Raises DataError for all but what `decode_lines` finds.
+    `read` is called as by `read_lines`. Raises the same errors, except those of `decode_lines`.
     """
     shown = _shown(path)
     number, rest = 0, b""
@@ -74,7 +75,7 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
-    """The lines of a block of `read_blocks`, where `before` lines of the file came earlier.
+    """The lines of a block of `read_blocks`; `before` lines of the file came earlier.
 
     Raises DataError, with file and line, for binary content and text that is not UTF-8.
     """
@@ -105,15 +106,33 @@ def refuse_unreadable(path: str | Path) -> None:
     """Raise DataError unless the path is a file that can be read, and read again."""
     if str(path) == "-":
         raise DataError("is read more than once here: save it in a file first", "standard input")
-    with _one_sentence(str(path)), Path(path).open("rb"):
+    with refusing_read_errors(path), Path(path).open("rb"):
         if not Path(path).is_file():
             raise DataError("is read more than once here: save it in a regular file first", path)
 
 
-def checksum(path: str | Path) -> str:
-    """SHA-256 of a file as it is stored; raises DataError when it cannot be read."""
-    with _one_sentence(str(path)), Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def text_checksum(path: str | Path) -> str:
+    """The `checksum` of a text file as it is stored; raises DataError if it cannot be read."""
+    with refusing_read_errors(path):
+        return checksum(Path(path), follow_links=True)
+
+
+@contextmanager
+def refusing_read_errors(path: str | Path) -> Iterator[None]:
+    """Turn an error of reading `path` in the block into a DataError that says what to do."""
+    shown = _shown(path)
+    try:
+        yield
+    except IsADirectoryError:
+        raise DataError("is a directory: name the text file inside it", shown) from None
+    except FileNotFoundError:
+        raise DataError("no such file", shown) from None
+    except EOFError:
+        raise DataError("ends in mid-archive, it is truncated: copy it again", shown) from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        raise DataError(f"is a damaged archive ({error}): copy it again", shown) from None
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", shown) from None
 
 
 def _shown(path: str | Path) -> str:
@@ -121,7 +140,7 @@ def _shown(path: str | Path) -> str:
 
 
 def _blocks(path: str | Path, shown: str, read: Callable[[int], object] | None) -> Iterator[bytes]:
-    with _one_sentence(shown), _opened(path) as raw:
+    with refusing_read_errors(path), _opened(path) as raw:
         reported = 0
         for block in _unpacked(raw, shown):
             yield block
@@ -141,16 +160,16 @@ def _unpacked(raw: BufferedReader, shown: str) -> Iterator[bytes]:
     head = raw.peek(len(_XZ))
     if head.startswith((_GZIP, _XZ, _ZSTD)):
         packed, size = _Counted(raw), 0
-        for block in _of_archive(packed, head):
+        for block in _unpacked_archive(packed, head):
             size += len(block)
             if size > max(FREE_GROWTH, MOST_GROWTH * packed.count):
                 raise DataError(
-                    f"unpacks to more than {MOST_GROWTH} times its size: this is no text", shown
+                    f"unpacks to more than {MOST_GROWTH} times its size: this is not text", shown
                 )
             yield block
     else:
-        # read1 returns what there is: a line that is typed is answered before the next.
-        while block := raw.read1(BLOCK):
+        # read1 returns what has arrived: a typed line is processed before the next one comes.
+        while block := raw.read1(READ_BYTES):
             yield block
 
 
@@ -166,44 +185,27 @@ class _Counted:
         return block
 
 
-def _of_archive(packed: Any, head: bytes) -> Iterator[bytes]:
+def _unpacked_archive(packed: Any, head: bytes) -> Iterator[bytes]:
     if head.startswith(_ZSTD):
         yield from _zstd(packed)
         return
     with gzip.GzipFile(fileobj=packed) if head.startswith(_GZIP) else lzma.LZMAFile(packed) as text:
-        while block := text.read1(BLOCK):
+        while block := text.read1(READ_BYTES):
             yield block
 
 
 def _zstd(raw: _Counted) -> Iterator[bytes]:
-    """Frame after frame; the library's own reader does not notice a truncated one."""
+    """Unpack frame after frame; the library's own reader does not notice a truncated one."""
     frame = None
     while packed := raw.read(_ZSTD_INPUT):
         while packed:
             if frame is None:
                 frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
             block = frame.decompress(packed)
-            for start in range(0, len(block), BLOCK):
-                yield block[start : start + BLOCK]
+            for start in range(0, len(block), READ_BYTES):
+                yield block[start : start + READ_BYTES]
             packed = frame.unused_data if frame.eof else b""
             if frame.eof:
                 frame = None
     if frame is not None:
         raise EOFError
-
-
-@contextmanager
-def _one_sentence(shown: str) -> Iterator[None]:
-    """Turn what goes wrong when a file is read into what its owner should do."""
-    try:
-        yield
-    except IsADirectoryError:
-        raise DataError("is a directory: name the text file inside it", shown) from None
-    except FileNotFoundError:
-        raise DataError("no such file", shown) from None
-    except EOFError:
-        raise DataError("ends in mid-archive, it is truncated: copy it again", shown) from None
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-        raise DataError(f"is a damaged archive ({error}): copy it again", shown) from None
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", shown) from None

@@ -1,11 +1,13 @@
-"""Prepared data is written beside its place and moved there when complete: a kill at any instant
-leaves what was there before, or what the next preparation puts back.
+"""A directory that is replaced as a whole: a kill leaves the earlier one, or what becomes of it.
 
-What a preparation of `out` has beside it, with a number of its own:
+Several processes may write the same directory, and nobody owns the folder around it. Beside `out`,
+each writer has, with a number of its own:
 
-    .out.12345678.lock       locked until its process ends, however it ends
-    .out.12345678.partial    the data that is being written
-    .out.12345678.earlier    what had the name before, for an instant
+    .out.12345678.lock       locked until the writer ends, however it ends
+    .out.12345678.partial    the directory that is being written
+    .out.12345678.earlier    the directory that is being replaced, for an instant
+
+After a kill the next writer puts the earlier directory back, or removes it if it has a successor.
 """
 
 import fcntl
@@ -18,33 +20,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.files.whole import parents_made, sync, sync_all
 
 LOCK, PARTIAL, EARLIER = ".lock", ".partial", ".earlier"
 
 
 @contextmanager
 def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
-    """A folder beside `out` to write into; it takes that name at the end, or leaves no trace.
+    """A folder to write files into, which gets the name `out` at the end of the block.
 
-    What killed processes left beside `out` is cleared. Raises DataError for an `out` that cannot be
-    written or holds something else.
+    If the block raises, `out` stays as it was. What killed writers left beside `out` is cleared.
+    Raises DataError if `out` cannot be written, or holds something that `may_replace` denies.
     """
     _refuse_other_content(out, may_replace)
     place = out.resolve()
-    missing = [parent for parent in place.parents if not parent.exists()]
     try:
-        if missing:
-            place.parent.mkdir(parents=True)
-        try:
+        with parents_made(place):
             _clear_leftovers(place)
             with _claimed(place) as folder:
                 yield folder
+                sync_all(folder)
                 _move_to(place, folder)
-        except BaseException:
-            with suppress(OSError):
-                for parent in missing:
-                    parent.rmdir()
-            raise
     except OSError as error:
         raise DataError(
             f"cannot be written: {error.strerror or error}; nothing is left half-written, make "
@@ -67,9 +63,11 @@ def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> Non
 
 @contextmanager
 def _claimed(place: Path) -> Iterator[Path]:
-    """A new folder beside `place`, with a lock that tells others that somebody lives here."""
+    """A new folder beside `place`, and a lock that tells other writers that it is in use."""
     handle = None
-    while handle is None:  # who clears may take a new lock for an old one, and take it away
+    while (
+        handle is None
+    ):  # another writer that clears leftovers may remove the lock before it is held
         lock = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{LOCK}")
         handle = _locked(lock, without_locks=True)
     folder = lock.with_suffix(PARTIAL)
@@ -90,7 +88,7 @@ def _clear_leftovers(place: Path) -> None:
     numbers = {path.stem for path in place.parent.iterdir() if leftover.fullmatch(path.name)}
     for number in sorted(numbers):
         lock, partial, earlier = (place.with_name(number + end) for end in (LOCK, PARTIAL, EARLIER))
-        with suppress(OSError):  # of another user, perhaps
+        with suppress(OSError):  # they may belong to another user
             handle = _locked(lock, without_locks=False)
             if handle is not None:
                 if earlier.exists() and not place.exists():
@@ -102,10 +100,10 @@ def _clear_leftovers(place: Path) -> None:
 
 
 def _locked(lock: Path, *, without_locks: bool) -> int | None:
-    """Make a lock and hold it until it is closed; None where another process has or removed it.
+    """Create a lock file and lock it until the returned handle is closed.
 
-    Some file systems have no locks. There nothing tells the living from the dead, and
-    `without_locks` is whether to go on.
+    Returns None if another process holds or has removed it. Some file systems have no locks, and
+    then nothing tells whether the writer lives: `without_locks` says whether to go on.
     """
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -122,7 +120,7 @@ def _locked(lock: Path, *, without_locks: bool) -> int | None:
 
 
 def _move_to(place: Path, folder: Path) -> None:
-    """Give a complete folder its name; what had the name before goes when it has a successor."""
+    """Give a complete folder its name; the earlier directory goes when it has a successor."""
     earlier = folder.with_suffix(EARLIER)
     replacing = place.exists()
     if replacing:
@@ -133,14 +131,5 @@ def _move_to(place: Path, folder: Path) -> None:
         if replacing:
             earlier.rename(place)
         raise
-    _sync(place)
-    _sync(place.parent)
+    sync(place.parent)
     shutil.rmtree(earlier, ignore_errors=True)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

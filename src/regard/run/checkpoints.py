@@ -11,14 +11,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from regard.errors import ModelError, Unreadable
-from regard.files.whole import (
-    read_manifest,
-    read_tensors,
-    remove_directory,
-    unseal,
-    write_directory,
-    write_tensors,
-)
+from regard.files.manifest import read_manifest, unseal, write_sealed
+from regard.files.tensors import read_tensors, write_tensors
+from regard.files.whole import remove_directory
 from regard.run.sharding import Optimizer
 
 FINGERPRINTS = ("data", "tokenizer")
@@ -74,7 +69,7 @@ def save(
         write_tensors(folder / "optimizer.safetensors", moments | states)
 
     remove_directory(path)  # if it exists it is damaged
-    write_directory(path, fill, about)
+    write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
     kept = [*earlier, path][-keep:]

@@ -11,7 +11,8 @@ import torch
 
 from regard.data.prefetch import batches_of
 from regard.errors import ModelError, RegardError
-from regard.files.whole import file_checksum, write_file
+from regard.files.regular import checksum
+from regard.files.whole import write_file
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run import checkpoints
@@ -45,13 +46,13 @@ def keep_origin(directory: Path, run: Path) -> None:
         raise RegardError(f"{run}: is the model to begin with: choose another --out")
     path, manifest = run / "from.json", directory / "manifest.json"
     if path.exists():
-        if _origin(run)["sha256"] != file_checksum(manifest):
+        if _origin(run)["sha256"] != checksum(manifest):
             raise RegardError(f"{run}: was begun with another --from: choose another --out")
         return
     if (run / "recipe.toml").exists() or checkpoints.paths(run / "checkpoints"):
         raise RegardError(f"{run}: was begun without --from: choose another --out")
     run.mkdir(parents=True, exist_ok=True)
-    origin = {"model": str(directory.resolve()), "sha256": file_checksum(manifest)}
+    origin = {"model": str(directory.resolve()), "sha256": checksum(manifest)}
     write_file(path, json.dumps(origin, indent=1) + "\n")
 
 
@@ -67,7 +68,7 @@ def begin_from_model(run: Run) -> None:
     origin = _origin(run.directory)
     directory = Path(origin["model"])
     model = open_model(directory)
-    if file_checksum(directory / "manifest.json") != origin["sha256"]:
+    if checksum(directory / "manifest.json") != origin["sha256"]:
         raise ModelError(f"{directory}: is no longer the model that {run.directory} begins with")
     refuse_other_shape(directory, model, run.recipe)
     if model.tokenizer.fingerprint != run.tokenizer.fingerprint:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import MissingExtra
-from regard.files.whole import refusing_write_errors, sync_file, write_file
+from regard.files.whole import refusing_write_errors, sync, write_file
 
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
@@ -39,7 +39,7 @@ class Journal:
     def sync(self) -> None:
         """Make what was written durable: what a checkpoint follows on is never less than it."""
         with refusing_write_errors(self.path):
-            sync_file(self.path)
+            sync(self.path)
 
     def rewind(self, step: int) -> None:
         """Forget what was written after `step`: a resumed run does those steps again."""

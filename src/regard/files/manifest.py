@@ -1,0 +1,150 @@
+"""manifest.json: what a directory holds. A sealed directory is one whose manifest proves it whole.
+
+The manifest of a sealed directory carries the checksum of every other file and of itself. What is
+read back is what was written, or a ModelError names the file.
+"""
+
+import errno
+import hashlib
+import json
+import reprlib
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ModelError, Unreadable
+from regard.files.regular import COPY_AGAIN, checksum, open_regular, reason
+from regard.files.whole import new_directory, refusing_write_errors, replace_files
+
+MANIFEST = "manifest.json"
+SEALED_FORMAT = 1
+"""Version of sealed directories: models, checkpoints, unfinished translations of files."""
+LONGEST_MANIFEST = 2**20
+"""Bytes of the largest manifest that is read from a stranger; that of a model has some hundreds."""
+MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
+"""errno values of opening a file that mean: missing, or not a regular file."""
+
+
+def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
+    """Make a sealed directory of the files that `fill` writes; `about` goes into its manifest.
+
+    Raises RegardError if it cannot be written; then there is no such directory.
+    """
+    with refusing_write_errors(path), new_directory(path) as folder:
+        _fill(folder, fill, about)
+
+
+def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
+    """Seal a directory anew with the files that `fill` writes; its other files stay.
+
+    Raises RegardError if that cannot be written. A kill leaves the old files, the new ones, or no
+    manifest; never a mixture under one.
+    """
+    folder = path / ".sealed.tmp"
+    with refusing_write_errors(path):
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir()
+            _fill(folder, fill, about)
+            replace_files(path, folder, MANIFEST)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
+    fill(folder)
+    seal(folder, sorted(file.name for file in folder.iterdir()), about)
+
+
+def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
+    """Write the manifest: `about`, and the checksums of the named files and of itself."""
+    manifest = {"format": SEALED_FORMAT, **about}
+    manifest["files"] = {name: checksum(directory / name) for name in names}
+    manifest["checksum"] = _own_checksum(manifest)
+    write_manifest(directory, manifest)
+
+
+def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest of a directory that is being made; raises OSError."""
+    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    (directory / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def unseal(directory: Path) -> dict[str, Any]:
+    """Read and verify the manifest and every file it lists; raises ModelError naming the file."""
+    path = directory / MANIFEST
+    try:
+        manifest = read_manifest(directory)
+        intact = manifest.pop("checksum", None) == _own_checksum(manifest)
+    except FileNotFoundError:
+        raise ModelError(
+            f"{directory}: no manifest.json: not a whole model or checkpoint: {COPY_AGAIN}"
+        ) from None
+    except NotADirectoryError:
+        raise ModelError(f"{directory}: is a file: name the directory that holds it") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _refusal(path, error) from None
+    if not intact:
+        raise ModelError(f"{path}: damaged: its checksum does not match: {COPY_AGAIN}")
+    if manifest.get("format") != SEALED_FORMAT:
+        raise Unreadable(
+            f"{path}: is of format {reprlib.repr(manifest.get('format'))}, and this version reads "
+            f"{SEALED_FORMAT}: use the version of regard that wrote it"
+        )
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise ModelError(f"{path}: lists no files: {COPY_AGAIN}")
+    for name, expected in files.items():
+        _verify(directory, name, expected)
+    return manifest
+
+
+def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:
+    """The JSON object that a manifest is, unverified; raises OSError or ValueError if it is none.
+
+    A stranger's manifest must be a regular file, and of bounded size; not so the user's `own`.
+    """
+    path = directory / MANIFEST
+    if own:
+        content = path.read_bytes()
+    else:
+        with open_regular(path) as file:
+            content = file.read(LONGEST_MANIFEST + 1)
+        if len(content) > LONGEST_MANIFEST:
+            raise ValueError(f"it has more than {LONGEST_MANIFEST:,} bytes")
+    try:
+        manifest = json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(manifest, dict):
+        raise ValueError("not a JSON object")
+    return manifest
+
+
+def _verify(directory: Path, name: str, expected: Any) -> None:
+    if Path(name).name != name or "\0" in name:
+        raise ModelError(
+            f"{directory / MANIFEST}: lists a file outside its directory, {name!r}: "
+            "do not use this model"
+        )
+    try:
+        intact = checksum(directory / name) == expected
+    except (OSError, ValueError) as error:
+        raise _refusal(directory / name, error) from None
+    if not intact:
+        raise ModelError(f"{directory / name}: damaged: its checksum does not match: {COPY_AGAIN}")
+
+
+def _own_checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _refusal(path: Path, error: Exception) -> ModelError:
+    """What to raise if a file could not be read; only a lasting error means that it is damaged."""
+    if not isinstance(error, OSError):
+        return ModelError(f"{path}: damaged: {error}: {COPY_AGAIN}")
+    if error.errno in MISSING:
+        return ModelError(f"{path}: {reason(error)}: {COPY_AGAIN}")
+    return Unreadable(f"{path}: cannot be read: {reason(error)}")

@@ -1,0 +1,42 @@
+"""Tensors by name in a file, as safetensors: a format that holds numbers and never code."""
+
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.files.regular import COPY_AGAIN, open_regular, reason
+
+LONGEST_HEADER = 2**23
+"""Bytes of the longest header that is read; that of the base model has 20,000."""
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors; of a view only its own elements are written. Raises OSError."""
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    path.touch()
+    mode = path.stat().st_mode  # as the user's umask has it; safetensors writes for the owner alone
+    try:
+        safetensors.torch.save_file(copies, path)
+    except safetensors.SafetensorError as error:
+        raise OSError(str(error)) from None
+    path.chmod(mode)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read tensors; raises ModelError if the file is damaged. Nothing is ever unpickled."""
+    try:
+        with open_regular(path) as file:
+            if int.from_bytes(file.read(8), "little") > LONGEST_HEADER:
+                raise ValueError(f"its header has more than {LONGEST_HEADER // 2**20} MiB")
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"{path}: damaged or not safetensors: {reason(error)}: {COPY_AGAIN}"
+        ) from None
