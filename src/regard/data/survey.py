@@ -1,4 +1,4 @@
-"""The first reading of a corpus (§5.1): every line is checked, and the whole becomes known."""
+"""The first reading of a corpus (§5.1): check every line, count, and draw the held-out pairs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from regard.text.cleaning import Verdict, judge_text
 
 @dataclass(frozen=True)
 class Survey:
-    """What one reading of a corpus finds out."""
+    """The results of one reading of a corpus."""
 
     pairs: int
+    """All pairs of the corpus."""
     clean: int
     """Pairs that `judge_text` keeps."""
     characters: int
     """Characters of the clean pairs."""
     held_out: list[TextPair]
-    """Clean pairs drawn for validation, in the order of the corpus."""
+    """Clean pairs drawn for validation, without repeats, in the order of the corpus."""
 
 
 def survey(
     text: AlignedText, recipe: Recipe, workers: Workers, *, hold_out: bool, digests: Path
 ) -> Survey:
-    """Read a corpus through; every clean pair has the same chance of being held out.
+    """Read a whole corpus; with `hold_out`, draw pairs for validation.
 
-    Where duplicates are to be dropped, `digests` becomes a file for `mark_repeats`. Raises
-    DataError for a bad line, misaligned files, an empty corpus, or fewer than ten clean pairs when
-    some must be held out.
+    Every clean pair has the same chance to be drawn, and at most a tenth of them is. Where the
+    recipe drops duplicates, the digests of all pairs are written to `digests`, for `mark_repeats`.
+    Raises DataError for a bad line, misaligned files, an empty corpus, or fewer than ten clean
+    pairs when some must be held out.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -62,31 +64,32 @@ def survey(
     return Survey(pairs, clean, characters, list(dict.fromkeys(pair for _, pair in few)))
 
 
-def lots(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """A random number for each of `count` pairs from number `first` on, whoever asks."""
+def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
+    """[count] A random number for each pair from number `first` on, the same in every process."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)
 
 
 _Drawn = tuple[int, int, TextPair]
-"""A clean pair with a low lot: the lot, the number of the pair, its text."""
+"""A clean pair with a low random number: that number, the number of the pair, its text."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Of one block."""
+    """The results of reading one block."""
 
     pairs: int
     clean: int
     characters: int
     drawn: list[_Drawn]
-    """All that can be among the lowest of the corpus, and more."""
+    """Candidates: among them are all pairs of the block that are among the lowest of the corpus."""
     digests: bytes
+    """A uint64 for each pair; empty where duplicates are kept."""
 
 
 class _Surveyor:
-    """Surveys a block; remembers which lots are too high to be drawn."""
+    """Surveys blocks; remembers the `wanted` lowest random numbers it has seen, as a threshold."""
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int):
         self._rules, self._seed, self._wanted = rules, seed, wanted
@@ -103,7 +106,7 @@ class _Surveyor:
         )
         drawn: list[_Drawn] = []
         if self._wanted:
-            mine = lots(self._seed, block.number, block.size)[kept]
+            mine = random_keys(self._seed, block.number, block.size)[kept]
             self._lowest = np.sort(np.concatenate([self._lowest, mine]))[: self._wanted]
             low = np.flatnonzero(mine <= self._lowest[-1:])
             drawn = [(int(mine[i]), block.number + int(kept[i]), pairs[kept[i]]) for i in low]
