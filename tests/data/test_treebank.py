@@ -179,7 +179,7 @@ def test_trees_are_not_repeated_without_end(tmp_path: Path) -> None:
         (ODD, "train.mrg: has 3 trees, too few to hold out a tenth"),
         (["(S (NN dog)"], "train.mrg:1:1: the tree that begins here"),
         (["0.5\t(S (NN dog)) (S (NN dog))"], "train.mrg:1: holds 2 trees"),
-        (["", "0.5\t(S (NN x))", "word\t(S (NN dog))"], "train.mrg:3: 'word' is no score"),
+        (["", "0.5\t(S (NN x))", "word\t(S (NN dog))"], "train.mrg:3: 'word' is not a score"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, lines: list[str], said: str) -> None:

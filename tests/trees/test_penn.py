@@ -104,8 +104,8 @@ def test_a_header_inside_a_tree_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
-        ("(S (NN a)))", "1:11", "this bracket closes none that was opened"),
-        ("(NN a)\n  )", "2:3", "this bracket closes none that was opened"),
+        ("(S (NN a)))", "1:11", "this closing bracket has no opening one"),
+        ("(NN a)\n  )", "2:3", "this closing bracket has no opening one"),
         ("(NN a)\n (S (NN b)\n(NN c)", "2:2", "a closing bracket is missing"),
         ("(NN a) b", "1:8", "'b' stands outside all brackets"),
         ("\ufeffword", "1:1", "'word' stands outside all brackets"),
@@ -114,10 +114,10 @@ def test_a_header_inside_a_tree_is_none() -> None:
         ("(S dog (NN a))", "1:8", "the word 'dog' and a bracket stand side by side"),
         ("( S dog\n (NN a))", "2:2", "the word 'dog' and a bracket stand side by side"),
         ("(S (NP dog (NN a)))", "1:12", "the word 'dog' and a bracket stand side by side"),
-        ("(S (NP) (NN a))", "1:4", "this bracket has nothing in it"),
-        ("(())", "1:2", "this bracket has nothing in it"),
-        ("\n(NN\n )", "2:1", "this bracket has nothing in it"),
-        ("(-LRB- ()", "1:8", "this bracket has nothing in it"),
+        ("(S (NP) (NN a))", "1:4", "this bracket is empty"),
+        ("(())", "1:2", "this bracket is empty"),
+        ("\n(NN\n )", "2:1", "this bracket is empty"),
+        ("(-LRB- ()", "1:8", "this bracket is empty"),
     ],
 )
 def test_what_is_broken_is_refused_with_its_place(text: str, place: str, problem: str) -> None:
@@ -186,16 +186,16 @@ def test_scores_come_with_their_trees() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("(NN a)", r"f:2: '\(NN a\)' is no score"),
-        ("nan\t(NN a)", "f:2: 'nan' is no score"),
-        ("-Infinity\t(NN a)", "f:2: '-Infinity' is no score"),
+        ("(NN a)", r"f:2: '\(NN a\)' is not a score"),
+        ("nan\t(NN a)", "f:2: 'nan' is not a score"),
+        ("-Infinity\t(NN a)", "f:2: '-Infinity' is not a score"),
         ("1.5\t", "f:2: holds 0 trees"),
         ("1.5\t(NN a) (NN b)", "f:2: holds 2 trees"),
-        ("1.5\t(()", "f:2:6: this bracket has nothing in it"),
-        ("1.5\t(S\t()", "f:2:8: this bracket has nothing in it"),
-        ("1.5\t(S ())", "f:2:8: this bracket has nothing in it"),
+        ("1.5\t(()", "f:2:6: this bracket is empty"),
+        ("1.5\t(S\t()", "f:2:8: this bracket is empty"),
+        ("1.5\t(S ())", "f:2:8: this bracket is empty"),
         ("1.5\t(NN a", "f:2:5: .*missing"),
-        ("1.5\t(NN a))", "f:2:11: this bracket closes none"),
+        ("1.5\t(NN a))", "f:2:11: this closing bracket has no"),
     ],
 )
 def test_lines_without_a_score_and_a_tree_are_refused(line: str, message: str) -> None:

@@ -1,1 +1,1 @@
-"""Trees (§6.3): Penn bracketing, what is stripped from it, the sequence of a tree, drawings."""
+"""§6.3 Constituency trees: files of Penn bracketing, trees as token sequences, drawings."""

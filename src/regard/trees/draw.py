@@ -19,7 +19,7 @@ from regard.trees.tree import Tree
 
 
 def drawn(tree: Tree, columns: int | None = None) -> str:
-    """The tree from the top down, its words at the leaves; an outline if `columns` are too few.
+    """Draw the tree from the top down, or as an outline if it is wider than `columns`.
 
     Wide characters, such as those of Korean and Chinese, take two columns. Raises DataError for a
     tree that is too deep to draw.
@@ -36,7 +36,7 @@ def drawn(tree: Tree, columns: int | None = None) -> str:
 
 
 def outlined(tree: Tree) -> str:
-    """The tree with one phrase or word a line, further in for each level. Raises as `drawn`."""
+    """Draw the tree with one phrase or word on each line, indented by level; raises as `drawn`."""
     refuse_deep(tree)
     lines = []
     todo = [(tree, "", "")]
@@ -52,7 +52,7 @@ def outlined(tree: Tree) -> str:
 
 @dataclass
 class _Row:
-    """A line in the making, written from left to right."""
+    """A line of the drawing, which is written from left to right."""
 
     pieces: list[str] = field(default_factory=list)
     width: int = 0
@@ -63,7 +63,7 @@ class _Row:
 
 
 def _branches(centre: int, below: tuple[int, ...]) -> str:
-    """The line from a label down to each of its children."""
+    """The line of branches from a label down to its children, which have these centres."""
     first, last = below[0], below[-1]
     if first == last:
         return "│"

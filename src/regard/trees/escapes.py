@@ -1,18 +1,18 @@
-r"""Labels that hold what their surroundings mean something by: a character is written as `\28;`.
+r"""Escape characters of a label that have a meaning of their own where it is written: ( as `\28;`.
 
-No label of the treebanks needs it; it is what makes the forms of this folder reversible for all.
+No label of the treebanks needs this; it makes the forms of this folder reversible for any label.
 """
 
 import re
 
 
 def escaped(label: str, special: str) -> str:
-    r"""The label with its special characters and backslashes written as `\`, their number, `;`."""
+    r"""The label with special characters and backslashes as `\`, hexadecimal code point and `;`."""
     return re.sub(rf"[\\{special}]", lambda found: f"\\{ord(found[0]):x};", label)
 
 
 def unescaped(label: str) -> str:
-    """The label that was escaped; what is no escape stays as it is."""
+    """The label before `escaped`; text that is not an escape stays as it is."""
     return re.sub(r"\\([0-9a-c]?[0-9a-f]{0,3});", lambda found: _character(found[1]), label)
 
 

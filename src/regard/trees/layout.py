@@ -1,4 +1,4 @@
-"""Where the labels and words of a drawn tree stand, in cells of a terminal."""
+"""Positions of the labels and words of a drawn tree, in cells of a terminal."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ NodeKind = Literal["phrase", "tag", "word"]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A label or a word in its place, and what hangs from it."""
+    """A label or a word, its place in the drawing, and the branches that leave it."""
 
     text: str
     kind: NodeKind
@@ -30,13 +30,13 @@ class Placed:
     width: int
     """Cells of the text; a wide character takes two."""
     centre: int
-    """The cell at which the line from above arrives, and that to the children leaves."""
+    """The cell where the branch from above ends and the branches to the children begin."""
     below: tuple[int, ...]
-    """The centres of its children; of a tag, that of its word; of a word, none."""
+    """The centres of its children; a tag has its word as the only child, a word has none."""
 
 
 def placed(tree: Tree) -> Iterator[Placed]:
-    """All labels and words, each level from left to right. DataError if the tree is too deep."""
+    """All labels and words, each level from left to right; raises DataError for too deep a tree."""
     refuse_deep(tree)
     todo = [(tree.fold(_boxed), 0, 0)]
     while todo:
@@ -55,12 +55,12 @@ def refuse_deep(tree: Tree) -> None:
 
 
 def shown(text: str) -> str:
-    """A label or word fit for a terminal and for XML: commands are spelt out, nothing is ()."""
-    return "".join(repr(c)[1:-1] if _is_command(c) else c for c in text) or "()"
+    """The text made safe for terminals and XML: control characters escaped, nothing shown as ()."""
+    return "".join(repr(c)[1:-1] if _is_control(c) else c for c in text) or "()"
 
 
-def _is_command(character: str) -> bool:
-    # Controls, halves of characters, line and paragraph ends, changes of direction, no characters.
+def _is_control(character: str) -> bool:
+    # Controls, surrogates, line and paragraph separators, changes of direction, noncharacters.
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in _DIRECTIONS
@@ -73,7 +73,7 @@ _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A subtree: its width, and from its left edge where its text begins and its centre is."""
+    """The layout of a subtree; `start` (of its text) and `centre` count from its left edge."""
 
     text: str
     kind: NodeKind
@@ -81,6 +81,7 @@ class _Box:
     start: int
     centre: int
     inside: list[tuple[int, "_Box"]]
+    """Each child, after its distance from the left edge."""
 
 
 def _boxed(node: Tree, inside: list[_Box]) -> _Box:
@@ -90,7 +91,7 @@ def _boxed(node: Tree, inside: list[_Box]) -> _Box:
 
 
 def _above(label: str, kind: NodeKind, children: list[_Box]) -> _Box:
-    """A text over its children, which stand side by side."""
+    """Lay out a text above its children, which stand side by side."""
     text = shown(label)
     own = max(1, cell_len(text))
     below = sum(child.width for child in children) + GAP * max(0, len(children) - 1)

@@ -4,14 +4,14 @@ r"""§6.3 A tree as the sequence that the decoder writes, and back.
     (S (NP DT NN )NP (VP VBZ )VP )S
 
 As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
-with a token of its own, and a leaf is its tag: the words are those of the source. There the tags
-are normalised to one symbol, XX; the authors of this paper kept them, as their code shows. (It
-writes NP and /NP; with brackets no label can be mistaken for a tag.) The bracket around the whole
-tree is dropped beforehand, by `stripped`.
+with a token of its own, and a leaf is written as its tag; its word is in the source. That paper
+writes all tags as one symbol, XX; the authors of the Transformer kept the tags, as their code
+shows. (It writes NP and /NP; with brackets no label can be mistaken for a tag.) The bracket around
+the whole tree is dropped beforehand, by `stripped`.
 
-Every token that begins with ( opens a phrase, every one that begins with ) closes one, and every
-other is a leaf; none is empty and none holds blanks. Brackets, backslashes and blanks in a label or
-tag, which no treebank has, are written by their number, `\28;`, and an empty tag as `\;`.
+A token that begins with ( opens a phrase, one that begins with ) closes a phrase, and any other is
+a leaf. No token is empty or holds blanks: brackets, backslashes and blanks in a label or tag, which
+no treebank has, are written by their number, `\28;`, and an empty tag as `\;`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from regard.trees.escapes import escaped, unescaped
 from regard.trees.tree import Tree
 
 Form = Literal["tags", "normalised"]
-"""What stands for a leaf: its tag, as the authors have it, or XX."""
+"""How a leaf is written: as its tag, which is what the authors did, or as XX."""
 NORMALISED = "XX"
 OPEN, CLOSE = "(", ")"
 EMPTY = r"\;"
@@ -31,7 +31,7 @@ _SPECIAL = r"()\s"
 
 
 class IllFormed(ValueError):
-    """A sequence that is no tree over the words; `position` is that of the token, from 1."""
+    """The sequence is not a tree over the words; `position` is that of the wrong token, from 1."""
 
     def __init__(self, problem: str, position: int):
         super().__init__(f"token {position}: {problem}")
@@ -39,7 +39,7 @@ class IllFormed(ValueError):
 
 
 def linearise(tree: Tree, form: Form = "tags") -> list[str]:
-    """The tokens of a tree. With the words (and the tags, once normalised) they give it back."""
+    """The tokens of a tree; `delinearise` needs its words too, and its tags if normalised."""
     tokens: list[str] = []
     todo: list[Tree | str] = [tree]
     while todo:
@@ -61,9 +61,9 @@ def delinearise(
 ) -> Tree:
     """The tree that the tokens spell over exactly these words.
 
-    `tags`, one for each word, take the place of those among the tokens. Raises IllFormed, which
-    names the token, for a sequence that is no tree or has not one leaf for each word; ValueError
-    for tags that are not as many as the words.
+    `tags`, one for each word, replace those among the tokens. Raises IllFormed, which names the
+    token, for a sequence that is not a tree or does not have one leaf for each word; ValueError
+    where there are not as many tags as words.
     """
     if tags is not None and len(tags) != len(words):
         raise ValueError(f"{len(tags)} tags for {len(words)} words")
@@ -98,7 +98,7 @@ def delinearise(
 
 @dataclass(slots=True)
 class _Open:
-    """A phrase that is not closed yet: its label as it stands in the token."""
+    """A phrase that is not closed yet, with its label as the token has it, still escaped."""
 
     label: str
     position: int

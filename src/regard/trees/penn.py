@@ -1,15 +1,15 @@
-"""Penn bracketing (Marcus et al., 1993): the form in which treebanks come and parses go.
+"""Penn bracketing (Marcus et al., 1993): the form of files in which treebanks and parses are kept.
 
     ( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBZ barks)) (. .)))
 
 Several trees may share a line, and a tree may take several lines. Blanks are the six ASCII ones; a
-no-break space is a character like any other. Words are kept as they are written, -LRB- and `1\\/2`
-included, so that a tree is written as it was read; `plain_word` gives ( and 1/2.
+no-break space is a character like any other. Words are kept in their written form, such as -LRB-
+and `1\\/2`, so that a tree is written as it was read; `plain_word` gives ( and 1/2.
 
-What is odd is read thus. A label may stand apart from its bracket, `( S (NN x))`; a single word
-that does is one without a tag, `( END_OF_TEXT_UNIT )`. A word may hold blanks, as five of the CRAFT
-treebank do, `(NN alpha 2)`: they become single spaces. Lines that begin with `*x*`, the headers of
-old releases, are passed over between trees.
+Irregular files are read as follows. Blanks may come between a bracket and its label, `( S (NN x))`;
+a single text after such blanks is a word without a tag, `( END_OF_TEXT_UNIT )`. A word may hold
+blanks, as five words of the CRAFT treebank do, `(NN alpha 2)`: they become single spaces. Between
+trees, lines that begin with `*x*`, the headers of old releases, are ignored.
 """
 
 import math
@@ -21,27 +21,27 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""Brackets and words of the largest tree over several lines: past them a bracket is missing."""
+"""Brackets and words of the largest tree over several lines; beyond it, a bracket is missing."""
 DEEPEST_INDENT = 30
-"""Levels by which `pretty` goes in; deeper ones are no longer told apart."""
+"""The most levels by which `pretty` indents; it indents deeper ones no further."""
 
 _BLANK = r" \t\r\n\f\v"
 _TEXT = rf"[^{_BLANK}()]"
-# A leaf as it nearly always stands; an opening bracket with its label; what else there may be.
+# A leaf in its usual form; an opening bracket with its label; a closing bracket; any other text.
 _TOKEN = re.compile(rf"\(({_TEXT}++) ({_TEXT}++)\)|\(({_TEXT}*+)|\)|{_TEXT}++")
 _LABEL = re.compile(rf"{_TEXT}*")
 _WORD = re.compile(rf"{_TEXT}+( {_TEXT}+)*")
-# What a parser prints where it fails.
+# The tree that a parser prints where it fails: (()) or ().
 _FAILED = re.compile(rf"[{_BLANK}]*\(([{_BLANK}]*\([{_BLANK}]*\))?[{_BLANK}]*\)[{_BLANK}]*")
 _HEADER = "*x*"
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """The trees of a file, whose name is for messages. Memory is bounded by one tree.
+    """Read the trees of a file; `name` stands for it in messages. Memory is bounded by one tree.
 
-    The lines may end in line feeds, with carriage returns, or not at all. Raises DataError with
-    file, line and column (from 1) for a bracket too many, too few or with nothing in it, a word
-    outside brackets or beside them, and a tree of over MOST_TOKENS.
+    Lines may end in a line feed, with or without a carriage return, or have no end. Raises
+    DataError, with file, line and column (from 1), for a bracket too many, too few or empty, a word
+    outside all brackets or beside one, and a tree of over MOST_TOKENS.
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -52,11 +52,11 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 
 def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
-    """The trees of a file with a score, a tab and a tree on each line: what a parser prints.
+    """Read a file with a score, a tab and a tree on each line, which is what a parser prints.
 
-    Empty lines are passed over, and what a parser prints where it fails: (()), whatever its score.
-    Raises DataError as `read_trees` does, and for a line that has no finite score, or not exactly
-    one tree.
+    Empty lines are skipped, and so are those where the parser failed, (()), whatever their score.
+    Raises DataError as `read_trees` does, and for a line that does not have a finite score and
+    exactly one tree.
     """
     for number, line in _numbered(lines):
         if not line.strip() or _FAILED.fullmatch(line.split("\t", 1)[-1]):
@@ -75,14 +75,15 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
 def bracketed(tree: Tree) -> str:
     """The tree on one line; `read_trees` gives it back.
 
-    Brackets in labels and words are written -LRB- and -RRB-. Raises DataError for what the form
-    cannot hold: an empty word, blanks in a label, and blanks in a word but for single spaces.
+    Brackets in labels and words are written -LRB- and -RRB-. Raises DataError for a tree that the
+    form cannot hold: with an empty word, blanks in a label, or other blanks than single spaces in a
+    word.
     """
     return str(_writable(tree))
 
 
 def pretty(tree: Tree, columns: int = 100) -> str:
-    """The tree over several lines, two spaces further in for each level.
+    """The tree over several lines, indented by two spaces for each level.
 
     A phrase that fits in `columns` stays on one line. Raises DataError as `bracketed` does.
     """
@@ -101,7 +102,7 @@ def pretty(tree: Tree, columns: int = 100) -> str:
 
 
 def penn_word(word: str) -> str:
-    """The word with its brackets, ()[]{}, as treebanks of newswire write them: ( is -LRB-."""
+    """The word with its brackets, ()[]{}, written as in treebanks of newswire: ( is -LRB-."""
     return word.translate(_BRACKETS)
 
 
@@ -119,7 +120,7 @@ _ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
 @dataclass(slots=True)
 class _Bracket:
-    """A bracket that is still open, where it stands, and what is in it so far."""
+    """A bracket that is still open, its place in the file, and its content so far."""
 
     label: str
     line: int
@@ -129,7 +130,7 @@ class _Bracket:
 
 
 class _Reader:
-    """What is open between one line and the next."""
+    """Reads one line after another; keeps the brackets that are open between them."""
 
     def __init__(self, name: str):
         self._name = name
@@ -142,7 +143,7 @@ class _Reader:
         return not self._open
 
     def read(self, line: str, number: int, start: int = 0) -> Iterator[Tree]:
-        """The trees that end on this line, of which the first `start` characters do not count."""
+        """The trees that end on this line; its first `start` characters are not read."""
         self._number = number
         for token in _TOKEN.finditer(line, start):
             self._tokens += 1
@@ -164,17 +165,17 @@ class _Reader:
                 self._tokens = 0
                 yield tree
         if self._tokens > MOST_TOKENS:
-            raise self._unclosed(f"has not ended after {MOST_TOKENS:,} brackets and words")
+            raise self._unclosed(f"is still open after {MOST_TOKENS:,} brackets and words")
 
     def end(self) -> None:
-        """Refuse a file that ends in mid-tree."""
+        """Raise DataError if the file ends within a tree."""
         if self._open:
             raise self._unclosed(
-                f"has not ended where the file ends, {len(self._open)} levels deep"
+                f"is still open where the file ends, {len(self._open)} levels deep"
             )
 
     def _begin_child(self, at: int) -> None:
-        """Before a bracket: a text that the bracket around it holds was its label after all."""
+        """Take a text that stands before this child for the label of the bracket around both."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)
@@ -189,7 +190,7 @@ class _Reader:
 
     def _closed(self, at: int) -> Tree:
         if not self._open:
-            raise self._refusal("this bracket closes none that was opened", at)
+            raise self._refusal("this closing bracket has no opening one", at)
         bracket = self._open.pop()
         if bracket.children:
             return Tree(bracket.label, tuple(bracket.children))
@@ -208,7 +209,7 @@ class _Reader:
 
     def _empty(self, bracket: _Bracket) -> DataError:
         return DataError(
-            "this bracket has nothing in it (a parser prints (()) where it fails: take that out)",
+            "this bracket is empty (a parser prints (()) where it fails: remove that)",
             f"{self._name}:{bracket.line}:{bracket.column}",
         )
 
@@ -238,19 +239,19 @@ def _score(line: str, name: str, number: int) -> tuple[float, int]:
         value = math.nan
     if not math.isfinite(value):
         raise DataError(
-            f"{_clipped(score)} is no score: a line is a score, a tab and a tree", name, number
+            f"{_clipped(score)} is not a score: a line is a score, a tab and a tree", name, number
         )
     return value, len(score)
 
 
 def _clipped(text: str) -> str:
-    """The beginning of what a file holds, fit for a message."""
+    """The beginning of a text from a file, quoted for a message."""
     return repr(text if len(text) <= 40 else text[:40] + "...")
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A tree with the length of its one line, so that each is measured once."""
+    """A tree with the length of its form on one line, so that each subtree is measured once."""
 
     tree: Tree
     length: int
@@ -269,10 +270,14 @@ def _writable(tree: Tree) -> Tree:
 def _writable_node(node: Tree, children: list[Tree]) -> Tree:
     label = node.label.translate(_ROUND)
     if not _LABEL.fullmatch(label):
-        raise DataError(f"the label {_clipped(label)} holds blanks, which brackets cannot")
+        raise DataError(
+            f"the label {_clipped(label)} holds blanks, which bracketing cannot express"
+        )
     if node.word is None:
         return Tree(label, tuple(children))
     word = node.word.translate(_ROUND)
     if not (_WORD if label else _LABEL).fullmatch(word) or not word:
-        raise DataError(f"the word {_clipped(word)} is empty or its blanks are not single spaces")
+        raise DataError(
+            f"the word {_clipped(word)} is empty, or has blanks other than single spaces"
+        )
     return Tree(label, word=word)

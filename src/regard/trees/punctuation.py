@@ -1,11 +1,11 @@
-"""Punctuation marks and their Penn tags, by which EVALB leaves words out of the comparison.
+"""Punctuation marks and their Penn tags: EVALB leaves words with these tags out of a comparison.
 
-A tree whose tags leave out other words than the treebank's cannot be compared, so a parser must
-know them.
+A tree can be compared only if its tags leave out the same words as the treebank's, so a parser must
+know the marks.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})
-"""Of words that are left out."""
+"""Tags of words that EVALB leaves out."""
 MARKS = {
     **dict.fromkeys([".", "!", "?"], "."),
     **dict.fromkeys([":", ";", "--", "..."], ":"),
@@ -15,4 +15,4 @@ MARKS = {
 }
 """Words that are punctuation, with their tags."""
 EITHER = frozenset({"'", "-", "–", "—", '"', ":"})
-"""Words, of these and others, that may be no punctuation: a possessive, a hyphen, 1:2."""
+"""Words that need not be punctuation: ' may be a possessive, - a hyphen, and : part of 1:2."""

@@ -1,6 +1,6 @@
-"""§6.3 What a parser does not learn: traces, function tags, and the bracket around the tree.
+"""§6.3 Remove what a parser does not learn: traces, function tags, the bracket around the tree.
 
-The trees of the Penn treebank are stripped of them before training, as everywhere in the field.
+The whole field trains parsers on trees of the Penn treebank that are stripped in this way.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Literal
 from regard.trees.tree import Tree
 
 TRACE = "-NONE-"
-"""The tag of what is not said: `(NP-SBJ (-NONE- *-1))`."""
+"""Tag of an element that is not spoken: `(NP-SBJ (-NONE- *-1))`."""
 OUTER = ("", "TOP", "ROOT", "S1", "VROOT")
 """Labels of a bracket around the whole tree, which says nothing about the sentence."""
 
@@ -19,9 +19,9 @@ _FUNCTION = re.compile(r"[-=]")
 
 
 def stripped(tree: Tree, outer: Outer = "drop") -> Tree | None:
-    """The tree without traces, without function tags and, as is chosen, without its outer bracket.
+    """The tree without traces, without function tags and, by default, without its outer bracket.
 
-    None when the tree is of nothing but traces.
+    None when the tree holds nothing but traces.
     """
     spoken = without_traces(tree)
     if spoken is None:
@@ -31,7 +31,7 @@ def stripped(tree: Tree, outer: Outer = "drop") -> Tree | None:
 
 
 def without_traces(tree: Tree) -> Tree | None:
-    """The tree without its traces and the phrases that hold nothing else; None if that is all."""
+    """The tree without traces and without phrases of nothing else; None if nothing is left."""
 
     def spoken(node: Tree, inside: list[Tree | None]) -> Tree | None:
         children = tuple(child for child in inside if child is not None)
@@ -43,7 +43,7 @@ def without_traces(tree: Tree) -> Tree | None:
 
 
 def without_functions(tree: Tree) -> Tree:
-    """The tree with the category alone of each label: NP-SBJ-1, NP=2 and NP are all NP.
+    """The tree with each label reduced to its category: NP-SBJ-1, NP=2 and NP all become NP.
 
     Tags of words are cut in the same way. A label that begins with a hyphen, -LRB-, is left whole.
     """
@@ -51,15 +51,15 @@ def without_functions(tree: Tree) -> Tree:
 
 
 def category(label: str) -> str:
-    """A label up to its first hyphen or equals sign; whole where it begins with one, as -LRB-.
+    """A label up to its first hyphen or equals sign; -LRB-, which begins with one, stays whole.
 
-    ADVP|PRT and PRP$ are categories as they stand.
+    ADVP|PRT and PRP$ stay whole too.
     """
     return _FUNCTION.split(label, maxsplit=1)[0] or label
 
 
 def without_outer(tree: Tree) -> Tree:
-    """The tree inside the bracket, or several, that is labelled as OUTER and has one child."""
+    """The tree inside its outer brackets: those with a label of OUTER and a single child."""
     while tree.label in OUTER and len(tree.children) == 1:
         tree = tree.children[0]
     return tree

@@ -1,6 +1,6 @@
 """A tree as a picture in a page: one self-contained SVG element, without script or style sheet.
 
-All is drawn in the colour of the text around it, so that it suits light and dark pages alike.
+Everything has the colour of the text around it, so that it suits light and dark pages alike.
 """
 
 from html import escape
@@ -10,13 +10,13 @@ from regard.trees.tree import Tree
 
 FONT_SIZE = 16
 CELL = 10
-"""Width of a cell in pixels: a character of a fixed-width font of that size takes 9.6."""
+"""Width of a cell in pixels; a character of a fixed-width font of FONT_SIZE takes 9.6."""
 LEVEL = 44
 """Pixels from the base line of one level to that of the next."""
 MARGIN = 8
 
 _UNDER, _OVER = 7, 17
-"""Pixels from a base line down to where branches begin, and up to where they end."""
+"""Pixels from a base line down to the beginning of branches, and up to their end."""
 _STYLES: dict[NodeKind, str] = {"phrase": ' font-weight="600"', "tag": ' opacity="0.8"', "word": ""}
 
 
@@ -51,6 +51,6 @@ def _middle(cell: int) -> int:
 
 
 def _middle_of_text(item: Placed) -> int:
-    """Right over its branches, unless it had to give way to a neighbour."""
+    """The x of a text: exactly over its branches, unless the layout had to move it aside."""
     middle = MARGIN + CELL * item.left + CELL * item.width // 2
     return _middle(item.centre) if abs(middle - _middle(item.centre)) < CELL else middle

@@ -1,8 +1,8 @@
 """§6.3 A constituency tree: phrases with labels, and at the leaves words with their tags.
 
-Trees come from files of strangers and from models that are still learning, so that one may have
-thousands of levels. Nothing here recurs: a tree of any depth can be made, compared, hashed, shown,
-copied and pickled.
+Trees come from unknown files and from models that are still learning, so one may have thousands of
+levels. Nothing here is recursive: a tree of any depth can be made, compared, hashed, shown, copied
+and pickled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class Span(NamedTuple):
-    """A phrase as evaluation sees it: its label, and the words from `start` up to `end`."""
+    """A phrase as evaluation sees it: its label, and the words from `start` to before `end`."""
 
     label: str
     start: int
@@ -32,7 +32,7 @@ class Tree:
     """
 
     label: str
-    """Of a phrase its label, of a leaf its part-of-speech tag."""
+    """The label of a phrase, or the part-of-speech tag of a leaf."""
     children: tuple[Tree, ...] = ()
     word: str | None = None
 
@@ -53,7 +53,7 @@ class Tree:
         return (node for node in self.nodes() if node.word is not None)
 
     def words(self) -> list[str]:
-        """The sentence."""
+        """The words of the sentence."""
         return [node.word for node in self.nodes() if node.word is not None]
 
     def tags(self) -> list[str]:
@@ -61,7 +61,7 @@ class Tree:
         return [leaf.label for leaf in self.leaves()]
 
     def spans(self) -> list[Span]:
-        """The spans of all phrases, each after those inside it."""
+        """The spans of all phrases; a phrase comes after those inside it."""
         found: list[Span] = []
         words = 0
 
@@ -77,7 +77,10 @@ class Tree:
         return found
 
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
-        """`combine(node, what combine gave for its children)`, from the leaves to the root."""
+        """Combine from the leaves to the root: `combine(node, results for its children)`.
+
+        Returns the result for the root.
+        """
         done: list[_T] = []
         for node in reversed(list(self._backwards())):
             first = len(done) - len(node.children)
@@ -117,7 +120,7 @@ class Tree:
         return _unflattened, (self._flat(),)
 
     def _backwards(self) -> Iterator[Tree]:
-        """All nodes from right to left: the reverse has the children before their phrase."""
+        """All nodes, a phrase first, then its children from right to left."""
         todo = [self]
         while todo:
             node = todo.pop()
@@ -130,7 +133,9 @@ class Tree:
         return nodes
 
 
-_Node = tuple[str, str | None, int]  # label, word, number of children: of each node, root last
+_Node = tuple[
+    str, str | None, int
+]  # label, word, number of children; a tree is a list of them, root last
 
 
 def _unflattened(nodes: Iterable[_Node]) -> Tree:

@@ -17,8 +17,8 @@ QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks."""
 
 # An opening bracket and its label begin a word if blanks, one string or none, and a closing bracket
-# follow. Otherwise they begin a constituent. It is sound, that is, well formed, if a bracket follows
-# the label directly, or if blanks, one string or none, and an opening bracket follow.
+# follow. Otherwise they begin a constituent. It is sound (well formed) if a bracket follows the
+# label directly, or if blanks, one string or none, and an opening bracket follow.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)
