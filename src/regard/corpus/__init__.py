@@ -1,28 +1,30 @@
 """The built-in corpus: a synchronous grammar of English and German, seeded and endless.
 
-It needs no download, and it shows what attention is for: an example is an English sentence, its one
-German translation, its tree, and the dependencies that are known because they were made.
+It needs no download, and it shows what attention is for. An example is an English sentence, its one
+German translation, its tree, and its long dependencies, which are known because the grammar made
+them. Each module uses those before it:
 
     wordlist -> lexicon, morphology -> derivation -> phrases -> tenses -> complements -> predicates
     -> clauses -> sentences -> corpus
 
-The German follows from the English alone. Where German leaves a choice, one rule holds:
+The English sentence determines the German one. Where German allows a choice, a fixed rule decides:
 
-- Main clauses have the verb second, subordinate ones last; a fronted adverbial or clause inverts.
-- Between the verb's two places stand, in this order: the subject, pronouns (accusative first), time
-  or frequency, dative, accusative, `nicht`, manner, place. An indefinite object of a negated verb
-  takes `kein` instead of `nicht`.
-- A relative clause follows its noun in the subject, and the whole clause in the object.
+- The verb is second in main clauses, and last in subordinate ones. After an adverbial or a clause
+  that comes first, the subject follows the verb.
+- Between the two parts of the verb stand, in this order: the subject, pronouns (accusative first),
+  time or frequency, dative, accusative, `nicht`, manner, place. An indefinite object of a negated
+  verb takes `kein` instead of `nicht`.
+- A relative clause about the subject follows its noun; one about the object follows the clause.
 - The simple past is the preterite, and the present perfect the perfect; `when` is `wenn` in the
-  present and `als` in the past. Preposition and definite article contract (im, zum, ins) always.
-- `it`, and `its` before the subject of a second clause, mean the subject of the clause before, or
-  its object where the subject is a person. `its` elsewhere means the subject of its own clause.
-  So the gender of er, sie, es, ihn, ihm, sein and ihr is decided by a noun 6 words before on
-  average, and at 31 % of them a noun of another gender or in the plural stands between.
+  present and `als` in the past. Preposition and definite article always contract (im, zum, ins).
+- `it`, and `its` in the subject of a second clause, refer to the subject of the clause before, or
+  to its object where that subject is a person. Elsewhere, `its` refers to the subject of its own
+  clause. So a noun, 6 words earlier on average, decides the gender of er, sie, es, ihn, ihm, sein
+  and ihr; for 31 % of them a noun of another gender, or in the plural, stands between.
 
-Measured on 20,000 examples of seed 1: 11.8 English words in the mean and 30 at most, 49 % of the
-sentences with such a pronoun, 14 % with a separated verb. Of 2,000 examples of seed 2 none (0.0 %)
-has its English sentence among them.
+Measured on 20,000 examples of seed 1: 11.8 English words on average and 30 at most; 49 % of the
+sentences have such a pronoun, and 14 % a separated verb. Of 2,000 examples of seed 2, none (0.0 %)
+has an English sentence that is among them.
 """
 
 from regard.corpus.corpus import (

@@ -1,4 +1,4 @@
-"""Clauses of the built-in corpus: one English word order, and the two German ones."""
+"""Clauses of the built-in corpus, with one word order in English and two in German."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Clause:
     front: tuple[Phrase, list[Word]] | None = None
 
     def english(self) -> Phrase:
-        """S, without punctuation."""
+        """The English tree, S, without punctuation."""
         verbs = [part.english for part in self.predicates]
         if len(verbs) == 1:
             rest = [*self.predicates[0].before, verbs[0]]
@@ -55,9 +55,9 @@ class Clause:
         return Phrase("S", [*front, self.subject.english, *rest])
 
     def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
-        """Verb second: one constituent, the finite verb, ..., the particle at the far end.
+        """The German main clause: one constituent, the finite verb, ..., the particle at the end.
 
-        `before` is the first constituent if it is not part of the clause: a subordinate clause.
+        `before` is the first constituent where that is another clause. Records separated verbs.
         """
         subject = self.subject.german + self.subject.relative
         front = before or (self.front[1] if self.front else [])
@@ -76,7 +76,7 @@ class Clause:
         return words
 
     def final(self) -> list[Word]:
-        """Verb last, and the particle joined to it."""
+        """The German subordinate clause: the finite verb is last, its particle joined to it."""
         words = self.subject.german + self.subject.relative
         for part in self.predicates:
             if part is not self.predicates[0]:
@@ -107,7 +107,7 @@ _FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first
 
 
 def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
-    """A subject; a `topic` is more often one animal or thing, of which more will be said."""
+    """A random subject; a `topic`, for a later `it`, is more often one animal or thing."""
     sort = d.pick(_TOPICS if topic else _SUBJECTS)
     if sort == "pronoun":
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
@@ -137,10 +137,10 @@ def clause(
     front: bool = False,
     tail: bool = False,
 ) -> Clause:
-    """A clause of its own.
+    """Make a clause, about the subject that is given or a random one.
 
-    topic: it is about what a later `it` may mean. rich: it is likely to have a relative clause or
-    a time; front: the time may come first. tail: another clause will follow inside this one.
+    topic: a later `it` may refer to its subject or object. rich: a relative clause or a time is
+    likely. front: the time may come first. tail: another clause will follow inside this one.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
@@ -158,12 +158,12 @@ def clause(
 
 
 def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
-    """Put a relative clause after the head noun; its German words are kept in `head.relative`."""
+    """Add a relative clause to the noun phrase `head`; its German goes into `head.relative`."""
     noun = head.noun
     first, last = head.english.children[0], head.english.children[-1]
     if noun is None or not isinstance(last, Word):
         return
-    if isinstance(first, Word) and first.tag == "PRP$":  # what is mine needs no telling apart
+    if isinstance(first, Word) and first.tag == "PRP$":  # a possessive identifies the noun already
         return
     options = [_subject_relative, _subject_relative]
     if _DONE_TO[noun]:
@@ -186,7 +186,7 @@ def _wh(noun: Noun, plural: bool, case: Case) -> tuple[Phrase, list[Word]]:
 def _subject_relative(
     d: Derivation, head: Nominal, noun: Noun, when: When
 ) -> tuple[Phrase, list[Word]]:
-    """who bought the lamp: der die Lampe kaufte."""
+    """The pronoun is the subject: who bought the lamp, der die Lampe kaufte."""
     tree, german = _wh(noun, head.plural, "nominative")
     subject = replace(head, english=tree, german=german, relative=[])
     found = predicate(d, subject, when, PredicateLimits(short=True))
@@ -197,7 +197,7 @@ def _subject_relative(
 def _object_relative(
     d: Derivation, head: Nominal, noun: Noun, when: When
 ) -> tuple[Phrase, list[Word]]:
-    """whom the boy helps: dem der Junge hilft."""
+    """The pronoun is the object: whom the boy helps, dem der Junge hilft."""
     verb = d.fresh(_DONE_TO[noun])
     tree, german = _wh(noun, head.plural, verb.german_case)
     subject = _someone(d)
@@ -209,7 +209,7 @@ def _object_relative(
 
 
 def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
-    """whose roof is red: dessen Dach rot ist."""
+    """The pronoun is an owner: whose roof is red, dessen Dach rot ist."""
     part = d.pick(PARTS_BY_KIND[noun.kind])
     adjective = d.fresh(ADJECTIVES[part])
     tree = Phrase("WHNP", [Word("whose", "WP$"), Word(part.english, "NN")])
@@ -223,7 +223,7 @@ def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase
 
 
 def _in_which(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
-    """in which the dog sleeps: in dem der Hund schläft."""
+    """The pronoun is a place: in which the dog sleeps, in dem der Hund schläft."""
     which = Phrase("WHNP", [Word("which", "WDT")])
     german = [Word("in"), Word(relative_pronoun("dative", noun.slot(head.plural)))]
     subject = _someone(d)

@@ -1,4 +1,4 @@
-"""Complements of the built-in corpus: what a verb asks for, and a manner or a place besides."""
+"""Complements of the built-in corpus: those a verb requires, and optional manners and places."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # the others are 
 
 @dataclass(slots=True)
 class Complement:
-    """What follows a verb: the English nodes, and the German words by their place."""
+    """The phrases that follow a verb: the English nodes, and the German words by their place."""
 
     english: list[Node] = field(default_factory=list)
     pronouns: list[Word] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Complement:
     negative: bool = False
 
     def add(self, phrase: Nominal, case: Case) -> None:
-        """Put a noun phrase or pronoun into its German place; the caller places the English."""
+        """Add the German of a noun phrase or pronoun in its place; the caller adds the English."""
         self.negative = self.negative or phrase.negative
         if phrase.is_pronoun:
             # The accusative pronoun goes first: sie gibt ihn ihm.
@@ -54,7 +54,7 @@ class Complement:
             self.accusative += phrase.german
 
     def middle(self, negated: bool) -> list[Word]:
-        """Pronouns, time, dative, accusative, `nicht`, place and manner."""
+        """The words in order: pronouns, time, dative, accusative, `nicht`, manner, place."""
         nicht = [Word("nicht")] if negated and not self.negative else []
         return [
             *self.pronouns, *self.adverb, *self.dative, *self.accusative, *nicht, *self.last
@@ -62,7 +62,7 @@ class Complement:
 
 
 def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -> Nominal:
-    """Someone else than the subject: a noun, a name or a pronoun."""
+    """A person other than the subject: a noun, a name or a pronoun."""
     if d.chance(0.15):
         return person_name(d)
     if d.chance(0.15):
@@ -72,7 +72,7 @@ def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -
 
 
 def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
-    """What fits the verb, in its case; `one`: a single thing, where the verb takes things."""
+    """An object that fits the verb, in its case; with `one`, a single thing if it takes things."""
     case = verb.german_case
     noun = d.fresh(verb.objects)
     if one and noun.is_person:
@@ -95,7 +95,7 @@ def _thing(
 
 
 def _verb_and_object(verb: Verb, phrase: Nominal) -> list[Node]:
-    """The English object with the preposition or the particle: turn on the lamp, turn it on."""
+    """The English object with preposition or particle: turn on the lamp, turn it on."""
     if verb.preposition:
         tag = "TO" if verb.preposition == "to" else "IN"
         return [Phrase("PP", [Word(verb.preposition, tag), phrase.english])]
@@ -106,7 +106,7 @@ def _verb_and_object(verb: Verb, phrase: Nominal) -> list[Node]:
 
 
 def particle(verb: Verb) -> Phrase:
-    """turn `on`, come `back`, in the tree."""
+    """The node of the verb's English particle: turn `on`, come `back`."""
     label, tag = _PARTICLES.get(verb.particle, ("PRT", "RP"))
     return Phrase(label, [Word(verb.particle, tag)])
 
@@ -120,9 +120,9 @@ def complement(
     target: Nominal | None,
     one: bool,
 ) -> Complement:
-    """What the verb asks for; `target` is its object, or the receiver, where that is given.
+    """The complements that the verb requires; `target` is its object, or the receiver, if given.
 
-    Only one phrase of a negated clause may turn into `kein`; the others are definite.
+    Only one phrase of a negated clause may take `kein`; the others are definite.
     """
     parts = Complement()
     style: Style = "negated" if negated else "free"
@@ -151,7 +151,7 @@ def complement(
 
 
 def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word]]:
-    """Where somebody or something goes."""
+    """A phrase for the place where somebody or something goes."""
     if verb.frame == "placement":
         return place_phrase(d, d.pick(SPOTS), "accusative")
     if verb.frame == "motion" and (subject.noun or MAN).is_person and d.chance(0.25):
@@ -160,7 +160,7 @@ def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word
 
 
 def adjuncts(d: Derivation, verb: Verb, parts: Complement) -> bool:
-    """Perhaps a manner or a place more; true if so."""
+    """Add a manner or a place, or neither, at random; returns whether one was added."""
     if verb.takes_manner and d.chance(0.12):
         manner = d.pick(tuple(MANNERS))
         at = len(parts.english) - (verb.frame in _DIRECTED)

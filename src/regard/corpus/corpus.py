@@ -1,4 +1,4 @@
-"""Examples of the built-in corpus: sentences with their German, tree and dependencies."""
+"""The examples of the built-in corpus, and how well translations of them choose pronouns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """An English `it` or `its`, whose German form depends on its antecedent's gender."""
+    """An `it` or `its`, whose German form depends on the gender of its antecedent."""
 
     source_index: int
     """Place of the pronoun in source_tokens."""
@@ -41,17 +41,17 @@ class Separable:
     target_particle: int
     """Place of its particle in target_tokens."""
     infinitive: str
-    """The German verb as a dictionary has it: aufmachen."""
+    """The German verb as a dictionary lists it: aufmachen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sentence in both languages; places count the tokens, punctuation included, from 0."""
+    """A sentence in both languages. Places are token indices from 0, punctuation included."""
 
     source: str
     target: str
     tree: str
-    """Penn bracketing; its leaves are source_tokens."""
+    """The English tree in Penn bracketing; its leaves are source_tokens."""
     source_tokens: tuple[str, ...]
     target_tokens: tuple[str, ...]
     pronouns: tuple[Pronoun, ...]
@@ -59,7 +59,7 @@ class Example:
 
 
 def example(seed: int, index: int) -> Example:
-    """The example at a place of the stream; the same everywhere and in any order.
+    """The example at an index of a seed's stream; it does not depend on machine or order of calls.
 
     Raises DataError for an index below 0.
     """
@@ -103,14 +103,14 @@ def _pronoun(link: Link, places: dict[int, int]) -> Pronoun:
 
 
 def examples(seed: int, start: int = 0) -> Iterator[Example]:
-    """The endless stream of a seed, from an index on."""
+    """The endless stream of a seed's examples, from index `start`."""
     return (example(seed, index) for index in itertools.count(start))
 
 
 def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
-    """Write the first sentences of a stream to prefix.en and prefix.de, a line each.
+    """Write the first `sentences` examples of a seed to prefix.en and prefix.de, one on each line.
 
-    Raises DataError for less than one sentence, or if a file cannot be written.
+    Raises DataError for fewer than one sentence, or if a file cannot be written.
     """
     if sentences < 1:
         raise DataError(f"a corpus of {sentences} sentences is empty: ask for at least 1")
@@ -133,7 +133,7 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
 
 
 def _punctuated(words: list[Word]) -> list[Word]:
-    """The words with a full stop, and with no comma at either end or beside another one."""
+    """The words with a full stop, and without commas at either end or beside another comma."""
     kept: list[Word] = []
     for word in words:
         if word.text != "," or (kept and kept[-1].text != ","):
@@ -158,12 +158,13 @@ def _pronoun_forms(tokens: Sequence[str]) -> list[str]:
 
 
 def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -> float:
-    """The share, from 0 to 1, of the gendered pronouns that translations give in the right form.
+    """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
-    Of each sentence only the third-person pronouns are looked at, the easy ones included. The n-th
-    in the translation stands for the n-th in the reference and must be the same form, case of
-    letters aside. So a missing pronoun is wrong, and so is all that it shifts. To call everything
-    masculine scores 0.44, feminine 0.31, neuter 0.41 (`sein` and `ihm` serve two genders).
+    The n-th third-person pronoun of a translation is compared with the n-th of the reference, where
+    pronouns other than those of `it` and `its` count too. Both must be the same form, whatever the
+    case of the letters. So a missing pronoun is wrong, and may make those after it wrong. A
+    translator that makes everything masculine scores 0.44, feminine 0.31, neuter 0.41 (`sein` and
+    `ihm` serve two genders).
 
     Raises DataError if the lengths differ or no example has a gendered pronoun.
     """

@@ -1,4 +1,4 @@
-"""One sentence of the built-in corpus in the making: its words, its dice, its dependencies."""
+"""The making of one sentence of the built-in corpus: words, random choices, dependencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """A token at one place of one sentence; two equal words are still two tokens."""
+    """A token at one place of one sentence, compared by identity: equal words are two tokens."""
 
     text: str
     tag: str = ""
@@ -42,7 +42,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """One animal, thing or place that `it` and `its` may mean: its noun in both sentences."""
+    """An animal, thing or place that `it` and `its` may refer to: its noun in both languages."""
 
     noun: Noun
     english: Word
@@ -51,7 +51,7 @@ class Referent:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A pronoun with the noun that decides its gender."""
+    """A pronoun in both languages, with the noun that decides its gender."""
 
     english: Word
     german: Word
@@ -60,7 +60,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SplitVerb:
-    """A separable verb whose particle stands apart."""
+    """A separable German verb whose particle stands apart from it."""
 
     english: Word
     german: Word
@@ -69,10 +69,10 @@ class SplitVerb:
 
 
 class Derivation:
-    """One sentence in the making: its dice, and the dependencies noted on the way."""
+    """The random choices of one sentence, and the dependencies that are recorded on the way."""
 
     def __init__(self, seed: int, index: int):
-        # Only random() is promised to give the same numbers in every version of Python.
+        # Only random() is guaranteed to give the same numbers in every version of Python.
         self._roll = random.Random(f"{seed}/{index}").random
         self._drawn: list[object] = []
         self.links: list[Link] = []
@@ -83,11 +83,11 @@ class Derivation:
         return self._roll() < probability
 
     def pick(self, options: Sequence[_T]) -> _T:
-        """One of them, all equally likely; write an option twice to double its weight."""
+        """One of the options, all equally likely; listing an option twice doubles its weight."""
         return options[int(self._roll() * len(options))]
 
     def fresh(self, options: Sequence[_T]) -> _T:
-        """One of them that has not been drawn in this way before, if one is soon found."""
+        """An option that this method has not drawn before, if six tries find one."""
         for _ in range(6):
             drawn = self.pick(options)
             if drawn not in self._drawn:
@@ -96,5 +96,5 @@ class Derivation:
         return drawn
 
     def below(self, bound: int) -> int:
-        """A number from 0 to bound - 1."""
+        """A random integer from 0 to bound - 1."""
         return int(self._roll() * bound)

@@ -1,4 +1,4 @@
-"""The lexicon of the built-in corpus: the tables of `wordlist` as words that can be inflected."""
+"""The lexicon of the built-in corpus: the tables of `wordlist`, read into words to be inflected."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from regard.corpus.morphology import (
 Frame = Literal[
     "none", "accusative", "dative", "both", "phrase", "motion", "placement", "transport", "clause"
 ]
-"""What a verb asks for besides its subject; `phrase` is a noun phrase with a preposition."""
+"""The complements a verb requires; `phrase` is a noun phrase with a preposition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """An English verb with its German counterpart and what both of them ask for."""
+    """An English verb, its German counterpart, and the complements that both require."""
 
     frame: Frame
     english: EnglishVerb
@@ -33,14 +33,14 @@ class Verb:
     subjects: tuple[Noun, ...]
     objects: tuple[Noun, ...]
     stative: bool
-    """A state: no perfect, passive, modal or manner."""
+    """Whether the verb describes a state: it has no perfect, passive, modal or manner."""
     particle: str
-    """turn `on`."""
+    """The English particle: turn `on`."""
     preposition: str
-    """look `at`."""
+    """The English preposition: look `at`."""
     german_preposition: str
     german_case: Case
-    """Of the object; of the receiver if the frame is `both`."""
+    """The case of the object, or of the receiver if the frame is `both`."""
     takes_manner: bool
     takes_place: bool
 
@@ -59,7 +59,7 @@ class TimeAdverbial:
     """An adverbial of time: its phrases, each nested in the one before, and the German words."""
 
     phrases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    """Label, then (tag, word) of its leaves."""
+    """The label of each phrase, then the (tag, word) of its leaves."""
     german: tuple[str, ...]
 
 
@@ -78,7 +78,7 @@ def _read_nouns() -> Iterator[Noun]:
 
 
 def nouns(names: str) -> tuple[Noun, ...]:
-    """The nouns named by a comma-separated list of kinds, groups and single nouns."""
+    """The nouns in a comma-separated list of kinds, groups and single nouns."""
     found: dict[Noun, None] = {}
     for name in names.split(","):
         if name in wordlist.GROUPS:
@@ -158,9 +158,9 @@ def _read_time(entry: str) -> TimeAdverbial:
 NOUNS = tuple(_read_nouns())
 PERSONS = nouns("person")
 MAN = PERSONS[0]
-"""Stands for any person where the noun decides what can be said."""
+"""The noun whose verbs and adjectives are those of a subject without a noun, such as a name."""
 OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELATIVES)}
-"""What may be `my`."""
+"""Nouns that may follow a possessive such as `my`."""
 QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)
 STATES = _read_adjectives(wordlist.STATE_TABLE)
 ADJECTIVES = {noun: QUALITIES[noun] + STATES[noun] for noun in NOUNS}
@@ -174,12 +174,12 @@ DOING: dict[Frame, dict[Noun, tuple[Verb, ...]]] = {
     frame: {noun: tuple(v for v in verbs if noun in v.subjects) for noun in NOUNS}
     for frame, verbs in VERBS.items()
 }
-"""For each frame, what a noun may do."""
+"""For each frame, the verbs that a noun may be the subject of."""
 SUFFERING: dict[Frame, dict[Noun, tuple[Verb, ...]]] = {
     frame: {noun: tuple(v for v in verbs if noun in v.objects) for noun in NOUNS}
     for frame, verbs in VERBS.items()
 }
-"""For each frame, what may be done to a noun."""
+"""For each frame, the verbs that a noun may be the object of."""
 SETTINGS = _read_places(wordlist.SETTING_TABLE, 0)
 DIRECTIONS = _read_places(wordlist.SETTING_TABLE, 1)
 ROADS = tuple(
@@ -187,7 +187,7 @@ ROADS = tuple(
     for place in DIRECTIONS
     if place.preposition in ("to", "over") or place.noun.english in ("city", "village", "forest")
 )
-"""Directions for a longer way."""
+"""Directions of a long way, for `travel` and `drive`."""
 SPOTS = _read_places(wordlist.SPOT_TABLE, 0)
 TIMES = {
     when: tuple(_read_time(entry) for entry in table.split(";"))

@@ -1,4 +1,4 @@
-"""Inflection for the built-in corpus: the forms of its English and German words."""
+"""Inflection in the built-in corpus: the forms of its English and German words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 Gender = Literal["masculine", "feminine", "neuter"]
 Slot = Literal["masculine", "feminine", "neuter", "plural"]
-"""What a German article or adjective agrees with: a gender, or the plural."""
+"""A gender, or the plural: a German article or adjective agrees with it."""
 Case = Literal["nominative", "accusative", "dative", "genitive"]
 Declension = Literal["definite", "weak", "mixed", "strong"]
 Sex = Literal["male", "female", "none"]
@@ -62,7 +62,7 @@ class Determiner:
     declension: Declension
 
     def form(self, case: Case, slot: Slot) -> str:
-        """The German word that agrees with a noun; empty where there is none."""
+        """The German form that agrees with a noun; empty where German has no determiner."""
         match self.declension:
             case "definite":
                 return _DEFINITE[case, slot]
@@ -85,23 +85,23 @@ def adjective_ending(declension: Declension, case: Case, slot: Slot) -> str:
 
 
 def personal_pronoun(english: str, case: Case) -> tuple[str, str]:
-    """`he` in the dative: ("him", "ihm")."""
+    """A pronoun in both languages: `he` in the dative is ("him", "ihm")."""
     oblique, german = _PERSONAL[english]
     return english if case == "nominative" else oblique, german.split()[_CASES.index(case)]
 
 
 def gendered_pronoun(gender: Gender, case: Case) -> str:
-    """`it` in German, for an antecedent of this gender."""
+    """The German form of `it` for an antecedent of this gender."""
     return _IT[gender].split()[_CASES.index(case)]
 
 
 def relative_pronoun(case: Case, slot: Slot) -> str:
-    """`who`, `that`, `whose` in German; the gender is the head's, the case that of the role."""
+    """The German form of `who`, `that` or `whose`; `slot` is that of the noun it refers to."""
     return _RELATIVE[case, slot]
 
 
 def possessive_stem(gender: Gender) -> str:
-    """`its` in German, without the ending."""
+    """The German form of `its` for an owner of this gender, without the ending."""
     return "ihr" if gender == "feminine" else "sein"
 
 
@@ -120,11 +120,11 @@ class Noun:
 
     @property
     def is_person(self) -> bool:
-        """Whether it is `who` and `he` or `she`, rather than `that` and `it`."""
+        """Whether its pronouns are `who` and `he` or `she`, rather than `that` and `it`."""
         return self.kind in ("male", "female", "child")
 
     def slot(self, plural: bool) -> Slot:
-        """What its article and adjectives agree with."""
+        """The slot that its article and adjectives agree with."""
         return "plural" if plural else self.gender
 
     def form(self, case: Case, plural: bool) -> str:
@@ -161,7 +161,7 @@ class EnglishVerb:
     def from_parts(
         cls, base: str, past: str = "", participle: str = "", third: str = ""
     ) -> EnglishVerb:
-        """The verb with what follows the rules filled in."""
+        """The verb; forms that are not given are regular."""
         if base.endswith("y") and base[-2] not in "aeiou":
             past, third = base[:-1] + "ied", base[:-1] + "ies"
         past = past or base.removesuffix("e") + "ed"
@@ -177,7 +177,7 @@ class EnglishVerb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GermanVerb:
-    """The principal parts of a German verb; a separable particle stands apart in all of them."""
+    """The principal parts of a German verb, without its separable particle unless noted."""
 
     stem: str
     """The infinitive without its particle."""
@@ -223,7 +223,7 @@ WOLLEN = GermanVerb("wollen", "will", "wollte", "gewollt")
 
 
 def be(past: bool, person: int, plural: bool) -> tuple[str, str]:
-    """The one English verb with forms of its own, with its Penn tag."""
+    """The finite form of the irregular verb `be`, with its Penn tag."""
     if past:
         return "were" if plural else "was", "VBD"
     if plural:
@@ -243,7 +243,7 @@ _CONTRACTIONS = {
 
 
 def contracted(preposition: str, article: str) -> str | None:
-    """The one word for a preposition with its article, where there is one."""
+    """The contraction of a preposition and an article, such as im; None where there is none."""
     return _CONTRACTIONS.get((preposition, article))
 
 
@@ -258,7 +258,7 @@ _GERMAN = (_EINHEITEN.split(), _ZEHNER.split())
 
 
 def english_number(number: int) -> list[str]:
-    """The words of a number from 1 to 9999: 321 is three, hundred, twenty-one."""
+    """The words of a number from 1 to 9999: three, hundred, twenty-one for 321."""
     units, tens = _ENGLISH
     words = []
     for size, name in ((1000, "thousand"), (100, "hundred")):
@@ -274,7 +274,7 @@ def english_number(number: int) -> list[str]:
 
 
 def german_number(number: int) -> str:
-    """The one word of a number from 1 to 9999: 321 is dreihunderteinundzwanzig."""
+    """The word of a number from 1 to 9999: dreihunderteinundzwanzig for 321."""
     units, tens = _GERMAN
     word = ""
     for size, name in ((1000, "tausend"), (100, "hundert")):

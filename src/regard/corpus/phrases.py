@@ -34,12 +34,12 @@ from regard.corpus.morphology import (
 from regard.corpus.wordlist import CITIES, FIRST_NAMES
 
 Style = Literal["free", "definite", "negated"]
-"""Which determiners a noun phrase may have; `negated`: those of an object in a negated clause."""
+"""The determiners a noun phrase may have; `negated` is for an object in a negated clause."""
 
 
 @dataclass(slots=True)
 class Nominal:
-    """A noun phrase or pronoun in one role."""
+    """A noun phrase or pronoun in both languages, in the case of its role."""
 
     english: Phrase
     german: list[Word]
@@ -50,9 +50,9 @@ class Nominal:
     referent: Referent | None = None
     is_pronoun: bool = False
     negative: bool = False
-    """The German phrase begins with `kein`, which negates the clause."""
+    """Whether the German phrase begins with `kein`, which negates the clause."""
     relative: list[Word] = field(default_factory=list)
-    """A German relative clause between commas: after the noun, or after the whole clause."""
+    """A German relative clause between commas, to be put after the noun or after the clause."""
 
 
 THE = Determiner("the", "DT", "d", "definite")
@@ -89,17 +89,17 @@ _FEATURES = {
 
 
 def commas(words: list[Word]) -> list[Word]:
-    """German words of a clause between commas; those too many fall away in the end."""
+    """The German words of a clause between commas; superfluous commas are removed at the end."""
     return [Word(",", ","), *words, Word(",", ",")]
 
 
 def its(noun: Noun) -> Determiner:
-    """`its`, for something of this noun's gender."""
+    """The determiner `its` for an owner with this noun, whose gender decides the German."""
     return Determiner("its", "PRP$", possessive_stem(noun.gender), "mixed")
 
 
 def possessive(owner: Nominal) -> Determiner | None:
-    """`my` to `their` for what belongs to the owner; None where it would not be clear."""
+    """The possessive determiner of an owner, `my` to `their`; None where it would be ambiguous."""
     if owner.person == 1:
         return _OUR if owner.plural else _MY
     if owner.plural:
@@ -110,7 +110,7 @@ def possessive(owner: Nominal) -> Determiner | None:
 
 
 def _number(d: Derivation, noun: Noun) -> tuple[list[str], str]:
-    """A number of at least two, in English and in German."""
+    """A random number of at least two: its English words, and the German one."""
     few, many, most = 2 + d.below(11), 13 + d.below(87), 100 * (1 + d.below(9))
     if noun.is_person or d.chance(0.6):
         number = few
@@ -139,7 +139,7 @@ def assemble(
     adjectives: Sequence[Adjective] = (),
     number: tuple[list[str], str] | None = None,
 ) -> Nominal:
-    """A noun phrase from its parts, everything in agreement."""
+    """Build a noun phrase from its parts, all in agreement."""
     slot = noun.slot(plural)
     head = Word(noun.english_plural if plural else noun.english, "NNS" if plural else "NN")
     english: list[Phrase | Word] = []
@@ -181,9 +181,10 @@ def noun_phrase(
     owner: Nominal | None = None,
     style: Style = "free",
 ) -> Nominal:
-    """A determiner, perhaps a number and adjectives, and the noun.
+    """Make a noun phrase: a determiner, perhaps a number and adjectives, and the noun.
 
-    `owner` may give a possessive; in a negated object `a` becomes `kein`.
+    Number and determiner are random unless given. `owner` may give a possessive; in a negated
+    object `a` becomes `kein`.
     """
     if plural is None:
         plural = d.chance(0.25)
@@ -206,7 +207,7 @@ def noun_phrase(
 
 
 def person_name(d: Derivation) -> Nominal:
-    """A person's name, the same in both languages."""
+    """A random first name, which both languages share."""
     sex: Sex = d.pick(("male", "female"))
     text = d.pick(FIRST_NAMES[sex])
     return Nominal(Phrase("NP", [Word(text, "NNP")]), [Word(text)], sex=sex)
@@ -227,7 +228,7 @@ def pronoun(english: str, case: Case) -> Nominal:
 
 
 def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
-    """`it` for a noun said before; the link is noted."""
+    """The pronoun `it` for an antecedent; records the link between them."""
     english = Word("it", "PRP")
     german = Word(gendered_pronoun(antecedent.noun.gender, case))
     d.links.append(Link(english, german, antecedent))
@@ -237,13 +238,13 @@ def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
 
 
 def coordinated(first: Nominal, second: Nominal) -> Nominal:
-    """Two noun phrases as one plural: the man and the woman."""
+    """Two noun phrases as one in the plural: the man and the woman."""
     english = Phrase("NP", [first.english, Word("and", "CC"), second.english])
     return Nominal(english, [*first.german, Word("und"), *second.german], plural=True)
 
 
 def prepositional(english: str, german: str, phrase: Nominal) -> tuple[Phrase, list[Word]]:
-    """A preposition with its noun phrase; preposition and article contract: im, zum."""
+    """A preposition with its noun phrase; in German it contracts with the article: im, zum."""
     tag = "TO" if english == "to" else "IN"
     tree = Phrase("PP", [Word(english, tag), phrase.english])
     one = contracted(german, phrase.german[0].text)
@@ -253,7 +254,7 @@ def prepositional(english: str, german: str, phrase: Nominal) -> tuple[Phrase, l
 
 
 def place_phrase(d: Derivation, place: Place, case: Case) -> tuple[Phrase, list[Word]]:
-    """in the garden: im Garten, or in den Garten."""
+    """A phrase of place: in the garden, im Garten (dative) or in den Garten (accusative)."""
     plural = place.noun.kind not in ("area", "indoors") and d.chance(0.06)
     determiner = THE if plural or d.chance(0.8) else d.pick((A, _MY, _THIS))
     phrase = assemble(place.noun, case, plural, determiner, _adjectives(d, place.noun))
@@ -261,19 +262,19 @@ def place_phrase(d: Derivation, place: Place, case: Case) -> tuple[Phrase, list[
 
 
 def direction_phrase(d: Derivation, place: Place) -> tuple[Phrase, list[Word]]:
-    """to the station: zum Bahnhof; into the house: ins Haus."""
+    """A phrase of direction: to the station, zum Bahnhof; into the house, ins Haus."""
     return place_phrase(d, place, "dative" if place.german_preposition == "zu" else "accusative")
 
 
 def city_phrase(d: Derivation, english: str, german: str) -> tuple[Phrase, list[Word]]:
-    """in Munich: in München."""
+    """A preposition with a random city: in Munich, in München."""
     city = d.pick(tuple(CITIES))
     phrase = Nominal(Phrase("NP", [Word(city, "NNP")]), [Word(CITIES[city])])
     return prepositional(english, german, phrase)
 
 
 def time_phrase(time: TimeAdverbial) -> tuple[Phrase, list[Word]]:
-    """yesterday: gestern."""
+    """An adverbial of time in both languages: yesterday, gestern."""
     tree: Phrase | None = None
     for label, leaves in reversed(time.phrases):
         inner = [tree] if tree else []
@@ -283,7 +284,7 @@ def time_phrase(time: TimeAdverbial) -> tuple[Phrase, list[Word]]:
 
 
 def modified(d: Derivation, phrase: Nominal) -> Nominal:
-    """A singular phrase with another inside it: of the king, with the red hat, from Berlin."""
+    """Add a phrase to a singular one, if any fits: of the king, with the red hat, from Berlin."""
     noun = phrase.noun
     if noun is None or phrase.plural or next(phrase.english.leaves()).tag == "PRP$":
         return phrase

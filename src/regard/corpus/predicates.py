@@ -1,4 +1,4 @@
-"""Predicates of the built-in corpus: verbs with all that they ask for, in every tense."""
+"""Predicates of the built-in corpus: verbs with their complements, in every tense."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from regard.corpus.wordlist import DEGREES, FREQUENCIES
 
 When = Literal["present", "past"]
 TimePosition = Literal["", "last", "first"]
-"""Where in the English clause an adverbial of time stands, if there is one."""
+"""The place of an adverbial of time in the English clause; empty if there is none."""
 Shape = Frame | Literal["copula", "located", "passive"]
 
 
@@ -49,7 +49,7 @@ _PASSIVE: dict[When, tuple[str, ...]] = {
 }
 _DEFINITE = ("the", "this", "these", "my", "our", "his", "her", "its", "their", "who", "that")
 
-# How often a subject is said to be or do what.
+# Weights of the shapes of predicates, by the kind of the subject.
 _PERSON: dict[Shape, int] = {
     "accusative": 20, "dative": 4, "both": 5, "none": 6, "motion": 4, "phrase": 2,
     "placement": 4, "transport": 2, "copula": 5,
@@ -94,26 +94,26 @@ HAPPENING = {
     frame: {noun: tuple(v for v in verbs if not v.stative) for noun, verbs in by_noun.items()}
     for frame, by_noun in DOING.items()
 }
-"""DOING without states."""
+"""DOING without stative verbs."""
 EVENTS = {
     noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
     for noun, shapes in SHAPES.items()
 }
-"""SHAPES without states."""
+"""SHAPES in which something happens."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateLimits:
-    """What a predicate may be like."""
+    """Restrictions on a predicate."""
 
     one: bool = False
     """Its object is a single thing, where the verb takes things."""
     plain: bool = False
-    """In the present or past tense; no modals and no negation."""
+    """It is in the present or past tense, without modal or negation."""
     eventful: bool = False
-    """Something happens, rather than is so."""
+    """Something happens in it; it does not state how things are."""
     short: bool = False
-    """Nothing but what the verb asks for."""
+    """It has the complements that the verb requires, and nothing else."""
 
 
 NO_LIMITS = PredicateLimits()
@@ -128,11 +128,11 @@ class _Draft:
     tense: str
     negated: bool
     timeless: bool
-    """`now` or `yesterday` would be odd."""
+    """An adverbial of time, such as `now`, would be odd."""
 
 
 def _is_definite(subject: Nominal) -> bool:
-    """Whether `not` in the clause can only mean the verb: not after every, a, many, three."""
+    """Whether `not` can only negate the verb, which is unclear after every, a, many or three."""
     first = next(subject.english.leaves()).text
     return subject.is_pronoun or first in _DEFINITE or subject.noun is None
 
@@ -157,7 +157,7 @@ def _adverbial(d: Derivation, tense: str, when: When) -> tuple[Phrase, list[Word
 
 
 def _quality(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Draft:
-    """is old."""
+    """A predicate with an adjective: is old."""
     adjective = d.fresh(ADJECTIVES[subject.noun or MAN])
     english: list[Node] = [Word(adjective.english, "JJ")]
     parts = Complement(last=[Word(adjective.german)])
@@ -171,7 +171,7 @@ def _quality(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Dra
 
 
 def _location(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Draft:
-    """is in the box."""
+    """A predicate with a place: is in the box."""
     tree, german = place_phrase(d, d.pick(SPOTS), "dative")
     found = verb_group(when, BE, SEIN, subject, [tree], negated=negated)
     return _Draft(found, Complement(last=german), when, negated, timeless=False)
@@ -180,7 +180,7 @@ def _location(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Dr
 def _passive(
     d: Derivation, subject: Nominal, when: When, limits: PredicateLimits, negatable: bool
 ) -> _Draft:
-    """is repaired, and perhaps by whom."""
+    """A predicate in the passive, perhaps with an agent: is repaired by the man."""
     tense = when if limits.plain else d.pick(_PASSIVE[when])
     negated = negatable and tense in _NEGATABLE
     verb = d.fresh(PASSIVES[subject.noun or MAN])
@@ -208,7 +208,7 @@ def _active(
     timed: bool,
     negatable: bool,
 ) -> _Draft:
-    """repairs the car."""
+    """A predicate with an active verb: repairs the car."""
     tense = _tense(d, verb, subject, when, limits)
     negated = negatable and tense in _NEGATABLE
     parts = complement(d, verb, subject, negated=negated, target=target, one=limits.one)
@@ -238,9 +238,9 @@ def predicate(
     target: Nominal | None = None,
     time: TimePosition = "",
 ) -> Predicate:
-    """Something that the subject does or is; what is not given is drawn.
+    """Make a predicate for the subject; `shape`, `verb` and `target` are random unless given.
 
-    `target` is the object of the verb (its receiver, for `give`).
+    `target` is the object of the verb, or the receiver for verbs such as `give`.
     """
     actor = subject.noun or MAN
     if not verb:

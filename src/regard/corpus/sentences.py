@@ -1,7 +1,7 @@
-"""The sentences of the built-in corpus: one clause, or more that hang together.
+"""The sentences of the built-in corpus: one clause, or connected clauses.
 
-`it`, and `its` before the subject of a clause, mean the subject of the clause before; where that is
-a person, its object. `its` elsewhere means the subject of its own clause.
+`it`, and `its` in the subject of a clause, refer to the subject of the clause before, or to its
+object where that subject is a person. Elsewhere, `its` refers to the subject of its own clause.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from regard.corpus.tenses import Predicate, verb_group
 
 @dataclass(slots=True)
 class SentencePair:
-    """The English tree and the German words, both still without a full stop."""
+    """The English tree and the German words of a sentence, without the full stop."""
 
     english: Phrase
     german: list[Word]
 
 
-# English: its tag, and the German for the present and for the past.
+# English conjunction: its tag, and its German in the present and in the past.
 _CAUSAL = {"because": ("IN", "weil", "weil"), "although": ("IN", "obwohl", "obwohl")}
 _TEMPORAL = {
     "when": ("WRB", "wenn", "als"),
@@ -59,7 +59,7 @@ _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
 
 def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
-    """What a person may do to what has been mentioned; only animals are given things."""
+    """The verbs a person may apply to what was mentioned before; only animals are given things."""
     frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
     verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
     if noun.kind == "animal":
@@ -84,7 +84,7 @@ def _someone(d: Derivation) -> Nominal:
 
 
 def _same_person(d: Derivation, first: Clause) -> Nominal:
-    """The person who was the subject, as a pronoun; somebody new if it was none."""
+    """A pronoun for the person who was the subject; somebody new where no pronoun fits."""
     subject = first.subject
     if subject.noun and not subject.noun.is_person:
         return _someone(d)
@@ -98,7 +98,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """The same person; or `they`, if the subject was several animals or things."""
+    """A pronoun for the first subject: a person, or `they` for several animals or things."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -108,7 +108,7 @@ def _same(d: Derivation, first: Clause) -> Nominal:
 
 
 def _antecedent(first: Clause) -> Referent | None:
-    """What `it` means in the next clause, if anything."""
+    """The noun that `it` refers to in the next clause, if there is one."""
     subject, affected = first.subject, first.predicates[-1].object
     if subject.noun and not subject.noun.is_person:
         return subject.referent
@@ -118,7 +118,7 @@ def _antecedent(first: Clause) -> Referent | None:
 def _doing_it(
     d: Derivation, antecedent: Referent, subject: Nominal, when: When, limits: PredicateLimits
 ) -> Predicate | None:
-    """What a person does to what has been mentioned, if there is such a verb: repairs it."""
+    """A predicate with `it` as the object, such as repairs it; None if no verb fits."""
     states = not limits.eventful
     verbs = [verb for verb in _TO_IT[antecedent.noun] if states or not verb.stative]
     if not verbs:
@@ -131,7 +131,7 @@ def _doing_it(
 def _continued(
     d: Derivation, first: Clause, when: When, limits: PredicateLimits = NO_LIMITS
 ) -> Clause:
-    """A clause that goes on about the first: about what `it` means, where there is such a thing."""
+    """A second clause, which is mostly about the noun that `it` refers to, if there is one."""
     antecedent = _antecedent(first)
     if not antecedent or d.chance(0.1):
         subject = _same(d, first) if d.chance(0.7) else None
@@ -161,7 +161,10 @@ def _conjunction(d: Derivation, temporal: bool, when: When) -> tuple[Phrase | Wo
 
 
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
-    """A clause with another inside it, whose German words are apart: they come after everything."""
+    """A clause with a subordinate one in its tree, and the German words of the latter.
+
+    These words come after all others of the sentence.
+    """
     temporal = d.chance(0.3)
     limits = _EVENT if temporal else NO_LIMITS
     first = clause(d, when, limits, topic=True, tail=True)
@@ -171,20 +174,23 @@ def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
     return first, commas([german, *second.final()])
 
 
+# Each of the following functions makes sentences of one form, such as the one in its docstring.
+
+
 def _single(d: Derivation) -> SentencePair:
-    """Yesterday the man opened the door: Gestern machte der Mann die Tür auf."""
+    """Yesterday the man opened the door. Gestern machte der Mann die Tür auf."""
     one = clause(d, _when(d), rich=True, front=True)
     return SentencePair(one.english(), one.main(d))
 
 
 def _subordinate_last(d: Derivation) -> SentencePair:
-    """He sells the lamp because it is old: Er verkauft die Lampe, weil sie alt ist."""
+    """He sells the lamp because it is old. Er verkauft die Lampe, weil sie alt ist."""
     first, second = _with_subordinate(d, _when(d))
     return SentencePair(first.english(), first.main(d) + second)
 
 
 def _subordinate_first(d: Derivation) -> SentencePair:
-    """Because the lamp is old, he sells it: Weil die Lampe alt ist, verkauft er sie."""
+    """Because the lamp is old, he sells it. Weil die Lampe alt ist, verkauft er sie."""
     when, temporal = _when(d), d.chance(0.3)
     limits = _EVENT if temporal else NO_LIMITS
     first = clause(d, when, limits, topic=True, tail=True)
@@ -196,21 +202,21 @@ def _subordinate_first(d: Derivation) -> SentencePair:
 
 
 def _coordinated(d: Derivation) -> SentencePair:
-    """The lamp is old, so he sells it: Die Lampe ist alt, deshalb verkauft er sie."""
+    """The lamp is old, so he sells it. Die Lampe ist alt, deshalb verkauft er sie."""
     when = _when(d)
     first = clause(d, when, topic=True, front=True, tail=True)
     second = _continued(d, first, when)
     english = d.pick(tuple(_COORDINATING))
     link = [Word(text) for text in _COORDINATING[english]]
     german = first.main(d)
-    # Only `deshalb` fills the place before the verb.
+    # `deshalb` takes the place before the verb; `und` and `aber` do not.
     german += second.main(d, link) if english == "so" else link + second.main(d)
     tree = Phrase("S", [first.english(), Word(",", ","), Word(english, "CC"), second.english()])
     return SentencePair(tree, german)
 
 
 def _two_verbs(d: Derivation) -> SentencePair:
-    """He picks up the lamp and sells it: Er hebt die Lampe auf und verkauft sie."""
+    """He picks up the lamp and sells it. Er hebt die Lampe auf und verkauft sie."""
     when, subject = _when(d), _someone(d)
     shapes: tuple[Shape, ...] = ("accusative", "accusative", "accusative", "motion", "none")
     first = predicate(d, subject, when, replace(_DEED, one=True), shape=d.pick(shapes))
@@ -223,7 +229,7 @@ def _two_verbs(d: Derivation) -> SentencePair:
 
 
 def _reported(d: Derivation) -> SentencePair:
-    """She says that the lamp is old: Sie sagt, dass die Lampe alt ist."""
+    """She says that the lamp is old. Sie sagt, dass die Lampe alt ist."""
     when, subject, verb = _when(d), _someone(d), d.pick(VERBS["clause"])
     then: When = "past" if when == "past" else _when(d)
     after: list[Word] = []
@@ -251,5 +257,5 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 def make_sentence(d: Derivation) -> SentencePair:
-    """A sentence of any form."""
+    """Make a sentence of a random form."""
     return d.pick(_FORMS)(d)

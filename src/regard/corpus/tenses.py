@@ -28,7 +28,7 @@ Node = Phrase | Word
 
 @dataclass(slots=True)
 class Predicate:
-    """A clause without its subject; the German words are kept by topological field."""
+    """A clause without its subject; its German words are kept apart by topological field."""
 
     english: Phrase
     core: Phrase
@@ -40,19 +40,19 @@ class Predicate:
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""
-    """Of the separable verb."""
+    """The infinitive of the separable verb."""
     middle: list[Word] = field(default_factory=list)
     """The German middle field, without the subject."""
     before: list[Node] = field(default_factory=list)
     """An English adverb between the subject and the verb phrase."""
     object: Nominal | None = None
-    """What a later `it` may mean when the subject is a person."""
+    """The object, which a later `it` may refer to when the subject is a person."""
     object_ends: bool = False
-    """The English predicate ends in the object, so that a relative clause may follow it."""
+    """Whether the object ends the English predicate, so that a relative clause may follow it."""
     front: tuple[Phrase, list[Word]] | None = None
     """An adverbial of time that begins the clause."""
     after: list[Word] = field(default_factory=list)
-    """A German relative clause behind everything."""
+    """A German relative clause, which comes after everything else."""
 
 
 _MODALS: dict[str, tuple[str, GermanVerb, bool]] = {
@@ -79,7 +79,10 @@ def verb_group(
     negated: bool = False,
     adverb: str = "",
 ) -> Predicate:
-    """Both verbs in a tense; `inside` follows the main verb in its verb phrase."""
+    """The verbs of both languages in a tense; `inside` follows the main verb in its phrase.
+
+    `adverb` is an English adverb of frequency, or empty.
+    """
     person, plural = subject.person, subject.plural
     not_ = [Word("not", "RB")] if negated else []
     often: list[Node] = [Phrase("ADVP", [Word(adverb, "RB")])] if adverb else []

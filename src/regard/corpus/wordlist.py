@@ -1,6 +1,6 @@
-"""The tables of the built-in corpus: its words, as text for people to read and correct."""
+"""The words of the built-in corpus, in tables that people can read and correct."""
 
-# `he` and `she` are said of the first two kinds only: das Mädchen and its pronouns are a dispute.
+# Only the first two kinds have `he` and `she`: the German pronoun of das Mädchen is disputed.
 # By kind: english[/plural] German gender genitive plural.
 NOUN_TABLE = {
     "male": """
@@ -99,7 +99,7 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# The kinds that an adjective fits: english:german[/stem]. Of two adjectives, a quality comes first.
+# Nouns, then the adjectives that fit them: english:german[/stem]. A quality precedes a state.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
@@ -132,7 +132,7 @@ price: high:hoch/hoh low:niedrig
 
 # subjects > objects | english[+particle or @preposition] past participle
 # | [particle-]infinitive present past participle [sein] or [preposition case]
-# A leading ! marks a state: no perfect, passive or modal.
+# A leading ! marks a state: it has no perfect, passive or modal.
 VERB_TABLE = {
     "none": """
 person,animal | sleep slept | schlafen schläft schlief geschlafen
@@ -229,7 +229,7 @@ person | !ask | fragen fragt fragte gefragt
 """,
 }
 
-# Where one is (dative) | where one goes: english=german.
+# A place: prepositions for being there (with the dative) | for going there, as english=german.
 SETTING_TABLE = """
 garden in=in behind=hinter | into=in through=durch
 forest in=in behind=hinter | into=in through=durch
@@ -254,7 +254,7 @@ station at=an behind=hinter beside=neben | to=zu
 tower in=in behind=hinter beside=neben | to=zu
 bridge on=auf under=unter beside=neben | over=über
 """
-# Where a thing is, or (accusative) where it is put.
+# A place: prepositions for being there, or (with the accusative) for being put there.
 SPOT_TABLE = """
 table on=auf under=unter beside=neben
 chair on=auf under=unter beside=neben
@@ -271,7 +271,7 @@ door beside=neben behind=hinter
 window beside=neben under=unter
 """
 
-# Right-branching phrases, a nested one up to the end, with the German words.
+# English phrases, each one nested in the one before it, = the German words.
 TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr
@@ -302,16 +302,16 @@ PART_TABLE = {
     "building": "roof,door,owner",
     "indoors": "door,window",
 }
-"""What may follow `its` or `whose`, by the kind of the whole."""
+"""Nouns that may follow `its` or `whose`, by the kind of the owner."""
 
 WITH_MANNER = "go run drive come lay place carry open close repair clean eat prepare hide follow"
-"""Verbs that may be done slowly, quietly, carefully or quickly."""
+"""Verbs that an adverb of manner may follow."""
 WITH_PLACE = """
 sleep work dance sing laugh play wait disappear arrive stop buy sell find lose see meet eat hide
 steal write feed chase
 """
-"""Verbs that may be done somewhere."""
+"""Verbs that a phrase of place may follow."""
 RELATIVES = (
     "father,mother,son,daughter,brother,sister,uncle,aunt,friend,neighbor,teacher,doctor,child"
 )
-"""Persons who may be somebody's: my brother, but not my man."""
+"""Persons who may follow a possessive: my brother, but not my man."""
