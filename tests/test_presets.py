@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard import paper
-from regard.cli.demo import demo_recipe
+from regard.cli.demo_translate import demo_recipe
 from regard.errors import RecipeError
 from regard.presets import NAMED, SMALL, SMALL_CORPUS, recipe_named, suited_to
 from regard.recipe import Recipe

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.cli.demo import TEST_SEED
+from regard.cli.demo_corpus import TEST_SEED
 from regard.corpus import Example, examples
 from regard.files.whole import write_file
 from regard.run.model_directory import Model, open_model

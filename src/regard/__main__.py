@@ -4,7 +4,7 @@ import sys
 
 
 def run() -> None:
-    """The command; interrupted while it is still being loaded, it ends as it does later."""
+    """Run the command; an interrupt while it is still being loaded ends it as a later one does."""
     try:
         from regard.cli.main import main
 

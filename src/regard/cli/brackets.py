@@ -24,10 +24,10 @@ def score_trees(
     as_json: bool,
     rows: bool,
 ) -> None:
-    """Print the table, unless `rows` is false, and the summary; or the summary as JSON.
+    """Print a row for each sentence, unless `rows` is false, and the summary; or only that as JSON.
 
-    Raises DataError for a file that cannot be read, and typer.Exit, with status 1, where EVALB
-    gives up.
+    Raises DataError for a file that cannot be read, and typer.Exit with status 1 where EVALB gives
+    up.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
@@ -53,7 +53,7 @@ def score_trees(
 
 
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
-    """The sentences; what else is said of the files, by their names, goes to stderr."""
+    """The rows; messages and remarks about the files go to standard error, with their names."""
     for one in said:
         match one:
             case Row():
@@ -79,7 +79,7 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(path: Path) -> Iterator[bytes]:
-    """The lines of a file, of which one is read already: what cannot be read is refused now."""
+    """The lines of a file; the first is read at once, so that a bad file is refused at once."""
     lines = _lines(path)
     return chain(list(islice(lines, 1)), lines)
 
@@ -99,7 +99,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _tell(text: str) -> None:
-    """A line on stderr, its words in the bytes that they have in the file."""
+    """Write a line to standard error; words from a file keep their bytes."""
     typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
 
 

@@ -24,12 +24,12 @@ Measure = Callable[[list[str], int], int]
 LEAST_LINES = 256
 """A block is one window of lines, or as many windows as make these."""
 SECONDS_FIRST = 3.0
-"""How long the first process has to say what is wrong, before another does."""
+"""How long the first process has to report an error, before another does."""
 
 
 @contextmanager
 def after_the_first() -> Iterator[None]:
-    """Let one process say what all of them refuse; torchrun then ends the others."""
+    """Let the first process report an error that all of them meet; then torchrun ends the rest."""
     try:
         yield
     except RegardError:
@@ -48,15 +48,17 @@ def translate_file(
     *,
     quiet: bool,
 ) -> None:
-    """Translate a file into `out`; `settings`, the model and the text decide what is in it.
+    """Translate the file `source` into the file `out`, block by block.
 
-    `measure` and `translate` are given lines and the number of their first, from 0; they return
-    their source tokens, and their translations without line feeds at the end.
+    `settings` holds all that decides the output besides the model and the text; the command
+    continues only with the same. `measure` and `translate` are given lines, and the number of the
+    first one, from 0. They return the source tokens of the lines, and their translations, without
+    line feeds at the end.
     """
     from regard.files.blocks import Blocks
 
     if str(out) == "-":
-        raise RegardError("--out -: is a file that is made; leave it out for standard output")
+        raise RegardError("--out -: it names a file to make; leave it out for standard output")
     size = settings["window"] * -(-LEAST_LINES // settings["window"])
     blocks = Blocks(source, out, size, {"model": _fingerprint(model), **settings})
 
@@ -77,12 +79,12 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """Within the block SIGINT and SIGTERM end the command, and say how far it is."""
+    """Within the block SIGINT and SIGTERM end the command; a note says how much is finished."""
     from regard.cli.console import note
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for again in previous:
-            signal.signal(again, signal.SIG_IGN)  # from here to the end are seconds
+            signal.signal(again, signal.SIG_IGN)  # a second signal does not cut the note short
         raise _Stopped(128 + signum)
 
     previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -93,7 +95,7 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
             done = blocks.lines - blocks.lines_of(blocks.missing())
             note(
                 f"{blocks.out}: stopped with {done:,} of {blocks.lines:,} lines finished, which "
-                "are kept; the same command goes on from them"
+                "are kept; the same command continues from them"
             )
         raise typer.Exit(stopped.status) from None
     finally:
@@ -102,14 +104,17 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
 
 
 class _Stopped(BaseException):
-    """A signal came; `status` is the exit status."""
+    """Raised by a signal; `status` is the exit status."""
 
     def __init__(self, status: int):
         self.status = status
 
 
 class BulkDisplay:
-    """Shows how far all processes are: a bar on a terminal, plain lines elsewhere."""
+    """Shows the progress of all processes together: a bar on a terminal, plain lines elsewhere.
+
+    A context manager, which takes the bar down at its end.
+    """
 
     PLAIN_LINE_SECONDS = 10.0
 
@@ -138,7 +143,7 @@ class BulkDisplay:
         self._bar.stop()
 
     def checking(self, measure: Measure) -> Measure:
-        """The same, shown."""
+        """`measure`, with a display of how many lines have been checked."""
 
         def shown(lines: list[str], first: int) -> int:
             self._show(f"checking {self._blocks.source}: {first:,} lines", at_once=False)
@@ -147,7 +152,7 @@ class BulkDisplay:
         return shown
 
     def __call__(self, missing: set[int]) -> None:
-        """Show what is done when these blocks are missing."""
+        """Show how much is done, given the numbers of the blocks that are missing."""
         now, blocks = time.monotonic(), self._blocks
         lines, tokens = blocks.lines_of(missing), sum(blocks.tokens[n] for n in missing)
         begins = self._first is None
@@ -179,7 +184,7 @@ def _is_first() -> bool:
 
 
 def _fingerprint(model: Path) -> str:
-    """Of all that a model's translations depend on."""
+    """A checksum of all files of a model, which its translations depend on."""
     from regard.files.manifest import unseal
 
     files = unseal(model)["files"]

@@ -1,4 +1,4 @@
-"""What all commands say on stderr, and how: plain notes, and bars on a terminal."""
+"""The standard error stream: notes from all commands, and progress bars on a terminal."""
 
 import sys
 from pathlib import Path
@@ -10,12 +10,12 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
-    """One line on stderr."""
+    """Write one line to standard error."""
     console.print(message, markup=False, emoji=False)
 
 
 def called() -> str:
-    """How to type `regard` here: by its name, or its place where no environment is activated."""
+    """How to type `regard` here: its name, or its path if no environment is activated."""
     if which("regard"):
         return "regard"
     return sys.argv[0] if Path(sys.argv[0]).name == "regard" else f"{sys.executable} -m regard"

@@ -6,22 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.console import called
-from regard.cli.demo import (
-    TEST_SEED,
-    TEST_SENTENCES,
-    TRAIN_SEED,
-    VALID_SEED,
-    VALID_SENTENCES,
-    conclude,
-    goes_on,
-)
+from regard.cli.demo_corpus import unseen, was_begun, write_trees
+from regard.cli.train import train_and_show
 
 if TYPE_CHECKING:
-    from regard.corpus import Example
+    from rich.console import Console
+
     from regard.recipe import Recipe
 
 DRAWN = 2
-"""Trees shown."""
+"""Trees that are shown."""
 
 
 def parse_recipe() -> "Recipe":
@@ -46,37 +40,28 @@ def parse_recipe() -> "Recipe":
     )
 
 
-def demo_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
-    """Make trees, train a small parser on them, and show what it learned."""
-    from regard.cli.train import run_training
-    from regard.cli.treebank import TreeFiles
-    from regard.corpus import example
+def learn_to_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
+    """Make trees and train a small parser on them, in the run directory `out`."""
+    from regard.cli.progress import preparing
+    from regard.inputs import TrainingFiles
 
     recipe = parse_recipe()
     if steps is not None:
         recipe = recipe.but(steps=steps)
-    corpus = out / "corpus"
-    if not goes_on(out, recipe, trees):
-        _write_trees(corpus / "train.mrg", TRAIN_SEED, trees)
-        _write_trees(corpus / "valid.mrg", VALID_SEED, VALID_SENTENCES)
-        files = TreeFiles([corpus / "train.mrg"], [corpus / "valid.mrg"])
-        files.prepare(out / "data", recipe, None, quiet)
-    run_training(recipe, out, out / "data", quiet=quiet)
-    report(out, [example(TEST_SEED, i) for i in range(TEST_SENTENCES)])
+    if not was_begun(out, recipe, trees):
+        corpus = out / "corpus"
+        write_trees(corpus, trees)
+        files = TrainingFiles(trees=[corpus / "train.mrg"], valid_trees=[corpus / "valid.mrg"])
+        with preparing(quiet, "trees") as progress:
+            files.prepare(out / "data", recipe, progress=progress)
+    train_and_show(recipe, out / "data", out, quiet=quiet)
 
 
-def _write_trees(path: Path, seed: int, count: int) -> None:
-    from regard.corpus import example
-    from regard.files.whole import write_file
+def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
+    """Parse unseen sentences, draw two trees, and keep the figures in `out`.
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, "".join(f"( {example(seed, i).tree})\n" for i in range(count)))
-
-
-def report(out: Path, unseen: "list[Example]") -> None:
-    """Parse unseen sentences; print and keep how well that went, and what to try next."""
-    from rich.console import Console
-
+    Returns how many sentences there are, what was measured on them, and commands to try next.
+    """
     from regard.files.whole import write_file
     from regard.measure.validation import compare_trees
     from regard.parsing import load
@@ -84,36 +69,32 @@ def report(out: Path, unseen: "list[Example]") -> None:
     from regard.trees.draw import drawn
     from regard.trees.penn import read_trees
 
-    found = load(out).parse(e.source_tokens for e in unseen)
-    gold = list(read_trees((e.tree for e in unseen), "the built-in grammar"))
-    figures = compare_trees(found, gold).figures()
+    examples = unseen()
+    found = load(out).parse(e.source_tokens for e in examples)
+    gold = list(read_trees((e.tree for e in examples), "the built-in grammar"))
+    measured = compare_trees(found, gold).figures()
     seconds = read_journal(out / "journal.jsonl")[-1]["seconds"]
     result = {
-        "f1": round(figures["f"], 2) if figures["recall"] else 0.0,
-        "complete_match": round(figures["complete_match"], 2),
-        "tagging_accuracy": round(figures["tagging_accuracy"], 2),
+        "f1": round(measured["f"], 2) if measured["recall"] else 0.0,
+        "complete_match": round(measured["complete_match"], 2),
+        "tagging_accuracy": round(measured["tagging_accuracy"], 2),
         "train_seconds": seconds,
-        "sentences": len(unseen),
+        "sentences": len(examples),
     }
     write_file(out / "result.json", json.dumps(result, indent=1) + "\n")
-
-    stdout = Console(highlight=False)
     for tree, right in list(zip(found, gold, strict=True))[:DRAWN]:
         same = "as the grammar has it" if tree == right else "not as the grammar has it"
         stdout.print(f"{drawn(tree, stdout.width)}\n({same})\n", markup=False, soft_wrap=True)
     place = shlex.quote(str(out))
-    conclude(
-        stdout,
-        len(unseen),
-        {
-            "F1 of brackets (EVALB)": f"{result['f1']:.1f}",
-            "trees without a fault": f"{result['complete_match']:.1f} %",
-            "tags": f"{result['tagging_accuracy']:.1f} %",
-            "training time": f"{seconds:.0f} s",
-        },
-        [
-            f"echo 'The dog is big .' | {called()} parse {place} --tokenised --draw",
-            f"{called()} parse {place} --json < your.txt",
-            f"{called()} train --task parse --trees your.mrg --out runs/parser",
-        ],
-    )
+    figures = {
+        "F1 of brackets (EVALB)": f"{result['f1']:.1f}",
+        "trees without a fault": f"{result['complete_match']:.1f} %",
+        "tags": f"{result['tagging_accuracy']:.1f} %",
+        "training time": f"{seconds:.0f} s",
+    }
+    commands = [
+        f"echo 'The dog is big .' | {called()} parse {place} --tokenised --draw",
+        f"{called()} parse {place} --json < your.txt",
+        f"{called()} train --task parse --trees your.mrg --out runs/parser",
+    ]
+    return len(examples), figures, commands

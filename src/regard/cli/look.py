@@ -3,10 +3,13 @@
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+
+from regard.cli.options import ModelArgument, ThreadsOption
 
 if TYPE_CHECKING:
     from regard.view.figures import Number
@@ -14,49 +17,69 @@ if TYPE_CHECKING:
     from regard.view.recording import AttentionKind
 
 
+_SentenceArgument = Annotated[str, typer.Argument(help="The sentence to translate.")]
+_TargetOption = Annotated[
+    str | None, typer.Option("--target", help="Its translation, if not the model's own.")
+]
+_HtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write a page for the browser; look.html if nothing is asked for."),
+]
+_TextOption = Annotated[bool, typer.Option("--text", help="Print a heat map.")]
+_FigureOption = Annotated[
+    int | None, typer.Option("--figure", min=3, max=5, help="Draw the paper's Figure 3, 4 or 5.")
+]
+_OutOption = Annotated[
+    Path | None, typer.Option("--out", help="File of the figure: .svg, .png or .pdf.")
+]
+_NpzOption = Annotated[Path | None, typer.Option("--npz", help="Write the weights, for NumPy.")]
+_JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write everything as JSON; - is standard output.")
+]
+_SearchOption = Annotated[
+    bool,
+    typer.Option("--search", help="Print which hypotheses the search kept and dropped, and why."),
+]
+_ByWordsOption = Annotated[bool, typer.Option("--by-words", help="Join the pieces of a word.")]
+_KindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help="Attention to show, or to open the page at: encoder, decoder or cross.",
+    ),
+]
+_LayerOption = Annotated[
+    int | None, typer.Option("--layer", min=1, help="Its layer, from 1; by default the last.")
+]
+_HeadOption = Annotated[
+    list[int] | None,
+    typer.Option("--head", min=1, help="Its head, from 1; may be given again."),
+]
+_WordOption = Annotated[
+    str | None,
+    typer.Option(
+        "--word", help="The word that attends, in a page and Figures 3 and 4; or its place."
+    ),
+]
+
+
 def look(
-    model: Annotated[Path, typer.Argument(help="A model or run directory.")],
-    sentence: Annotated[str, typer.Argument(help="The sentence to translate.")],
-    target: Annotated[
-        str | None, typer.Option(help="Its translation, if not the model's own.")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Write a page for the browser; look.html if nothing is asked for."),
-    ] = None,
-    text: Annotated[bool, typer.Option("--text", help="Print a heat map.")] = False,
-    figure: Annotated[
-        int | None, typer.Option(min=3, max=5, help="Draw the paper's Figure 3, 4 or 5.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File of the figure: .svg, .png or .pdf.")
-    ] = None,
-    npz: Annotated[Path | None, typer.Option(help="Write the weights, for NumPy.")] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", help="Write everything as JSON; - is standard output.")
-    ] = None,
-    search: Annotated[
-        bool, typer.Option("--search", help="Tell what lived and died in the search, and why.")
-    ] = False,
-    by_words: Annotated[
-        bool, typer.Option("--by-words", help="Join the pieces of a word.")
-    ] = False,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="Attention to show, or to open the page at: encoder, decoder or cross."),
-    ] = None,
-    layer: Annotated[
-        int | None, typer.Option(min=1, help="Its layer, from 1; the last if none is given.")
-    ] = None,
-    head: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Its head, from 1; may be given again."),
-    ] = None,
-    word: Annotated[
-        str | None,
-        typer.Option(help="The word that attends, in a page and Figures 3 and 4, or its place."),
-    ] = None,
-    threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
+    model: ModelArgument,
+    sentence: _SentenceArgument,
+    target: _TargetOption = None,
+    html: _HtmlOption = None,
+    text: _TextOption = False,
+    figure: _FigureOption = None,
+    out: _OutOption = None,
+    npz: _NpzOption = None,
+    as_json: _JsonOption = None,
+    search: _SearchOption = False,
+    by_words: _ByWordsOption = False,
+    kind: _KindOption = None,
+    layer: _LayerOption = None,
+    head: _HeadOption = None,
+    word: _WordOption = None,
+    threads: ThreadsOption = 0,
 ) -> None:
     """Look at the attention of one sentence.
 
@@ -66,59 +89,128 @@ def look(
 
     Examples:
 
-    `regard look runs/demo "The dog opened the door because it was hungry."`
-
-    `regard look runs/demo "The dog sleeps because it is old." --figure 4 --word it`
-
-    `regard look runs/demo "The cat is big." --text --search`
+    - `regard look runs/demo "The dog opened the door because it was hungry."`
+    - `regard look runs/demo "The dog sleeps because it is old." --figure 4 --word it`
+    - `regard look runs/demo "The cat is big." --text --search`
     """
-    from regard.cli.console import note
-    from regard.files.whole import write_file
-    from regard.machine.devices import set_threads
-    from regard.run.model_directory import open_model
-    from regard.view.heat import heat
-    from regard.view.look import look_at
-    from regard.view.page import attention_page
-
-    _refuse_what_does_not_fit(kind, figure, out, word, search and target is not None)
-    set_threads(threads)
-    found = look_at(open_model(model), sentence, target, by_words=by_words, listen=search)
-    at, heads = _chosen(found, layer, head)
+    _refuse_unfit(kind, figure, out, word, search and target is not None)
+    found = _looked(model, sentence, target, by_words, search, threads)
+    view = _View(found, kind, *_chosen(found, layer, head), word)
     if not (html or text or figure or npz or as_json or search):
         html = Path("look.html")
     if html:
-        of = cast("AttentionKind", kind or "encoder")
-        held = None if word is None else _place(found.queries(of), word)
-        write_file(html, attention_page(found, of, at, heads, held))
-        note(f"{html}: open it in a browser")
+        view.write_page(html)
     if npz:
-        write_file(npz, _npz(found))
+        view.write_npz(npz)
     if figure:
-        out = out or Path(f"figure-{figure}.svg")
-        write_file(out, _figure(found, figure, out, kind or "encoder", at, heads, word))
-        note(f"{out}: Figure {figure}")
+        view.write_figure(figure, out)
     if as_json:
-        content = json.dumps(found.as_json(), ensure_ascii=False)
-        if str(as_json) == "-":
+        view.write_json(as_json)
+    if str(as_json) != "-":
+        view.print(text)
+
+
+def _looked(
+    model: Path, sentence: str, target: str | None, by_words: bool, search: bool, threads: int
+) -> "Look":
+    from regard.machine.devices import set_threads
+    from regard.run.model_directory import open_model
+    from regard.view.look import look_at
+
+    set_threads(threads)
+    return look_at(open_model(model), sentence, target, by_words=by_words, listen=search)
+
+
+@dataclass(frozen=True)
+class _View:
+    """The attention of a sentence, and what of it is asked for; a look writes it in many forms."""
+
+    found: "Look"
+    kind: str | None
+    layer: int
+    """Counted from 0."""
+    heads: list[int]
+    """Counted from 0; none means all, or the sharpest."""
+    word: str | None
+
+    def write_page(self, path: Path) -> None:
+        """Write a page for the browser."""
+        from regard.cli.console import note
+        from regard.files.whole import write_file
+        from regard.view.page import attention_page
+
+        of = cast("AttentionKind", self.kind or "encoder")
+        held = None if self.word is None else _place(self.found.queries(of), self.word)
+        write_file(path, attention_page(self.found, of, self.layer, self.heads, held))
+        note(f"{path}: open it in a browser")
+
+    def write_npz(self, path: Path) -> None:
+        """Write arrays by name; nothing in them is pickled."""
+        import numpy as np
+
+        from regard.files.whole import write_file
+
+        arrays: dict[str, Any] = {"log_p": np.array(self.found.log_p, np.float32)}
+        for name in ("source", "read", "written"):
+            arrays[name] = np.array(getattr(self.found, name))
+        for kind, weights in self.found.weights.items():
+            arrays[f"{kind}_attention"] = weights
+        file = io.BytesIO()
+        np.savez_compressed(file, **arrays)
+        write_file(path, file.getvalue())
+
+    def write_figure(self, number: int, path: Path | None) -> None:
+        """Write Figure 3, 4 or 5, in the format that the file's name ends in."""
+        from regard.cli.console import note
+        from regard.files.whole import write_file
+        from regard.view.figures import figure, sharpest
+
+        path, of = (
+            path or Path(f"figure-{number}.svg"),
+            cast("AttentionKind", self.kind or "encoder"),
+        )
+        word = None if number == 5 else self.word
+        place = None if word is None else _place(self.found.queries(of), word)
+        heads = self.heads
+        if not heads:
+            every = self.found.weights[of].shape[1]
+            heads = sharpest(self.found, of, self.layer, place, every if number == 3 else 2)
+        form = path.suffix.lstrip(".")
+        drawn = figure(self.found, cast("Number", number), form, of, self.layer, heads, place)
+        write_file(path, drawn)
+        note(f"{path}: Figure {number}")
+
+    def write_json(self, path: Path) -> None:
+        """Write everything as JSON, to standard output if `path` is -."""
+        from regard.files.whole import write_file
+
+        content = json.dumps(self.found.as_json(), ensure_ascii=False)
+        if str(path) == "-":
             typer.echo(content)
-            return
-        write_file(as_json, content + "\n")
-    typer.echo(" ".join(found.translation.split()))
-    if text:
-        every = range(found.weights["cross"].shape[1])
-        typer.echo("\n" + heat(found, cast("AttentionKind", kind or "cross"), at, heads or every))
-    if found.account:
-        typer.echo(f"\n{found.account}")
+        else:
+            write_file(path, content + "\n")
+
+    def print(self, text: bool) -> None:
+        """Print the translation; a heat map with `text`; and the account of the search, if any."""
+        from regard.view.heat import heat
+
+        typer.echo(" ".join(self.found.translation.split()))
+        if text:
+            heads = self.heads or range(self.found.weights["cross"].shape[1])
+            kind = cast("AttentionKind", self.kind or "cross")
+            typer.echo("\n" + heat(self.found, kind, self.layer, heads))
+        if self.found.account:
+            typer.echo(f"\n{self.found.account}")
 
 
-def _refuse_what_does_not_fit(
+def _refuse_unfit(
     kind: str | None,
     figure: int | None,
     out: Path | None,
     word: str | None,
     nothing_to_search: bool,
 ) -> None:
-    """Before anything is opened."""
+    """Raise RecipeError where options do not go together; before anything is opened."""
     from regard.errors import RecipeError
     from regard.view.figures import FORMATS
     from regard.view.recording import KINDS
@@ -136,7 +228,7 @@ def _refuse_what_does_not_fit(
 
 
 def _chosen(found: "Look", layer: int | None, head: list[int] | None) -> tuple[int, list[int]]:
-    """The layer, or the last; and the heads, or none. All counted from 0, and there."""
+    """The layer, by default the last, and the heads, counted from 0; raises RecipeError."""
     from regard.errors import RecipeError
 
     layers, heads = found.weights["encoder"].shape[:2]
@@ -148,28 +240,8 @@ def _chosen(found: "Look", layer: int | None, head: list[int] | None) -> tuple[i
     return (layer or layers) - 1, [number - 1 for number in head or []]
 
 
-def _figure(
-    found: "Look",
-    number: int,
-    out: Path,
-    kind: str,
-    layer: int,
-    heads: list[int],
-    word: str | None,
-) -> bytes:
-    from regard.view.figures import figure, sharpest
-
-    of = cast("AttentionKind", kind)
-    place = None if word is None or number == 5 else _place(found.queries(of), word)
-    if not heads:
-        every = found.weights[of].shape[1]
-        heads = sharpest(found, of, layer, place, every if number == 3 else 2)
-    form = out.suffix.lstrip(".")
-    return figure(found, cast("Number", number), form, of, layer, heads, place)
-
-
 def _place(queries: Sequence[str], word: str) -> int:
-    """Of a word, the first of its kind; or its number."""
+    """The place of a word, from 0: of its first occurrence, or its number, from 1, as text."""
     from regard.errors import unknown
 
     if word in queries:
@@ -177,17 +249,3 @@ def _place(queries: Sequence[str], word: str) -> int:
     if word.isdecimal() and 1 <= int(word) <= len(queries):
         return int(word) - 1
     raise unknown("word", word, list(dict.fromkeys(queries)))
-
-
-def _npz(found: "Look") -> bytes:
-    """Arrays by name; nothing in them is pickled."""
-    import numpy as np
-
-    arrays: dict[str, Any] = {"log_p": np.array(found.log_p, np.float32)}
-    for name in ("source", "read", "written"):
-        arrays[name] = np.array(getattr(found, name))
-    for kind, weights in found.weights.items():
-        arrays[f"{kind}_attention"] = weights
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()

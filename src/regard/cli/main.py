@@ -1,4 +1,4 @@
-"""`regard`: the commands, and the one place where a refusal becomes a sentence and status 2."""
+"""`regard`: the commands. Here alone an error becomes a sentence and an exit status."""
 
 import os
 import sys
@@ -22,10 +22,10 @@ from regard.errors import RegardError, printable, unknown
 
 
 class Commands(TyperGroup):
-    """The commands by name; a name that is none of them is refused with the nearest."""
+    """The commands by name; an unknown name is refused, and the nearest one suggested."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; raises RecipeError."""
+        """The command of this name; raises RecipeError if there is none."""
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-"):
             raise unknown("command", cmd_name, list(self.commands))
@@ -42,7 +42,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
+def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
@@ -52,10 +52,10 @@ def _tell_version(asked: bool) -> None:
 def regard(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """The options that stand before a command."""
+    """The options that are given before a command."""
 
 
 for command in (demo, prepare, train, average, translate, parse, score, look, serve):
@@ -63,12 +63,12 @@ for command in (demo, prepare, train, average, translate, parse, score, look, se
 
 
 def main() -> None:
-    """Run a command; bad input ends in one sentence on stderr and exit status 2."""
+    """Run a command; bad input ends it with one sentence on standard error and exit status 2."""
     try:
         _open_closed_streams()
-        _refuse_nothing_as_a_value(sys.argv[1:])
-        # Typer's own way to run a command prints its refusals in a box, as tracebacks even, and
-        # takes interrupts and closed pipes for itself.
+        _refuse_empty_values(sys.argv[1:])
+        # Typer's own way to run a command prints errors in a box, or as tracebacks, and handles
+        # interrupts and closed pipes itself.
         command = typer.main.get_command(app)
         with command.make_context("regard", sys.argv[1:] or ["--help"]) as context:
             command.invoke(context)
@@ -83,7 +83,7 @@ def main() -> None:
     except BrokenPipeError:
         _silence(sys.stdout)
         sys.exit(141)
-    except OSError as error:  # what no command has foreseen, such as a full disk behind stdout
+    except OSError as error:  # one that no command expects, such as a full disk behind stdout
         if error.filename is None:
             _silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)
@@ -91,7 +91,10 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Else the next file to be opened would be taken for one; a closed output is refused."""
+    """Open /dev/null for each closed standard stream; refuse if standard output was closed.
+
+    The next file to be opened would otherwise take the stream's place.
+    """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
         mode = "r" if name == "stdin" else "w"
@@ -100,23 +103,23 @@ def _open_closed_streams() -> None:
         _refuse("standard output is closed: send it somewhere, as with > /dev/null")
 
 
-def _refuse_nothing_as_a_value(arguments: list[str]) -> None:
-    """A variable of the shell that was never set: taken for a path, it would be this folder."""
+def _refuse_empty_values(arguments: list[str]) -> None:
+    """Refuse --out "", which a shell makes of an unset variable: as a path it is this folder."""
     for before, argument in pairwise(["", *arguments]):
         option, equals, value = argument.partition("=")
         if argument.startswith("--") and equals and not value:
-            _refuse(f"{option} is given nothing: is what stands after it set?")
+            _refuse(f"{option} has no value: is the shell variable after it set?")
         if not argument and before.startswith("-"):
-            _refuse(f"{before} is given nothing: is what stands after it set?")
+            _refuse(f"{before} has no value: is the shell variable after it set?")
 
 
 def _usage(error: typer.TyperException) -> str:
-    """What is wrong with the command line, and where to read how it should be."""
+    """A sentence on what is wrong with the command line, and where its options are explained."""
     context: Any = getattr(error, "ctx", None)
     if context and hasattr(error, "possibilities"):  # no such option
         name = getattr(error, "option_name", "")
         if isinstance(context.command, Commands):
-            return f"unknown option {name}: those of a command stand after its name"
+            return f"unknown option {name}: options of a command are given after its name"
         options = [opt for p in context.command.get_params(context) for opt in p.opts]
         return str(unknown("option", name, options))
     problem = error.format_message().rstrip(".").replace("'", "")
@@ -134,5 +137,5 @@ def _leave(sentence: str, status: int) -> NoReturn:
 
 
 def _silence(stream: Any) -> None:
-    """Nothing more can be written to it, so what Python does at exit must not try."""
+    """Point a stream that cannot be written to /dev/null, for what Python flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

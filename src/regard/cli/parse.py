@@ -4,49 +4,62 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from regard.cli.options import (
+    BeamOption,
+    InputOption,
+    JsonOption,
+    PrecisionOption,
+    ThreadsOption,
+    WindowOption,
+)
+
 if TYPE_CHECKING:
-    from regard.parsing import Parse
+    from regard.parsing import Parse, Parser
     from regard.trees.tree import Tree
+
+_ModelArgument = Annotated[Path, typer.Argument(help="A model or run directory of a parser.")]
+_TokenisedOption = Annotated[
+    bool, typer.Option("--tokenised", help="The words are separated by blanks already.")
+]
+_PrettyOption = Annotated[
+    bool, typer.Option("--pretty", help="Each tree over several lines, indented by level.")
+]
+_DrawOption = Annotated[bool, typer.Option("--draw", help="Draw the trees.")]
+_SvgOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--svg", metavar="FOLDER", help="Draw the tree of line N into FOLDER/N.svg as well."
+    ),
+]
+_SilverOption = Annotated[
+    float | None,
+    typer.Option(
+        "--write-silver",
+        metavar="THRESHOLD",
+        help="Only trees with at least this log p per word; each line is log p, a tab, the tree.",
+    ),
+]
 
 
 def parse(
-    model: Annotated[Path, typer.Argument(help="A model or run directory of a parser.")],
-    input: Annotated[  # noqa: A002
-        Path, typer.Option("--input", "-i", help="Text, one sentence a line; - is standard input.")
-    ] = Path("-"),
-    tokenised: Annotated[
-        bool, typer.Option("--tokenised", help="Words stand between blanks already.")
-    ] = False,
-    pretty: Annotated[
-        bool, typer.Option("--pretty", help="Each tree over several lines, a level further in.")
-    ] = False,
-    draw: Annotated[bool, typer.Option("--draw", help="Draw the trees.")] = False,
-    svg: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Draw the tree of line N into FOLDER/N.svg as well."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines with scores.")] = False,
-    write_silver: Annotated[
-        float | None,
-        typer.Option(
-            metavar="THRESHOLD",
-            help="Only trees of at least this log p per word, each after its own and a tab.",
-        ),
-    ] = None,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Hypotheses kept alive; 1 is greedy.")
-    ] = None,
-    window: Annotated[
-        int,
-        typer.Option(min=1, max=10**6, help="Lines read, sorted by length and parsed together."),
-    ] = 2048,
-    precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
-    threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
+    model: _ModelArgument,
+    input: InputOption = Path("-"),  # noqa: A002
+    tokenised: _TokenisedOption = False,
+    pretty: _PrettyOption = False,
+    draw: _DrawOption = False,
+    svg: _SvgOption = None,
+    as_json: JsonOption = False,
+    write_silver: _SilverOption = None,
+    beam: BeamOption = None,
+    window: WindowOption = 2048,
+    precision: PrecisionOption = "fp32",
+    threads: ThreadsOption = 0,
 ) -> None:
     """Parse lines of English, one sentence a line, into one bracketed tree a line.
 
@@ -55,51 +68,83 @@ def parse(
 
     Examples:
 
-    `echo "The dog doesn't bark." | regard parse runs/p --draw`
-
-    `regard parse runs/p --pretty --svg drawings < text.txt`
-
-    `regard parse runs/p --tokenised < words.txt > test.trees`
-
-    `regard parse runs/p --write-silver=-0.1 < news.txt > silver.trees`
+    - `echo "The dog doesn't bark." | regard parse runs/p --draw`
+    - `regard parse runs/p --pretty --svg drawings < text.txt`
+    - `regard parse runs/p --tokenised < words.txt > test.trees`
+    - `regard parse runs/p --write-silver=-0.1 < news.txt > silver.trees`
     """
-    from regard.errors import RecipeError
     from regard.files.lines import read_lines
-    from regard.machine.devices import keep_freed_memory, set_threads
-    from regard.parsing import by_blanks, load, treebank_words
+    from regard.parsing import by_blanks, treebank_words
 
-    if pretty + draw + as_json + (write_silver is not None) > 1:
-        raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
-    _refuse_values(write_silver, svg)
+    form = _Form(pretty, draw, as_json, write_silver)
+    form.refuse_unfit()
+    _refuse_file(svg)
     split = by_blanks if tokenised else treebank_words()
-    set_threads(threads)
-    keep_freed_memory()
-    parser = load(model, precision=precision)
-    if beam is not None:
-        parser.recipe = parser.recipe.but(beam=beam)
+    parser = _opened(model, precision, beam, threads)
     if str(input) == "-" and sys.stdin.isatty():
         window = 1  # somebody types, and waits
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):
-        if write_silver is not None:
-            lines = _silver(best, write_silver)
-        elif as_json:
-            lines = [_json(best)]
-        else:
-            lines = [_tree(best[0].tree, pretty, draw, sys.stdout) if best else ""]
-        for line in lines:
+        for line in form.lines(best):
             typer.echo(line)
         if svg is not None and best:
             _write_svg(svg / f"{number}.svg", best[0].tree)
 
 
-def _refuse_values(write_silver: float | None, svg: Path | None) -> None:
+@dataclass(frozen=True)
+class _Form:
+    """The form in which trees are written."""
+
+    pretty: bool
+    draw: bool
+    as_json: bool
+    silver_threshold: float | None
+
+    def refuse_unfit(self) -> None:
+        """Raise RecipeError for more than one form, or for a threshold that is not a number."""
+        from regard.errors import RecipeError
+
+        threshold = self.silver_threshold
+        if self.pretty + self.draw + self.as_json + (threshold is not None) > 1:
+            raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
+        if threshold is not None and not math.isfinite(threshold):
+            raise RecipeError(f"--write-silver {threshold}: give a log p per word, such as -0.1")
+
+    def lines(self, best: "Sequence[Parse]") -> list[str]:
+        """The lines for a sentence, given its trees, best first; a blank line has none."""
+        if self.silver_threshold is not None:
+            return _silver(best, self.silver_threshold)
+        if self.as_json:
+            return [_json(best)]
+        return [self._shown(best[0].tree, sys.stdout) if best else ""]
+
+    def _shown(self, tree: "Tree", to: TextIO) -> str:
+        from regard.parsing import in_treebank, treebank_line
+        from regard.trees import penn
+        from regard.trees.draw import drawn
+
+        if self.draw:
+            return drawn(tree, _columns(to))
+        return penn.pretty(in_treebank(tree)) if self.pretty else treebank_line(tree)
+
+
+def _refuse_file(svg: Path | None) -> None:
     from regard.errors import RecipeError
 
-    if write_silver is not None and not math.isfinite(write_silver):
-        raise RecipeError(f"--write-silver {write_silver}: it is a log p per word, as -0.1")
     if svg is not None and svg.exists() and not svg.is_dir():
         raise RecipeError(f"--svg {svg}: is a file: name a folder")
+
+
+def _opened(model: Path, precision: str, beam: int | None, threads: int) -> "Parser":
+    from regard.machine.devices import keep_freed_memory, set_threads
+    from regard.parsing import load
+
+    set_threads(threads)
+    keep_freed_memory()
+    parser = load(model, precision=precision)
+    if beam is not None:
+        parser.recipe = parser.recipe.but(beam=beam)
+    return parser
 
 
 def _silver(best: "Sequence[Parse]", threshold: float) -> list[str]:
@@ -122,16 +167,6 @@ def _json(best: "Sequence[Parse]") -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
-def _tree(tree: "Tree", pretty: bool, draw: bool, to: TextIO) -> str:
-    from regard.parsing import in_treebank, treebank_line
-    from regard.trees import penn
-    from regard.trees.draw import drawn
-
-    if draw:
-        return drawn(tree, _columns(to))
-    return penn.pretty(in_treebank(tree)) if pretty else treebank_line(tree)
-
-
 def _write_svg(path: Path, tree: "Tree") -> None:
     """Draw a tree into a file, whose folder is made."""
     from regard.files.whole import refusing_write_errors, write_file
@@ -143,7 +178,7 @@ def _write_svg(path: Path, tree: "Tree") -> None:
 
 
 def _columns(to: TextIO) -> int | None:
-    """Of the terminal; no limit in a file."""
+    """The width of the terminal; None, for no limit, if the output is a file."""
     from shutil import get_terminal_size
 
     return get_terminal_size().columns if to.isatty() else None

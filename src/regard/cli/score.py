@@ -6,75 +6,88 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+_HypothesisArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="Translations, one sentence a line; - is standard input. With --trees: gold trees."
+    ),
+]
+_TestArgument = Annotated[Path | None, typer.Argument(help="With --trees: the trees to score.")]
+_ReferenceOption = Annotated[
+    list[Path] | None,
+    typer.Option("--reference", "-r", help="A reference for each line; may be given again."),
+]
+_TokenizerOption = Annotated[
+    str,
+    typer.Option(
+        "--tokenizer",
+        help="How BLEU cuts words: 13a, intl, zh, ja-mecab, ko-mecab, char or none.",
+    ),
+]
+_ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model", help="Report how likely this model finds each translation; with --source."
+    ),
+]
+_SourceOption = Annotated[
+    Path | None,
+    typer.Option("--source", "-s", help="The text that was translated, line by line."),
+]
+_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_TreesOption = Annotated[bool, typer.Option("--trees", help="Score bracketed trees.")]
+_ParamsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--params", "-p", help="A parameter file of EVALB, instead of the built-in COLLINS.prm."
+    ),
+]
+_MaxErrorsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-errors", "-e", help="Give up after more errors than this (overrides MAX_ERROR)."
+    ),
+]
+_CutoffOption = Annotated[
+    int | None,
+    typer.Option(
+        "--cutoff", "-c", help="Longest sentence in the second summary (overrides CUTOFF_LEN)."
+    ),
+]
+_SummaryOption = Annotated[bool, typer.Option("--summary", help="No row for each sentence.")]
+
 
 def score(
-    hypothesis: Annotated[
-        Path,
-        typer.Argument(
-            help="Translations, one sentence a line; - is standard input. With --trees: gold trees."
-        ),
-    ],
-    test: Annotated[Path | None, typer.Argument(help="With --trees: the trees to score.")] = None,
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option("--reference", "-r", help="A reference for each line; may be given again."),
-    ] = None,
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            help="What cuts words for BLEU: 13a, intl, zh, ja-mecab, ko-mecab, char or none."
-        ),
-    ] = "13a",
-    model: Annotated[
-        Path | None,
-        typer.Option(help="Tell how likely each translation is by this model; with --source."),
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--source", "-s", help="What was translated, line by line.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    trees: Annotated[bool, typer.Option("--trees", help="Score bracketed trees.")] = False,
-    params: Annotated[
-        str | None,
-        typer.Option(
-            "--params", "-p", help="A parameter file of EVALB, instead of the built-in COLLINS.prm."
-        ),
-    ] = None,
-    max_errors: Annotated[
-        int | None,
-        typer.Option(
-            "--max-errors", "-e", help="Give up after more errors than this (overrides MAX_ERROR)."
-        ),
-    ] = None,
-    cutoff: Annotated[
-        int | None,
-        typer.Option(
-            "--cutoff", "-c", help="Longest sentence in the second summary (overrides CUTOFF_LEN)."
-        ),
-    ] = None,
-    summary: Annotated[bool, typer.Option("--summary", help="No row for each sentence.")] = False,
+    hypothesis: _HypothesisArgument,
+    test: _TestArgument = None,
+    reference: _ReferenceOption = None,
+    tokenizer: _TokenizerOption = "13a",
+    model: _ModelOption = None,
+    source: _SourceOption = None,
+    as_json: _JsonOption = False,
+    trees: _TreesOption = False,
+    params: _ParamsOption = None,
+    max_errors: _MaxErrorsOption = None,
+    cutoff: _CutoffOption = None,
+    summary: _SummaryOption = False,
 ) -> None:
     """Score detokenised translations: BLEU, chrF and TER, with sacreBLEU's signatures.
 
-    With --model a line tells how likely each translation is: its score, by which regard translate
-    ranks, its log P, and its pieces.
+    With --model each line reports how likely a translation is: its score, by which regard translate
+    ranks, its log P, and the number of its pieces.
 
     With --trees, give two files of trees, one a line: first the gold trees, in the place of the
     translations, then those to score. Precision, recall and F1 of brackets are counted and printed
-    as by EVALB. Where there are too many errors it ends with status 1 and without a summary (null,
+    as by EVALB. If there are too many errors, it ends with status 1 and without a summary (null,
     as JSON).
 
     Examples:
 
-    `regard translate runs/x < in.txt | regard score - --reference ref.txt`
-
-    `regard score out.txt --reference ref-1.txt --reference ref-2.txt --json`
-
-    `regard score out.zh --reference ref.zh --tokenizer zh`
-
-    `regard score out.txt --model runs/x --source in.txt`   (a line each: score, log P, pieces)
-
-    `regard score --trees gold.trees test.trees -e 1000 --json`
+    - `regard translate runs/x < in.txt | regard score - --reference ref.txt`
+    - `regard score out.txt --reference ref-1.txt --reference ref-2.txt --json`
+    - `regard score out.zh --reference ref.zh --tokenizer zh`
+    - `regard score out.txt --model runs/x --source in.txt`   (a line each: score, log P, pieces)
+    - `regard score --trees gold.trees test.trees -e 1000 --json`
     """
     from regard.errors import DataError
 
@@ -136,7 +149,10 @@ def _score_by_model(model: Path, source: Path, hypothesis: Path, as_json: bool) 
 
 
 def _aligned(*paths: Path) -> list[list[str]]:
-    """The lines of files that have equally many, one of which may be standard input."""
+    """The lines of each file; one file may be standard input.
+
+    Raises DataError for an empty file, and for files with different numbers of lines.
+    """
     from regard.errors import DataError
     from regard.files.lines import read_lines
 
@@ -156,6 +172,6 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
 
 def _without_blanks(lines: list[str]) -> bool:
-    """Whether words seem to be too long to be words."""
+    """Whether the text seems to have no blanks between its words: they are too long."""
     words = "\n".join(lines).split()
     return len("".join(words)) > 10 * len(words)

@@ -5,107 +5,123 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.options import BeamOption, PrecisionOption
+
 if TYPE_CHECKING:
-    from regard.serve.languages import Pair
+    from uvicorn import Server
+
+    from regard.serve.languages import LanguagePair
+    from regard.translation import Translator
+
+_ModelsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="MODEL[=en-de]...", help="Model directories, each with its pair."),
+]
+_PairOption = Annotated[
+    str | None,
+    typer.Option("--pair", help="The language pair of a model given without one: en-de."),
+]
+_HostOption = Annotated[
+    str, typer.Option("--host", help="Address to listen at; 0.0.0.0 is every address.")
+]
+_PortOption = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0 is any free one.")
+]
+_KeysOption = Annotated[
+    Path | None,
+    typer.Option("--keys", help="A file of API keys, one a line; without it anybody may ask."),
+]
+_CorsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cors", help="An origin whose pages may read the answers, as https://example.org."
+    ),
+]
+_CharactersOption = Annotated[
+    int,
+    typer.Option("--characters", min=1, max=1_000_000, help="Characters in one request, at most."),
+]
+_ItemsOption = Annotated[
+    int, typer.Option("--items", min=1, max=10_000, help="Texts in one request, at most.")
+]
+_TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds for one request, at most.")
+]
+_QueueOption = Annotated[
+    int,
+    typer.Option("--queue", min=1, max=100_000, help="Sentences that may wait, for each model."),
+]
+_RateOption = Annotated[
+    int,
+    typer.Option("--rate", min=0, help="Requests a minute from one key or address; 0 is no limit."),
+]
+_ThreadsOption = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        min=0,
+        help="Cores that translate; 0 is all, minus one if there are three or more.",
+    ),
+]
+_QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not log each request.")]
 
 
 def serve(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL[=en-de]...", help="Model directories, each with its pair."),
-    ],
-    pair: Annotated[
-        str | None, typer.Option(help="The language pair of a model given without one: en-de.")
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0 is every one.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 5000,
-    keys: Annotated[
-        Path | None, typer.Option(help="A file of API keys, one a line; without it all may ask.")
-    ] = None,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(help="An origin whose pages may read the answers, as https://example.org."),
-    ] = None,
-    characters: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Characters in one request, at most.")
-    ] = 10_000,
-    items: Annotated[int, typer.Option(min=1, max=10_000, help="Texts of one request.")] = 128,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="Seconds for one request.")
-    ] = 30.0,
-    queue: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Sentences that may wait, for each model.")
-    ] = 512,
-    rate: Annotated[
-        int, typer.Option(min=0, help="Requests a minute of one key or address; 0 is no limit.")
-    ] = 0,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept alive.")] = None,
-    precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
-    threads: Annotated[
-        int, typer.Option(min=0, help="Cores that translate; 0 is all, but one if over two.")
-    ] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
+    models: _ModelsArgument,
+    pair: _PairOption = None,
+    host: _HostOption = "127.0.0.1",
+    port: _PortOption = 5000,
+    keys: _KeysOption = None,
+    cors: _CorsOption = None,
+    characters: _CharactersOption = 10_000,
+    items: _ItemsOption = 128,
+    timeout: _TimeoutOption = 30.0,
+    queue: _QueueOption = 512,
+    rate: _RateOption = 0,
+    beam: BeamOption = None,
+    precision: PrecisionOption = "fp32",
+    threads: _ThreadsOption = 0,
+    quiet: _QuietOption = False,
 ) -> None:
     """Serve models over HTTP: a page to translate on, LibreTranslate's interface, and /v1/translate
     with scores, attention and translations as they are written.
 
-    Each request is logged as a line of JSON on standard error, without its text. SIGTERM and
-    Ctrl-C finish what has been taken, then end.
+    Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
+    Ctrl-C, requests that were accepted are finished before it ends.
 
     Examples:
 
-    `regard serve runs/demo=en-de`
-
-    `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
+    - `regard serve runs/demo=en-de`
+    - `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
     from regard.decoding import settled
-    from regard.errors import MissingExtra, RecipeError
-    from regard.machine.devices import keep_freed_memory, set_threads
+    from regard.errors import MissingExtra
 
     try:
         import uvicorn
 
         from regard.serve.app import create_app
         from regard.serve.keys import Keys
-        from regard.serve.service import Limits
+        from regard.serve.service import ServerLimits
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("regard"):
             raise
         raise MissingExtra("regard serve", "serve") from None
-    from regard.translation import load
-
-    for origin in cors or ():
-        if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
-            raise RecipeError(
-                f"--cors {origin}: give an origin without a path, as https://example.org"
-            )
+    _refuse_paths(cors or ())
     precision = settled(precision)
     named = [_named(model, pair) for model in models]
     allowed = None if keys is None else Keys.read(keys)
-    # The loop that answers lets go of the interpreter at each send; by default it may wait 5 ms to
-    # have it back from a translation.
-    sys.setswitchinterval(0.0002)
-    set_threads(threads or _cores())
-    keep_freed_memory()
+    _set_up(threads)
     with _listen(host, port) as listening:
-        translators = []
-        for path, languages in named:
-            translator = load(path, precision=precision)
-            if beam is not None:
-                translator.recipe = translator.recipe.but(beam=beam)
-            translators.append((languages, translator))
-        limits = Limits(characters, items, timeout, queue, rate)
+        translators = [(its, _opened(path, precision, beam)) for path, its in named]
+        limits = ServerLimits(characters, items, timeout, queue, rate)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
-        _log(quiet)
-        gc.collect()
-        gc.freeze()  # what is here stays, so that no later collection stops to look at it
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -113,36 +129,73 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=int(timeout) + 1,
         )
-        address = listening.getsockname()
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        typer.echo(f"http://{shown}:{address[1]}")
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once drained
-        uvicorn.Server(config).run(sockets=[listening])
+        _run(uvicorn.Server(config), listening, quiet)
+
+
+def _refuse_paths(origins: Sequence[str]) -> None:
+    from regard.errors import RecipeError
+
+    for origin in origins:
+        if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
+            raise RecipeError(
+                f"--cors {origin}: give an origin without a path, as https://example.org"
+            )
+
+
+def _set_up(threads: int) -> None:
+    from regard.machine.devices import keep_freed_memory, set_threads
+
+    # The event loop gives up the interpreter at each send. By default it may then wait 5 ms until a
+    # translating thread gives it back.
+    sys.setswitchinterval(0.0002)
+    set_threads(threads or _cores())
+    keep_freed_memory()
+
+
+def _opened(path: Path, precision: str, beam: int | None) -> "Translator":
+    from regard.translation import load
+
+    translator = load(path, precision=precision)
+    if beam is not None:
+        translator.recipe = translator.recipe.but(beam=beam)
+    return translator
+
+
+def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
+    """Print the address, then serve until a signal comes."""
+    _log(quiet)
+    gc.collect()
+    gc.freeze()  # models stay: no later collection needs to look at them
+    address = listening.getsockname()
+    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+    typer.echo(f"http://{shown}:{address[1]}")
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once drained
+    server.run(sockets=[listening])
 
 
 def _cores() -> int:
-    """Cores that translate: of more than two, one is left to the loop that answers."""
+    """The number of cores that translate; of three or more, one is left to the event loop."""
     import torch
 
     cores = torch.get_num_threads()
     return cores - 1 if cores > 2 else cores
 
 
-def _named(argument: str, default: str | None) -> "tuple[Path, Pair]":
-    """A model and its pair, of MODEL=en-de; raises RecipeError."""
+def _named(argument: str, default: str | None) -> "tuple[Path, LanguagePair]":
+    """The directory and the languages in MODEL=en-de; raises RecipeError if it has no languages."""
     from regard.errors import RecipeError
-    from regard.serve.languages import Pair
+    from regard.serve.languages import LanguagePair
 
     path, _, pair = argument.rpartition("=")
     if not path or Path(argument).is_dir():
         path, pair = argument, default or ""
     if not pair:
         raise RecipeError(f"{path}: say its languages: {path}=en-de, or --pair en-de")
-    return Path(path), Pair.read(pair)
+    return Path(path), LanguagePair.read(pair)
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket, taken before any model is opened; raises RecipeError."""
+    """A listening socket, bound before any model is opened; raises RecipeError."""
     from regard.errors import RecipeError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -156,7 +209,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _log(quiet: bool) -> None:
-    """Lines of JSON on standard error for requests, and whatever else goes wrong."""
+    """Log to standard error: a line of JSON for each request, and errors."""
     import logging
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)

@@ -4,51 +4,64 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.bulk import after_the_first, translate_file
+from regard.cli.options import (
+    BeamOption,
+    InputOption,
+    JsonOption,
+    ModelArgument,
+    PrecisionOption,
+    ThreadsOption,
+    WindowOption,
+)
 
 if TYPE_CHECKING:
     from regard.translation import Translation, Translator
 
+_OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", help="A file to make; if stopped, the same command continues."),
+]
+_AlphaOption = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Length penalty.")]
+_NBestOption = Annotated[
+    int, typer.Option("--n-best", min=1, help="Translations of each sentence.")
+]
+_SplitOption = Annotated[
+    bool, typer.Option("--split", help="Split over-long sentences, not refuse them.")
+]
+_ExactOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--exact/--no-exact",
+        help="Make no bit of a translation depend on what shares its batch; the default in fp32.",
+    ),
+]
+_QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Do not show progress (of --out).")
+]
+
 
 @after_the_first()
 def translate(
-    model: Annotated[Path, typer.Argument(help="A model or run directory.")],
-    input: Annotated[  # noqa: A002
-        Path, typer.Option("--input", "-i", help="Text, one sentence a line; - is standard input.")
-    ] = Path("-"),
-    out: Annotated[
-        Path | None, typer.Option(help="A file to make; if stopped, the same command goes on.")
-    ] = None,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Hypotheses kept alive; 1 is greedy.")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(min=0.0, help="Length penalty.")] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Translations of each sentence.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines with scores.")] = False,
-    split: Annotated[
-        bool, typer.Option("--split", help="Split over-long sentences, not refuse them.")
-    ] = False,
-    window: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10**6, help="Lines read, sorted by length and translated together."
-        ),
-    ] = 2048,
-    precision: Annotated[str, typer.Option(help="fp32, bf16, int8 or auto.")] = "fp32",
-    exact: Annotated[
-        bool | None,
-        typer.Option(
-            "--exact/--no-exact",
-            help="What shares a batch changes no bit of a translation; the default in fp32.",
-        ),
-    ] = None,
-    threads: Annotated[int, typer.Option(min=0, help="Processor cores; 0 is all.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress (of --out).")] = False,
+    model: ModelArgument,
+    input: InputOption = Path("-"),  # noqa: A002
+    out: _OutOption = None,
+    beam: BeamOption = None,
+    alpha: _AlphaOption = None,
+    n_best: _NBestOption = 1,
+    as_json: JsonOption = False,
+    split: _SplitOption = False,
+    window: WindowOption = 2048,
+    precision: PrecisionOption = "fp32",
+    exact: _ExactOption = None,
+    threads: ThreadsOption = 0,
+    quiet: _QuietOption = False,
 ) -> None:
     """Translate lines of text.
 
@@ -60,55 +73,99 @@ def translate(
 
     With --exact a sentence's translation and score are the same to the last bit whatever else is
     translated, in any order, by any number of threads. In fp32 that is so anyway where the
-    processor's kernels allow it; --exact tries whether they do.
+    processor's kernels allow it; --exact tests whether they do.
 
     Examples:
 
-    `regard translate runs/x < in.txt > out.txt`
-
-    `regard translate runs/x --beam 1 --json -i in.txt.gz`
-
-    `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
+    - `regard translate runs/x < in.txt > out.txt`
+    - `regard translate runs/x --beam 1 --json -i in.txt.gz`
+    - `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
     """
-    from regard.decoding import settled
-    from regard.errors import RecipeError
     from regard.files.lines import read_lines
+
+    _refuse_shared_output(out)
+    translator, precision = _opened(model, precision, exact, threads)
+    _set_search(translator, beam, alpha, n_best)
+    if out is None and str(input) == "-" and sys.stdin.isatty():
+        window = 1  # somebody types, and waits
+    writing = _Writing(translator, input, n_best, as_json, split, window)
+    if out is None:
+        for text in writing.translated(read_lines(input)):
+            typer.echo(text)
+    else:
+        settings = writing.settings(precision, exact)
+        translate_file(
+            input, out, model, settings, writing.measured, writing.translated, quiet=quiet
+        )
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """How lines are translated, and in which form the translations are written."""
+
+    translator: "Translator"
+    input: Path
+    n_best: int
+    as_json: bool
+    split: bool
+    window: int
+
+    @property
+    def _where(self) -> str:
+        return "standard input" if str(self.input) == "-" else str(self.input)
+
+    def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
+        """The text to write for each line; `first` is the number of the first line, from 0."""
+        found = self.translator.stream(
+            lines, n_best=self.n_best, split=self.split, window=self.window, where=self._where
+        )
+        for number, best in enumerate(found, first):
+            yield self._shown(number, best)
+
+    def measured(self, lines: list[str], first: int) -> int:
+        """Source tokens of the lines; raises DataError for a line that cannot be translated."""
+        return self.translator.measure(lines, split=self.split, where=self._where, first=first + 1)
+
+    def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
+        """Everything that decides the text, except the model and the input."""
+        return {
+            **self.translator.recipe.model_dump(),
+            "precision": precision,
+            "exact": exact,
+            "n-best": self.n_best,
+            "json": self.as_json,
+            "split": self.split,
+            "window": self.window,
+        }
+
+    def _shown(self, number: int, best: "list[Translation]") -> str:
+        if self.as_json:
+            found = [{"text": t.text, "score": round(t.score, 6)} for t in best]
+            return json.dumps({"translations": found}, ensure_ascii=False)
+        if self.n_best == 1:
+            return _on_one_line(best[0].text)
+        return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
+
+
+def _refuse_shared_output(out: Path | None) -> None:
+    from regard.errors import RecipeError
+
+    if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RecipeError("several processes cannot share standard output: give --out")
+
+
+def _opened(
+    model: Path, precision: str, exact: bool | None, threads: int
+) -> "tuple[Translator, str]":
+    """The translator, and the precision that "auto" comes to on this machine."""
+    from regard.decoding import settled
     from regard.machine.devices import keep_freed_memory, set_threads
     from regard.translation import load
 
     precision = settled(precision)
-    if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise RecipeError("several processes cannot share standard output: give --out")
     set_threads(threads)
     keep_freed_memory()
-    translator = load(model, precision=precision, exact=exact)
-    _set_search(translator, beam, alpha, n_best)
-    where = "standard input" if str(input) == "-" else str(input)
-    if out is None and str(input) == "-" and sys.stdin.isatty():
-        window = 1  # somebody types, and waits
-
-    def translated(lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        found = translator.stream(lines, n_best=n_best, split=split, window=window, where=where)
-        for number, best in enumerate(found, first):
-            yield _shown(number, best, as_json=as_json, n_best=n_best)
-
-    def measured(lines: list[str], first: int) -> int:
-        return translator.measure(lines, split=split, where=where, first=first + 1)
-
-    if out is None:
-        for text in translated(read_lines(input)):
-            typer.echo(text)
-        return
-    settings = {
-        **translator.recipe.model_dump(),
-        "precision": precision,
-        "exact": exact,
-        "n-best": n_best,
-        "json": as_json,
-        "split": split,
-        "window": window,
-    }
-    translate_file(input, out, model, settings, measured, translated, quiet=quiet)
+    return load(model, precision=precision, exact=exact), precision
 
 
 def _set_search(
@@ -124,19 +181,10 @@ def _set_search(
         raise RecipeError(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
-    if translator.one_by_one:  # whether it is depends on the beam
-        note("--exact: the kernels here want it sentence by sentence, which is slow")
-
-
-def _shown(number: int, best: "list[Translation]", *, as_json: bool, n_best: int) -> str:
-    if as_json:
-        found = [{"text": t.text, "score": round(t.score, 6)} for t in best]
-        return json.dumps({"translations": found}, ensure_ascii=False)
-    if n_best == 1:
-        return _on_one_line(best[0].text)
-    return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
+    if translator.one_by_one:  # this depends on the beam
+        note("--exact: on this processor sentences must be decoded one at a time, which is slow")
 
 
 def _on_one_line(text: str) -> str:
-    # No trained model writes a line's end inside a line, but its symbols can spell one.
+    # No trained model writes the end of a line inside a line, but its symbols can spell one.
     return text.replace("\n", " ").replace("\r", " ")

@@ -1,0 +1,343 @@
+"""The product as functions: `regard.prepare`, `regard.train` and `regard.parse`.
+
+They do what the commands of the same names do, and print nothing. Where a command refuses, they
+raise a RegardError with the same sentence. It names the command's options; the arguments here have
+the same names, except that --from is `start_from` and --set is `changes`.
+
+A function imports its modules when it is called: PyTorch takes more than a second to load.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from signal import SIGINT
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.data.aligned import Progress
+    from regard.data.prepare import Report
+    from regard.inputs import TrainingFiles
+    from regard.machine.interrupt import Interrupt
+    from regard.machine.processes import Processes
+    from regard.measure.plan import Disk, Outline
+    from regard.recipe import Recipe
+    from regard.run.journal import Listener
+    from regard.trees.tree import Tree
+
+Paths = str | Path | Sequence[str | Path]
+"""A file, or several."""
+Changes = Mapping[str, bool | int | float | str]
+"""Values of a recipe's fields, each by its section and name, such as "training.steps"."""
+
+
+def prepare(
+    *,
+    out: str | Path,
+    source: Paths = (),
+    target: Paths = (),
+    valid_source: Paths = (),
+    valid_target: Paths = (),
+    trees: Paths = (),
+    valid_trees: Paths = (),
+    silver: Paths = (),
+    silver_share: float | None = None,
+    tokenizer: str | Path | None = None,
+    recipe: "Recipe | str | Path | None" = None,
+    changes: Changes | None = None,
+    workers: int | None = None,
+    progress: "Callable[[Progress], object]" = lambda _: None,
+) -> "Report":
+    """Make `out`, a directory of prepared data, from files of text or of trees (§5.1, §6.3).
+
+    Text is UTF-8 with one sentence a line, and line i of `target` translates line i of `source`;
+    trees are in Penn bracketing. A file may be plain, .gz, .xz or .zst. Without validation files,
+    some pairs or trees are held out. Prepared data that is in `out` already is replaced.
+
+        source, target              text to learn from
+        valid_source, valid_target  text to validate on
+        trees, valid_trees          trees, to make a parser instead of a translator
+        silver, silver_share        trees that a parser wrote, and their share, in (0, 1)
+        tokenizer                   a tokenizer.json to use; without it, one is learned
+        recipe                      a recipe, its name or its file; without it, one is chosen by
+                                    the size of the corpus
+        changes                     fields of the recipe to change: {"data.max_length": 100}
+        workers                     processes for text; by default one for each usable core
+        progress                    hears how far each reading of the files is
+
+    Returns how many pairs were kept, and the size and fingerprint of the vocabulary. Raises
+    DataError for files that cannot be used, RecipeError for the recipe or a change, ModelError for
+    the tokenizer, and RegardError where the arguments do not go together.
+
+    >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
+    >>> report.train.kept                                                      # doctest: +SKIP
+    29000
+    """
+    from regard.inputs import prepare_files
+
+    files = _files(
+        source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share
+    )
+    return prepare_files(
+        files,
+        Path(out),
+        recipe=_recipe(recipe),
+        assignments=_assignments(changes),
+        tokenizer=_path(tokenizer),
+        workers=workers,
+        progress=progress,
+    )
+
+
+def train(
+    *,
+    out: str | Path,
+    source: Paths = (),
+    target: Paths = (),
+    valid_source: Paths = (),
+    valid_target: Paths = (),
+    trees: Paths = (),
+    valid_trees: Paths = (),
+    silver: Paths = (),
+    silver_share: float | None = None,
+    data: str | Path | None = None,
+    tokenizer: str | Path | None = None,
+    recipe: "Recipe | str | Path | None" = None,
+    changes: Changes | None = None,
+    task: str | None = None,
+    start_from: str | Path | None = None,
+    accept_changes: bool = False,
+    micro_batches: int | None = None,
+    processes: "Processes | None" = None,
+    shard: bool = False,
+    progress: "Listener" = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Train a model in the run directory `out`, to the last step of its recipe; returns `out`.
+
+    The same call continues a run that was stopped, from its last checkpoint. `regard.load(out)`
+    then gives the translator, `regard.load_parser(out)` the parser. What a run begins with follows
+    the table in `regard.start`.
+
+        source ... silver_share, tokenizer, recipe, changes   as for `prepare`
+        data              a directory that `prepare` made, in place of files
+        task              "translate" or "parse"; by default the files, data or model decide
+        start_from        a model directory: its weights are where training begins
+        accept_changes    continue although the recipe or the data has changed
+        micro_batches     parts to learn from each batch in: less memory, the same update
+        processes         the processes to train with, from `machine.processes.together`, in a
+                          program that torchrun starts
+        shard             divide weights and moments among them
+        progress          hears of each event as a dict, with its name under "event": "prepare",
+                          with stage, done, total and pairs (see `data.aligned.Progress`); then
+                          the records of out/journal.jsonl, such as "start", "step" with step,
+                          loss and rate, "validation" with perplexity and bleu or f1, and "save"
+        warn              hears sentences about what may not be intended
+
+    In the main thread, Ctrl-C and SIGTERM save a checkpoint first, then raise KeyboardInterrupt
+    and SystemExit; a second one is obeyed at once. Raises RecipeError, DataError or ModelError for
+    what cannot be used, TrainingError where training cannot go on, and RegardError where the
+    arguments do not go together.
+
+    >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
+    >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
+    ['Ein Hund schläft.']
+    >>> regard.train(trees="wsj.mrg", out="runs/parser", changes={"training.steps": 2000},
+    ...              progress=print)                                    # doctest: +SKIP
+    """
+    from regard.machine.processes import ALONE
+    from regard.start import Start, begin
+
+    files = _files(
+        source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share
+    )
+    start = Start(
+        Path(out),
+        files,
+        _path(data),
+        _path(tokenizer),
+        _recipe(recipe),
+        _assignments(changes),
+        task,
+        _path(start_from),
+    )
+    together = processes or ALONE
+
+    def heard(reading: "Progress") -> None:
+        progress({"event": "prepare", **asdict(reading)})
+
+    chosen, prepared = together.first_does(lambda: begin(start, progress=heard, remark=warn))
+    with _saving_at_a_signal(patient=together.count > 1) as interrupt:
+        train_prepared(
+            chosen,
+            prepared,
+            start.out,
+            listeners=(progress,),
+            warn=warn,
+            interrupt=interrupt,
+            accept_changes=accept_changes,
+            processes=together,
+            micro_batches=micro_batches,
+            shard=shard,
+        )
+    return start.out
+
+
+def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
+    """The tree of each sentence, by the parser in a model directory (§6.3).
+
+    A sentence is a text, which is cut into words as the Penn treebank does (extra: parse), or the
+    list of its words. To parse more than once, open the parser with `regard.load_parser`, which
+    takes the time of reading the model once.
+
+    Raises ModelError where there is no parser in the directory, DataError for a sentence without
+    words, MissingExtra for a text without the extra, and TypeError for a single text.
+
+    >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
+    >>> print(tree)                                                # doctest: +SKIP
+    (S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))
+    """
+    from regard.parsing import load, treebank_words
+
+    if isinstance(sentences, str):
+        raise TypeError("one str is not a list of sentences: give [text]")
+    given = list(sentences)
+    cut = treebank_words() if any(isinstance(sentence, str) for sentence in given) else None
+    words = [cut(one) if cut and isinstance(one, str) else one for one in given]
+    return load(directory).parse(words)
+
+
+def train_prepared(
+    recipe: "Recipe",
+    data: Path,
+    out: Path,
+    *,
+    listeners: "tuple[Listener, ...]" = (),
+    warn: Callable[[str], None] = lambda _: None,
+    announce: "Callable[[Outline], object]" = lambda _: None,
+    interrupt: "Interrupt | None" = None,
+    accept_changes: bool = False,
+    processes: "Processes | None" = None,
+    micro_batches: int | None = None,
+    shard: bool = False,
+) -> None:
+    """Train on prepared data until the recipe's last step; leaves a model in `out`.
+
+    `listeners` hear each record of the journal. `announce` is called once, when nothing is left to
+    refuse, with what the run takes. Of several `processes`, each calls this function alike, and
+    only the first writes and warns. Raises what `train` raises, and Interrupted, after saving,
+    where `interrupt` records a signal.
+    """
+    from regard.arithmetic.choose import choose_dtype
+    from regard.data.layouts import refuse_more_parts
+    from regard.data.pairs import prepared_manifest
+    from regard.machine.devices import choose_device
+    from regard.machine.interrupt import Interrupt
+    from regard.machine.processes import ALONE
+    from regard.measure.plan import outline
+    from regard.measure.validation import validator
+    from regard.run.directory import Run
+    from regard.run.finetuning import begin_from_model
+    from regard.training import train as train_to_the_end
+
+    processes = processes or ALONE
+    refuse_more_parts(micro_batches or 1, recipe.data)
+    validate = validator(data, recipe, processes)
+    run = Run(
+        out,
+        recipe,
+        data,
+        listeners=listeners if processes.first else (),
+        interrupt=interrupt or Interrupt(),
+        warn=warn if processes.first else lambda _: None,
+        accept_changes=accept_changes,
+        processes=processes,
+        micro_batches=micro_batches,
+        shard=shard,
+    )
+    try:
+        if processes.first:
+            begin_from_model(run)
+            size = prepared_manifest(data)["tokenizer"]["size"]
+            dtype = choose_dtype(recipe.training.precision, choose_device())
+            found = outline(recipe, size, dtype, out, processes.count if shard else 1)
+            announce(found)
+            if problem := too_little_disk(out, found.disk):
+                warn(problem)
+        train_to_the_end(run, validate)
+    finally:
+        if processes.first:
+            run.close()
+
+
+def too_little_disk(out: Path, disk: "Disk") -> str | None:
+    """The warning for a run that would end on a full disk; None where there is room."""
+    from regard.amounts import BYTES, amount
+
+    if disk.free >= disk.needed:
+        return None
+    first = " and not even one checkpoint has room" * (disk.free < disk.checkpoint)
+    return (
+        f"{out}: too little disk: {amount(disk.needed, BYTES)} will be needed, "
+        f"{amount(disk.free, BYTES)} are free{first}: make room, or lower training.keep"
+    )
+
+
+@contextmanager
+def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
+    """Within the block a signal is recorded; training then saves, and it takes effect as usual."""
+    from regard.machine.interrupt import Interrupt, Interrupted, interruptible
+
+    if current_thread() is not main_thread():  # no other thread receives signals
+        yield Interrupt()
+        return
+    try:
+        with interruptible(patient) as interrupt:
+            yield interrupt
+    except Interrupted as stopped:
+        if interrupt.signum == SIGINT:
+            raise KeyboardInterrupt(str(stopped)) from None
+        raise SystemExit(stopped.status) from None
+
+
+def _files(
+    source: Paths,
+    target: Paths,
+    valid_source: Paths,
+    valid_target: Paths,
+    trees: Paths,
+    valid_trees: Paths,
+    silver: Paths,
+    silver_share: float | None,
+) -> "TrainingFiles":
+    from regard.inputs import TrainingFiles
+
+    return TrainingFiles(
+        _paths(source),
+        _paths(target),
+        _paths(valid_source),
+        _paths(valid_target),
+        _paths(trees),
+        _paths(valid_trees),
+        _paths(silver),
+        silver_share,
+    )
+
+
+def _paths(given: Paths) -> tuple[Path, ...]:
+    return (Path(given),) if isinstance(given, str | Path) else tuple(map(Path, given))
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
+    return str(given) if isinstance(given, Path) else given
+
+
+def _assignments(changes: Changes | None) -> list[str]:
+    """Texts for `Recipe.set`; a value in JSON is one in TOML too."""
+    return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

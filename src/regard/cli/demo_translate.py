@@ -1,0 +1,111 @@
+"""`regard demo`: from nothing to a translator, on the built-in grammar's sentence pairs."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.console import called
+from regard.cli.demo_corpus import unseen, was_begun, write_text
+from regard.cli.train import train_and_show
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from regard.corpus import Example
+    from regard.recipe import Recipe
+
+
+def demo_recipe() -> "Recipe":
+    """A Transformer small enough to learn the built-in grammar in minutes on two cores."""
+    from regard.recipe import Recipe
+
+    return Recipe().but(
+        layers=2,
+        d_model=128,
+        d_ff=512,
+        heads=4,
+        dropout=0.0,  # so regular a language is not learned by heart
+        vocabulary=2000,
+        row_length=64,
+        max_length=64,
+        source_tokens=2048,
+        target_tokens=2048,
+        steps=1200,
+        warmup_steps=400,
+        log_every=20,
+        validate_every=400,
+        validate_sentences=100,
+        save_every=40,
+        save_minutes=0.0,
+    )
+
+
+def learn_to_translate(out: Path, pairs: int, steps: int | None, quiet: bool) -> None:
+    """Make sentence pairs and train a small translator on them, in the run directory `out`."""
+    from regard.cli.progress import preparing
+    from regard.inputs import TrainingFiles
+
+    recipe = demo_recipe()
+    if steps is not None:
+        recipe = recipe.but(steps=steps)
+    if not was_begun(out, recipe, pairs):
+        corpus = out / "corpus"
+        write_text(corpus, pairs)
+        files = TrainingFiles(
+            source=[corpus / "train.en"],
+            target=[corpus / "train.de"],
+            valid_source=[corpus / "valid.en"],
+            valid_target=[corpus / "valid.de"],
+        )
+        with preparing(quiet) as progress:
+            files.prepare(out / "data", recipe, progress=progress)
+    train_and_show(recipe, out / "data", out, quiet=quiet)
+
+
+def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
+    """Translate unseen sentences, print ten, and keep the figures in `out`.
+
+    Returns how many sentences there are, what was measured on them, and commands to try next.
+    """
+    from regard.corpus import pronoun_accuracy
+    from regard.files.whole import write_file
+    from regard.run.journal import read_journal
+    from regard.score.bleu import bleu
+    from regard.translation import load
+
+    examples = unseen()
+    outputs = load(out).translate(e.source for e in examples)
+    result = {
+        "bleu": round(bleu(outputs, [[e.target for e in examples]]), 2),
+        "pronoun_accuracy": round(100 * pronoun_accuracy(examples, outputs), 2),
+        "train_seconds": read_journal(out / "journal.jsonl")[-1]["seconds"],
+        "sentences": len(examples),
+    }
+    write_file(out / "result.json", json.dumps(result, indent=1) + "\n")
+    _print_ten(examples, outputs, stdout)
+    place = shlex.quote(str(out))
+    figures = {
+        "BLEU (sacreBLEU 13a, cased)": f"{result['bleu']:.1f}",
+        "pronouns with the right gender": f"{result['pronoun_accuracy']:.1f} %",
+        "training time": f"{result['train_seconds']:.0f} s",
+    }
+    commands = [
+        f"{called()} serve {place}=en-de  # then open the address that it prints",
+        f"{called()} look {place} 'The dog is big because it sleeps.' --html look.html",
+        f"{called()} translate {place} --n-best 4 --json < {place}/corpus/valid.en | head",
+        f"{called()} train --source your.en --target your.de --out runs/mine",
+    ]
+    return len(examples), figures, commands
+
+
+def _print_ten(examples: "list[Example]", outputs: list[str], stdout: "Console") -> None:
+    from rich.table import Table
+
+    table = Table(title="Ten unseen sentences", show_header=False)
+    for example, output in list(zip(examples, outputs, strict=True))[:10]:
+        table.add_row("English", example.source)
+        table.add_row("translation", output)
+        same = output == example.target
+        table.add_row("reference", "the same" if same else example.target, end_section=True)
+    stdout.print(table)

@@ -1,0 +1,156 @@
+"""Files that a model learns from, sentence pairs or trees, and the prepared data made of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from regard.data.aligned import Progress
+from regard.data.prepare import Report, prepare
+from regard.data.treebank import prepare_trees
+from regard.errors import RecipeError, RegardError
+from regard.files.lines import read_lines, refuse_unreadable
+from regard.presets import SMALL_CORPUS, SMALL_PARSE, recipe_named, suited_to
+from regard.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class TrainingFiles:
+    """Files to learn from: text in two languages, for a translator, or trees, for a parser.
+
+    A refusal names a field as the commands' option: `valid_source` is --valid-source.
+    """
+
+    source: Sequence[Path] = ()
+    """Text, one sentence a line."""
+    target: Sequence[Path] = ()
+    """As many files; each line translates the same line of `source`."""
+    valid_source: Sequence[Path] = ()
+    valid_target: Sequence[Path] = ()
+    trees: Sequence[Path] = ()
+    """Gold trees, in Penn bracketing."""
+    valid_trees: Sequence[Path] = ()
+    silver: Sequence[Path] = ()
+    """Trees that a parser wrote, to learn from in addition to the gold ones."""
+    silver_share: float | None = None
+    """Share of silver trees among all that are learned from, in (0, 1); None uses each once."""
+
+    @property
+    def has_text(self) -> bool:
+        """Whether any file of text is given."""
+        return any((self.source, self.target, self.valid_source, self.valid_target))
+
+    @property
+    def can_be_prepared(self) -> bool:
+        """Whether they suffice to prepare data: both sides of text, or trees."""
+        return bool(self.trees or (self.source and self.target))
+
+    def refuse_unfit(self, task: str | None = None) -> None:
+        """Raise RegardError where the files exclude one another, or do not fit the task."""
+        if task not in (None, "translate", "parse"):
+            raise RecipeError(f"--task {task}: it is translate or parse")
+        if self.silver_share is not None and not 0 < self.silver_share < 1:
+            raise RecipeError(f"--silver-share {self.silver_share}: it lies between 0 and 1")
+        if (self.valid_trees or self.silver) and not self.trees:
+            raise RegardError("--valid-trees and --silver go with gold trees: give --trees too")
+        if self.silver_share is not None and not self.silver:
+            raise RegardError("--silver-share is the share of silver trees: give --silver too")
+        if self.trees and (task == "translate" or self.has_text):
+            raise RegardError("--trees is for parsing, --source and --target are for translation")
+
+    def refuse_recipe(self, recipe: Recipe) -> None:
+        """Raise RegardError where text is given and the recipe is a parser's."""
+        if self.has_text and recipe.task.output == "trees":
+            raise RegardError(
+                "parsing is learned from trees: give --trees, not --source and --target"
+            )
+
+    def suited(self) -> Recipe:
+        """The recipe to begin with: small-parse for trees; for text, small or base by its size.
+
+        Raises DataError where the text cannot be read.
+        """
+        if self.trees:
+            return SMALL_PARSE
+        for path in self.source:
+            refuse_unreadable(path)
+        lines = chain.from_iterable(read_lines(path) for path in self.source)
+        return suited_to(sum(1 for _ in islice(lines, SMALL_CORPUS + 1)))
+
+    def by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
+        """For each field: the command's option, its name in a manifest, and the files."""
+        return [
+            ("--source", "train.source", self.source),
+            ("--target", "train.target", self.target),
+            ("--valid-source", "valid.source", self.valid_source),
+            ("--valid-target", "valid.target", self.valid_target),
+            ("--trees", "train.trees", self.trees),
+            ("--valid-trees", "valid.trees", self.valid_trees),
+            ("--silver", "silver.trees", self.silver),
+        ]
+
+    def prepare(
+        self,
+        out: Path,
+        recipe: Recipe,
+        *,
+        tokenizer: Path | None = None,
+        workers: int | None = None,
+        progress: Callable[[Progress], object] = lambda _: None,
+    ) -> Report:
+        """Make `out`, a directory of prepared data; raises as `data.prepare.prepare` does."""
+        if self.trees:
+            return prepare_trees(
+                self.trees,
+                out,
+                recipe,
+                valid_trees=self.valid_trees,
+                silver=self.silver,
+                silver_share=self.silver_share,
+                tokenizer=tokenizer,
+                progress=progress,
+            )
+        return prepare(
+            self.source,
+            self.target,
+            out,
+            recipe,
+            valid_sources=self.valid_source,
+            valid_targets=self.valid_target,
+            tokenizer=tokenizer,
+            workers=workers,
+            progress=progress,
+        )
+
+
+NO_FILES = TrainingFiles()
+
+
+def prepare_files(
+    files: TrainingFiles,
+    out: Path,
+    *,
+    recipe: Recipe | str | None = None,
+    assignments: Sequence[str] = (),
+    tokenizer: Path | None = None,
+    workers: int | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
+) -> Report:
+    """Prepare data by a recipe, or the one suited to the files, changed by `assignments`.
+
+    An assignment is a text, "section.key=value", as for `Recipe.set`. Raises RegardError where the
+    files exclude one another, are too few, or do not fit the recipe; RecipeError for an unknown
+    recipe or field; and what `data.prepare.prepare` raises.
+    """
+    files.refuse_unfit()
+    named = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    if files.trees and workers is not None:
+        raise RegardError("--workers is for text: trees are read by one process")
+    if not files.can_be_prepared:
+        raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
+    chosen = named or files.suited()
+    if files.trees:
+        chosen = chosen.but(output="trees")
+    chosen = chosen.set(*assignments)
+    files.refuse_recipe(chosen)
+    return files.prepare(out, chosen, tokenizer=tokenizer, workers=workers, progress=progress)

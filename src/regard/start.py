@@ -1,0 +1,295 @@
+"""What a run begins with: a recipe, and data prepared for it.
+
+A run directory, RUN, is in one of four states. N, new: it has neither data/ nor recipe.toml. P,
+prepared: it has data/ only, as --plan leaves it. B, begun: it has both. E, begun with data
+elsewhere: it has recipe.toml only. *Text* means --source and --target; one without the other is
+not text enough to prepare.
+
+In the table "yes" means that something is given, "no" that it is not, and "-" that it makes no
+difference. The first row that fits decides.
+
+    row  RUN  --data  text  --trees  --from  --recipe  --task     recipe            data
+      1  -    -       -     -        -       -         unknown    refused
+      2  -    -       yes   yes      -       -         -          refused
+      3  -    -       -     yes      -       -         translate  refused
+      4  -    yes     yes   -        -       -         -          refused
+      5  -    yes     -     yes      -       -         -          refused
+      6  -    -       yes   -        -       -         parse      refused
+      7  N    no      no    no       -       -         -          refused
+      8  E    no      no    no       -       -         -          refused
+      9  NP   no      yes   no       -       yes       -          the named one     prepared now
+     10  NP   no      yes   no       yes     no        -          the model's       prepared now
+     11  NP   no      yes   no       no      no        -          small or base     prepared now
+     12  NP   no      no    yes      -       yes       -          the named one     prepared now
+     13  NP   no      no    yes      yes     no        -          the model's       prepared now
+     14  NP   no      no    yes      no      no        -          small-parse       prepared now
+     15  NP   yes     no    no       -       yes       -          the named one*    --data
+     16  NP   yes     no    no       yes     no        -          the model's*      --data
+     17  NP   yes     no    no       no      no        -          that of --data    --data
+     18  P    no      no    no       -       yes       -          the named one     RUN/data
+     19  P    no      no    no       yes     no        -          the model's       RUN/data
+     20  P    no      no    no       no      no        -          that of RUN/data  RUN/data
+     21  BE   yes     no    no       -       yes       -          the named one*    --data
+     22  BE   yes     no    no       -       no        -          that of RUN*      --data
+     23  B    no      -     -        -       yes       -          the named one     RUN/data
+     24  B    no      -     -        -       no        -          that of RUN       RUN/data
+     25  E    no      -     -        -       yes       -          the named one     prepared now
+     26  E    no      -     -        -       no        -          that of RUN       prepared now
+
+Data that is prepared now is in RUN/data, and has the tokenizer of the model of --from if there is
+one. *Small or base* depends on the number of lines (`presets.suited_to`). To the recipe, --task and
+--trees set task.output, then --set applies. A recipe marked * then takes the sections tokenizer and
+data, as far as they describe how data is prepared, from the data. If RUN was begun, `Run` refuses a
+recipe that differs from that of RUN, unless changes are accepted.
+
+Refused as well, before anything is written:
+
+    a  --tokenizer, with --data
+    b  --valid-trees or --silver, without --trees
+    c  --silver-share, without --silver or not between 0 and 1
+    d  text, with a recipe for parsing
+    e  --from, with a model of the other task
+    f  --from, with another --tokenizer, or with tokenizer.* set
+    g  --from, with a recipe of another shape than the model
+    h  --from, with RUN itself; or with a RUN that was begun without it, or with another model
+    i  files other than those that RUN/data was made of, where RUN/data is used
+    j  data that is not prepared now, made for another task than the recipe's
+    k  --set of a field that a recipe marked * takes from the data
+    l  a recipe that cannot be trained by: no room for a sentence in a batch, no int8 on this
+       machine, no tokenizer for BLEU
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.arithmetic.choose import refuse_int8_training
+from regard.data.aligned import Progress
+from regard.data.layouts import refuse_without_room
+from regard.data.pairs import prepared_manifest, recipe_of
+from regard.errors import RecipeError, RegardError
+from regard.files.lines import refusing_read_errors
+from regard.files.regular import checksum
+from regard.inputs import NO_FILES, TrainingFiles
+from regard.machine.devices import choose_device
+from regard.presets import SMALL_PARSE, recipe_named
+from regard.recipe import Recipe
+from regard.run.beginning import begun, differences
+from regard.run.finetuning import keep_origin, refuse_other_shape
+from regard.run.model_directory import Model, open_model
+from regard.score.bleu import refuse_missing
+from regard.text.tokenizer import Tokenizer
+
+DECIDED = {
+    "tokenizer": ("kind", "vocabulary"),
+    "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
+}
+"""Fields of a recipe, by section, that describe how data was prepared."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a caller gives a run to begin with. Each field is an option of `regard train`."""
+
+    out: Path
+    files: TrainingFiles = NO_FILES
+    data: Path | None = None
+    tokenizer: Path | None = None
+    recipe: Recipe | str | None = None
+    """A recipe, its name, or its file."""
+    assignments: Sequence[str] = ()
+    """What --set is given: texts for `Recipe.set`."""
+    task: str | None = None
+    start_from: Path | None = None
+    """--from: the directory of a model."""
+
+    @property
+    def is_for_trees(self) -> bool:
+        """Whether a parser is asked for."""
+        return self.task == "parse" or bool(self.files.trees)
+
+
+class Decision(NamedTuple):
+    """The recipe and data of a row of the table."""
+
+    recipe: Recipe
+    data: Path
+    """A directory of prepared data."""
+    is_prepared: bool
+    """Whether the data is there already; if not, it is to be prepared."""
+
+
+def begin(
+    start: Start,
+    *,
+    progress: Callable[[Progress], object] = lambda _: None,
+    remark: Callable[[str], object] = lambda _: None,
+) -> tuple[Recipe, Path]:
+    """The recipe and the directory of prepared data; prepares the data where it is not there.
+
+    `progress` hears how far preparing is; `remark` hears what the recipe takes from the data.
+    Raises RegardError where `decide` or preparing refuses.
+    """
+    recipe, data, is_prepared = decide(start, remark)
+    if start.start_from is not None:
+        keep_origin(start.start_from, start.out)
+    if not is_prepared:
+        tokenizer = start.tokenizer
+        if tokenizer is None and start.start_from is not None:
+            tokenizer = start.start_from / "tokenizer.json"
+        start.files.prepare(data, recipe, tokenizer=tokenizer, progress=progress)
+    return recipe, data
+
+
+def decide(start: Start, remark: Callable[[str], object] = lambda _: None) -> Decision:
+    """The decision of the table above; writes nothing. Raises RegardError for a refused row."""
+    _refuse_unfit(start)
+    model = None if start.start_from is None else _model(start, start.start_from)
+    earlier = begun(start.out)
+    data = start.data or start.out / "data"
+    # Files replace what was prepared, unless a run was begun with it.
+    is_used = earlier is not None or not start.files.can_be_prepared
+    is_prepared = start.data is not None or (data.is_dir() and is_used)
+    if not (is_prepared or start.files.can_be_prepared):
+        raise RegardError(f"{start.out}: {_nothing_to_train_on(start.out)}")
+    of_model = None if model is None else model.recipe
+    recipe = _recipe(start, earlier or of_model, data if is_prepared else None)
+    start.files.refuse_recipe(recipe)
+    if recipe.training.precision == "int8":
+        refuse_int8_training(choose_device())
+    if not is_prepared:
+        refuse_without_room(recipe.data)
+        refuse_missing(recipe.training.bleu_tokenizer)
+    if start.start_from is not None and model is not None:
+        _refuse_other_model(start, start.start_from, model, recipe)
+    if is_prepared:
+        recipe = _fitted(start, recipe, data, remark)
+    return Decision(recipe, data, is_prepared)
+
+
+def _refuse_unfit(start: Start) -> None:
+    """Raise RegardError where what is given excludes one another (rows 1 to 5, a to c)."""
+    start.files.refuse_unfit(start.task)
+    if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
+        raise RegardError(
+            f"{start.data}: is prepared data, which has its text and tokenizer: give --data, or "
+            "--source and --target or --trees, not both"
+        )
+
+
+def _nothing_to_train_on(out: Path) -> str:
+    if (out / "checkpoints").is_dir():
+        return "was begun with --data: give it again"
+    return "nothing to train on yet: give --source and --target, --trees, or --data"
+
+
+def _model(start: Start, directory: Path) -> Model:
+    """The model to begin with; raises RegardError where it does not fit (e and f)."""
+    model = open_model(directory)
+    made = asked = model.recipe.task.output
+    if start.is_for_trees:
+        asked = "trees"
+    elif start.task == "translate" or start.files.has_text:
+        asked = "text"
+    if asked != made:
+        kind = {"text": "translator", "trees": "parser"}
+        raise RegardError(f"{directory}: is a {kind[made]}: a {kind[asked]} cannot begin with it")
+    if start.tokenizer is not None and (
+        Tokenizer.load(start.tokenizer).fingerprint != model.tokenizer.fingerprint
+    ):
+        raise RegardError(f"{directory}: has a tokenizer of its own: leave out --tokenizer")
+    return model
+
+
+def _recipe(start: Start, began_with: Recipe | None, prepared: Path | None) -> Recipe:
+    """The recipe of the table, with task.output and --set applied."""
+    if isinstance(start.recipe, Recipe):
+        found = start.recipe
+    elif start.recipe is not None:
+        found = recipe_named(start.recipe)
+    elif began_with is not None:
+        found = began_with
+    elif prepared is not None:
+        found = recipe_of(prepared)
+    else:
+        found = SMALL_PARSE if start.is_for_trees else start.files.suited()
+    if start.is_for_trees:
+        found = found.but(output="trees")
+    elif start.task == "translate":
+        found = found.but(output="text")
+    return found.set(*start.assignments)
+
+
+def _refuse_other_model(start: Start, directory: Path, model: Model, recipe: Recipe) -> None:
+    """Raise RegardError where the recipe asks for another model (f and g)."""
+    sets_tokenizer = any(field.startswith("tokenizer.") for field in start.assignments)
+    if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
+        raise RegardError(f"{directory}: has a tokenizer: leave tokenizer.* as it is")
+    refuse_other_shape(directory, model, recipe)
+
+
+def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
+    """The recipe for data that is there; raises RegardError where they differ (i to k)."""
+    if start.data is None and (start.files.has_text or start.files.trees):
+        _refuse_other_files(start, data)
+    _refuse_other_task(data, recipe)
+    return recipe if start.data is None else _as_prepared(start, recipe, data, remark)
+
+
+def _refuse_other_files(start: Start, data: Path) -> None:
+    """Raise RegardError where the data was made of other files than those given."""
+    manifest = prepared_manifest(data)
+    inputs = manifest.get("inputs", {})
+    advice = "choose another --out, or leave these options out to continue with the original files"
+    for option, name, paths in start.files.by_option():
+        originals = [record["sha256"] for record in inputs.get(name, [])]
+        given = [_checksum(path) for path in paths]
+        for path, its in zip(paths, given, strict=True):
+            if its not in originals:
+                raise RegardError(f"{path}: this run was begun with another {option}: {advice}")
+        if given != originals:
+            raise RegardError(f"{start.out}: was begun with other files of {option}: {advice}")
+    share = manifest.get("silver_share")
+    if share != start.files.silver_share:
+        how = "without --silver-share" if share is None else f"with --silver-share {share}"
+        raise RegardError(f"{start.out}: was begun {how}: {advice}")
+
+
+def _checksum(path: Path) -> str:
+    with refusing_read_errors(path):
+        return checksum(path, follow_links=True)
+
+
+def _refuse_other_task(data: Path, recipe: Recipe) -> None:
+    """Raise RecipeError where data was prepared for another task than the recipe's."""
+    found, wanted = recipe_of(data).task, recipe.task
+    if found != wanted:
+        names = {"text": "translation", "trees": "parsing"}
+        made, asked = (
+            names[one.output] + f", form {one.form}" * (found.output == wanted.output)
+            for one in (found, wanted)
+        )
+        raise RecipeError(
+            f"{data}: was prepared for {made}, and the recipe is for {asked}: choose another "
+            "recipe, or prepare other data"
+        )
+
+
+def _as_prepared(
+    start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]
+) -> Recipe:
+    """The recipe with what preparing has decided; raises RecipeError where --set differs."""
+    made = recipe_of(data).model_dump()
+    decided = recipe.merged(
+        {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}
+    )
+    if changes := differences(recipe, decided):
+        assigned = {assignment.partition("=")[0].strip() for assignment in start.assignments}
+        if any(change.partition(":")[0] in assigned for change in changes):
+            raise RecipeError(
+                f"{data}: was prepared otherwise ({'; '.join(changes)}): leave that out of --set, "
+                "or prepare the data again"
+            )
+        remark(f"{data}: stays as it was prepared ({'; '.join(changes)})")
+    return decided
