@@ -22,7 +22,7 @@ from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.transformer import DecoderState, Transformer
-from regard.translation import Translation, Translator, joined, load
+from regard.translation import Translation, Translator, join_sentences, load
 from run.copying import RECIPE, strings
 
 TOKENIZER = Tokenizer.learn(strings(97, seed=1), "bpe", 300)
@@ -150,7 +150,7 @@ def test_copies_of_a_long_text_use_loops_unless_each_bit_counts(
         assert [t.text for t in one] == [t.text for t in other]
         assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
     assert can_use_loops()
-    monkeypatch.setattr("regard.arithmetic.loops.search.most_likely", _refuse)
+    monkeypatch.setattr("regard.arithmetic.loops.search.rank_continuations", _refuse)
     with pytest.raises(ValueError, match="not this batch") if loops else nullcontext():
         some.translate(LINES)
 
@@ -158,10 +158,10 @@ def test_copies_of_a_long_text_use_loops_unless_each_bit_counts(
 @pytest.mark.usefixtures("three_cores")
 def test_who_listens_is_told_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
-    monkeypatch.setattr(regard.translation, "TOLD", 0.0)
+    monkeypatch.setattr(regard.translation, "PARTIAL_SECONDS", 0.0)
     told: list[str] = []
     some = translator()
-    found = [best[0].text for best in some.stream(LINES, hear={7: told.append})]
+    found = [best[0].text for best in some.stream(LINES, on_partial={7: told.append})]
     assert told
     assert some.model.batches  # type: ignore[union-attr]
     assert found == translator().translate(LINES)
@@ -269,7 +269,7 @@ def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts:
     assert isinstance(whole.model, Heard)
     assert sorted(whole.model.sources) == sorted([*ids, EOS] for ids in TOKENIZER.encode(parts))
     for translation, (first, second) in zip(found, zip(*each, strict=True), strict=True):
-        assert translation.text == joined([first.text, second.text])
+        assert translation.text == join_sentences([first.text, second.text])
         assert translation.score == pytest.approx(first.score + second.score)
 
 
@@ -280,7 +280,7 @@ def test_a_single_text_is_no_list_of_sentences() -> None:
 
 def test_what_is_no_text_is_named() -> None:
     nothing: Any = None
-    with pytest.raises(TypeError, match="sentence:2 is no str but NoneType"):
+    with pytest.raises(TypeError, match="sentence:2: expected a str, not NoneType"):
         translator().translate(["A dog.", nothing])
 
 
@@ -296,7 +296,7 @@ def test_what_is_no_text_is_named() -> None:
     ],
 )
 def test_parts_are_joined_as_their_script_has_it(parts: list[str], whole: str) -> None:
-    assert joined(parts) == whole
+    assert join_sentences(parts) == whole
 
 
 @settings(deadline=None, max_examples=50)

@@ -1,7 +1,7 @@
-"""Sentences decoded in batches, on whatever machine: what translating and parsing share (§6).
+"""§6.1 and §6.3: sentences decoded in batches, for translation and parsing.
 
-Sentences of like length are decoded together, in batches bounded by tokens, several batches side by
-side on a CPU; what is found comes back in the sentences' own order.
+Sentences of similar length are decoded together, in batches bounded by tokens. On a CPU several
+batches are decoded at the same time. Results come back in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from regard.search import Hypothesis
 from regard.transformer import Transformer
 
 WINDOW = 2048
-"""Sentences read, sorted by length and divided into batches."""
-SMALL = 512
-"""Source tokens that are too few to be divided among workers."""
+"""Sentences that are read, sorted by length and divided into batches together."""
+SMALL_BATCH = 512
+"""Source tokens that are too few for a batch to be made smaller, so that more workers have one."""
 WORKERS = 4
-"""Batches decoded at the same time by threads on a CPU, at most."""
+"""Most batches that threads decode at the same time on a CPU."""
 COPIES_FROM = 4096
-"""From so many source tokens on each core decodes batches of its own, in a copy of this process:
-that takes a twentieth of a second to begin and to end, and spares the threads' waiting for each
-other's Python."""
+"""Source tokens from which each core decodes batches of its own, in a copy (fork) of this process.
+To start and end copies takes 0.05 s; unlike threads, they do not wait for each other's Python."""
 LOOPS_FROM = 8192
-"""And from so many, whoever has one core uses `arithmetic.loops`, unless what is decoded together
-must agree to the last bit with what is decoded alone: they load in a quarter of a second, once."""
+"""Source tokens from which a thread or copy with one core computes by loops, which take 0.25 s to
+load, once. Where a sentence must decode to the same bits in any batch, they are not used."""
 COPY_BYTES = 2**30
-"""Memory that there is to be for each copy; one of the paper's base takes 0.4 to 0.7 GB."""
+"""Free memory required for each copy; one of the paper's base model takes 0.4 to 0.7 GB."""
 
 Found = list[list[Hypothesis]]
-"""Of each sentence its hypotheses, best first."""
+"""The hypotheses of each sentence, best first."""
 Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
-"""What searches a batch: its source, the longest output of each sentence, and which these are."""
+"""A function that searches a batch: it is given the source, the maximum output length of each
+sentence, and the numbers of the sentences."""
 
 
 def settled(precision: str) -> str:
-    """fp32, bf16 or int8; `auto` is bf16 where this processor has it, else fp32.
+    """The precision that this word means: `auto` is bf16 where the processor has it, else fp32.
 
-    Raises RecipeError for any other word.
+    Raises RecipeError for anything but fp32, bf16, int8 and auto.
     """
     if precision not in ("fp32", "bf16", "int8", "auto"):
         raise RecipeError(f"precision {precision}: it is fp32, bf16, int8 or auto")
@@ -72,9 +72,10 @@ def settled(precision: str) -> str:
 def open_to_decode(
     directory: str | Path, precision: str, exact: bool | None
 ) -> tuple[Model, bool | None]:
-    """Open a model directory and lay its weights out for this machine; and `exact`, decided.
+    """Open a model directory and lay out its weights for decoding on this machine.
 
-    See `translate.load` for both. Raises ModelError and RecipeError.
+    Returns the model, and `exact`, of which None may have become False; `translation.load` explains
+    both arguments. Raises ModelError and RecipeError.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"
@@ -92,18 +93,18 @@ def open_to_decode(
 class Decoding:
     """A model and how to search it.
 
-    For one thread at a time: on a CPU it divides PyTorch's threads among its batches, or has
-    copies of this process decode them.
+    Only one thread may use it at a time: on a CPU it divides PyTorch's threads among its batches,
+    or starts copies of this process that decode them.
     """
 
     def __init__(self, model: Transformer, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
-        self.may_be_copied = True  # this process; not one whose sockets a copy would keep open
+        self.may_be_copied = True  # a server sets this to False: a fork would keep its sockets open
         self._tried: dict[tuple[int, int], bool] = {}  # by beam and threads
 
     @property
     def one_by_one(self) -> bool:
-        """Whether each sentence is decoded by itself, since only so it is exact."""
+        """Whether each sentence must be decoded alone, to be exact on this processor."""
         if not self.exact:
             return False
         beam, threads = self.recipe.beam, torch.get_num_threads()
@@ -115,9 +116,10 @@ class Decoding:
     def hypotheses(
         self, sources: Sequence[Sequence[int]], search: Search, *, here: bool = False
     ) -> Found:
-        """What `search` finds for each source, a list of pieces ending in </s>.
+        """The hypotheses that `search` finds for each source, a list of pieces ending in </s>.
 
-        It may be called in a copy of this process, where what it changes is lost, unless `here`.
+        Unless `here`, `search` may be called in a copy of this process; what it changes there is
+        lost.
         """
         divides, threads = self.model.by.side_by_side, torch.get_num_threads()
         workers, tokens = _workers() if divides else 1, sum(map(len, sources))
@@ -125,7 +127,7 @@ class Decoding:
         shared = divides and may_share and tokens >= COPIES_FROM
         batches = self._batches(sources, threads if shared else workers)
         copies = min(len(batches), threads, _room_for_copies()) if shared else 0
-        by_copies = copies > max(1, threads // 2)  # else cores would be left over
+        by_copies = copies > max(1, threads // 2)  # with fewer, cores would be idle
         alone = by_copies or threads // max(1, min(workers, len(batches))) == 1
         decode = partial(self._search, sources, search)
         by_loops = alone and self.exact is False and tokens >= LOOPS_FROM
@@ -150,7 +152,7 @@ class Decoding:
         return list(by_length(sources, slots, workers))
 
     def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
-        """What `search` finds for these of the sources; by halves where the memory is too small."""
+        """The hypotheses for a batch of the sources; in two halves if the memory is too small."""
         rows = self._rows([sources[i] for i in batch])
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         try:
@@ -174,7 +176,7 @@ class Decoding:
 
     def _rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         rows = one_per_row(sources)
-        if self.exact is not False:  # no wider than the model knows positions
+        if self.exact is not False:  # padded, but not beyond the positions that the model knows
             width = rows.ids.shape[1]
             width = max(width, min(width + -width % WIDTH, self.model.embedding.longest))
             rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
@@ -182,7 +184,7 @@ class Decoding:
 
 
 def _workers() -> int:
-    """How many batches to decode at once: so that few cores are left over."""
+    """The number of batches to decode at the same time, so that few cores are idle."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 
@@ -194,7 +196,7 @@ def _room_for_copies() -> int:
 def _by_copies(
     decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
 ) -> Iterator[Found]:
-    """The same, each batch with one core in a copy of this process, if it can be copied now."""
+    """Decode each batch with one core, in copies of this process or, if it has none, in threads."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:
@@ -205,13 +207,15 @@ def _by_copies(
 
 
 def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
-    """Indices in batches of at most so many slots, long sentences first.
+    """Divide sentences into batches of at most `slots` slots, the longest sentences first.
 
-    There are as many batches for each of the workers, and they are of like size.
+    Yields indices into `sources`. Each worker gets the same number of batches, of similar size.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))
-    slots = min(slots, max(SMALL, total // max(1, rounds * workers) * 21 // 20))  # with padding
+    slots = min(
+        slots, max(SMALL_BATCH, total // max(1, rounds * workers) * 21 // 20)
+    )  # with padding
     batch: list[int] = []
     width = 0
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):

@@ -55,7 +55,7 @@ class Cache:
         sentence, which is faster.
         """
         self.slots += keys.shape[2]
-        # A product of part of a larger store would copy that part, so capacity grows in small steps.
+        # A product of part of a larger store would copy that part: capacity grows in small steps.
         self.keys = padded(self.keys, self.slots, self._multiple)
         self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)

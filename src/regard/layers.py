@@ -1,4 +1,4 @@
-"""§3.3 to §3.5, and the residual connection of §3.1: what stands between the attentions."""
+"""§3.3 to §3.5, and the residual connection of §3.1: every layer except attention."""
 
 import math
 import sys
@@ -14,7 +14,7 @@ from regard.recipe import ModelRecipe
 
 
 class FeedForward(Computing):
-    """§3.3: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position alike."""
+    """§3.3: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position."""
 
     def __init__(self, d_model: int, d_ff: int, relu_dropout: float = 0.0):
         super().__init__()
@@ -46,8 +46,8 @@ class AddNorm(Computing):
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
-    """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) its cosine; interleaved."""
-    # On the CPU whatever the default device is: on "meta", arithmetic would load a compiler.
+    """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)); PE(pos, 2i+1) is the cosine."""
+    # Computed on the CPU even if the default device is "meta", where this would load a compiler.
     numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
     positions = numbers[:length, None]
     rates = torch.exp(numbers[:d_model:2] * (-math.log(1e4) / d_model))

@@ -1,8 +1,8 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
-All weights lie in one tensor, and so do their gradients; the model's parameters are views of it. An
-update then goes over them once, whatever the number of layers. In bf16 a master copy of the weights
-and the sum of the gradients stay in fp32: steps far below bf16's resolution still add up.
+All weights are in one tensor, and all gradients in another; the model's parameters are views of the
+first. So an update passes over them once, whatever the number of layers. In bf16, a master copy of
+the weights and the sum of the gradients stay in fp32: steps far below bf16's resolution add up.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ class FlatAdam:
         self._passed = self._collected = False
 
     def is_finite(self) -> bool:
-        """Whether every weight is a number."""
+        """Whether every weight is finite."""
         return bool(self.master.sum().isfinite())
 
     def named_weights(self) -> dict[str, Float[Tensor, "..."]]:
@@ -94,12 +94,12 @@ class FlatAdam:
         }
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's step count and moments, which with the named weights are the whole state."""
+        """Adam's step count and moments; with the named weights they are the whole state."""
         updates, mean, variance = self._moments
         return {"step": updates, "exp_avg": mean, "exp_avg_sq": variance}
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
-        """Take over what `named_weights` and `state` gave; shapes must agree."""
+        """Load what `named_weights` and `state` returned; shapes must agree."""
         for name, view in self.named_weights().items():
             view.copy_(weights[name])
         for name, tensor in self.state().items():
@@ -107,7 +107,7 @@ class FlatAdam:
         self.weights.copy_(self.master)
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
-        """Hand weights and moments to the other processes, which call this too."""
+        """Give the weights and moments of the first process to all; every process calls this."""
         for tensor in (self.master, *self.state().values()):
             to_processes(tensor)
         self.weights.copy_(self.master)

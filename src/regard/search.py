@@ -2,8 +2,8 @@
 
 A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| counts </s> (Wu et al.
 2016, equation 14). At each step the 2 x beam best continuations of a sentence are its candidates:
-those that end in </s> are kept aside, the best `beam` of the others stay alive. Nothing here knows
-what model it searches, only that one can step through it.
+those that end in </s> are set aside as finished, and the best `beam` of the others stay alive. The
+search knows nothing of the model except that it can be stepped through.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
-"""Ended sentences leave the batch once no more than this share goes on: to leave costs a copy."""
+"""Ended sentences are removed from the batch once at most this share goes on: that costs a copy."""
 
 
 class Selectable(Protocol):
-    """What a model remembers of its rows; row = sentence * beams + beam."""
+    """The state of a model for its rows; row = sentence * beams + beam."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
         """The state whose rows, sentence by sentence, are these of the present rows.
@@ -53,8 +53,8 @@ class Steppable(Protocol[Source, State]):
     ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         """Logits of the token after `tokens`, -inf where impossible, and the state after them.
 
-        A row that holds no hypothesis is given the padding token, and its logits are not used; so
-        are for some steps the rows of a sentence that has ended.
+        A row without a hypothesis is given the padding token, and its logits are not used. For some
+        steps this is so for the rows of a sentence that has ended.
         """
 
 
@@ -66,33 +66,33 @@ class Hypothesis:
     score: float
     """log P(y | x) over the length penalty."""
     log_probability: float
-    """log P(y | x), natural logarithm, that of </s> included where there is one."""
+    """log P(y | x), natural logarithm, including that of </s> if it ends in one."""
     finished: bool
-    """Whether it ends in </s>, rather than at the longest length or where nothing can follow."""
+    """Whether it ends in </s>, rather than at the maximum length or where nothing can follow."""
 
 
 class Hypotheses(NamedTuple):
     """Hypotheses of several sentences, best first; an empty place has log p and score -inf."""
 
     tokens: Int[Tensor, "sentences places length"]
-    """From <s>; after the </s> of a finished one, padding."""
+    """Tokens from <s> on; after the </s> of a finished hypothesis, padding."""
     rows: Int[Tensor, "sentences places"]
     """The row of the model's state that each grew from."""
     log_p: Float[Tensor, "sentences places"]
     score: Float[Tensor, "sentences places"]
 
     def only(self, these: Bool[Tensor, "sentences places"]) -> Hypotheses:
-        """These, and the other places emptied."""
+        """Keep these hypotheses; empty every other place."""
         log_p, score = (field.masked_fill(~these, -torch.inf) for field in (self.log_p, self.score))
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
     def beside(self, longer: Hypotheses, pad: int) -> Hypotheses:
-        """These, then others that are one token longer."""
+        """These hypotheses followed by others, which are one token longer."""
         padded = self._replace(tokens=functional.pad(self.tokens, (0, 1), value=pad))
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(padded, longer, strict=True)))
 
     def best(self, count: int) -> Hypotheses:
-        """The `count` of highest score, best first; of equals, the first."""
+        """The `count` hypotheses of highest score, best first; of equal ones, the first."""
         places = ranking(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
@@ -102,7 +102,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(field[sentences] for field in self))
 
     def read(self, eos: int) -> list[list[Hypothesis]]:
-        """Bring to the host; raises ModelError if the model's logits were not numbers."""
+        """Copy to the host, as objects; raises ModelError if the model's logits were not finite."""
         if self.log_p.isnan().any():
             raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
         fields = (self.tokens[..., 1:].tolist(), self.log_p.tolist(), self.score.tolist())
@@ -114,9 +114,10 @@ class Hypotheses(NamedTuple):
 
 Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
-Listener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
-"""Hears of a step: which sentences are in it, its candidates, then those alive and those finished
-after it. A sentence that has ended may be in a few steps more, with no hypothesis alive."""
+StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
+"""A function called after each step, with the numbers of the sentences in it, its candidates, and
+the hypotheses that are alive and finished after it. A sentence that has ended may take part in a few
+more steps, with no hypothesis alive."""
 
 
 def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
@@ -135,22 +136,22 @@ def search(
     bos: int,
     eos: int,
     pad: int,
-    listen: Listener | None = None,
+    listen: StepListener | None = None,
     ranker: Ranker | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, best first.
 
-    A sentence ends at its longest length, or when it has `beam` finished hypotheses and no live one
-    could overtake the worst of them. It gets its finished hypotheses, perhaps fewer than `n_best`;
-    if there are none, its live ones; if none of those could go on, the ones they grew from.
+    A sentence ends at its maximum length, or when it has `beam` finished hypotheses and no live one
+    could overtake the worst of them. The result is its finished hypotheses, perhaps fewer than
+    `n_best`; if there are none, its live ones; if none of those could go on, the ones before them.
 
-    Beam 1 considers the one best continuation, and so is greedy search. Of equal continuations that
-    of the better hypothesis comes first, then the lower token: on every device, in every batch.
+    With beam 1 only the best continuation is considered: this is greedy search. Of equal
+    continuations, that of the better hypothesis comes first, then that of the lower token.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` computes what `most_likely`
-    defines, which is used if it is None. Raises RecipeError if `n_best` is not between 1
-    and the beam, ModelError if the model's logits are not numbers.
+    defines; None uses that itself. Raises RecipeError if `n_best` is not between 1 and the beam,
+    ModelError if the model's logits are not finite.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -169,11 +170,11 @@ def search(
         logits, state = model.step(last.flatten(), state.select(live.rows))
         before = live
         candidates = rules.continuations(live, logits)
-        del logits  # the next ones take their place
+        del logits  # so that the next step can use their memory
         live, finished = rules.choose(candidates, finished)
         if listen is not None:
             listen(sentences, candidates, live, finished)
-        goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the search waits here alone
+        goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the only wait for a GPU
         if not torch.equal(goes_on, going):
             ends = (going & ~goes_on).nonzero()[:, 0].to(live.rows.device)
             ended.append((sentences[ends], [pool.of(ends) for pool in (finished, live, before)]))
@@ -199,11 +200,11 @@ def _filled(sentences: Tensor, places: int, token: int, log_p: float) -> Hypothe
 
 
 def _length_penalty(lengths: Tensor, alpha: float) -> Float[Tensor, " lengths"]:
-    """((5 + length) / 6)^alpha for every length from 0 to the longest of these."""
+    """((5 + length) / 6)^alpha for every length from 0 to the largest of `lengths`."""
     shortest, longest = (int(length) for length in lengths.aminmax())
     if shortest < 1:
         raise ValueError(f"a maximum length of {shortest} has no room for </s>: it is at least 1")
-    # Number by number: a vector's powers and those of the few after it may differ in the last bit.
+    # One number at a time: powers computed by vector instructions may differ in the last bit.
     every = [((5 + length) / 6) ** alpha for length in range(longest + 1)]
     return torch.tensor(every, dtype=torch.float32, device=lengths.device)
 

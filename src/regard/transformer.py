@@ -1,7 +1,7 @@
 """§3.1 Encoder and decoder stacks: Figure 1.
 
-`Transformer.forward` is the figure. `start` and `step` compute the same a token at a time for
-search, on an explicit `DecoderState`; nothing is remembered on a module.
+`Transformer.forward` is the figure. `start` and `step` compute the same a token at a time, for
+search, on an explicit `DecoderState`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class DecoderLayer(nn.Module):
         memory: Cache,
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
-        """One position of each beam: attend to its past, where this takes the given places."""
+        """The next position of each beam. Its keys and values are written to `places` of the past.
+
+        `ancestry` masks the past, `memory_mask` the encoded source.
+        """
         query, keys, values = self.self_attention.project(y)
         past.append(keys, values, places)
         attended = self.self_attention.attend(query, past.keys, past.values, ancestry)
@@ -93,38 +96,39 @@ class DecoderLayer(nn.Module):
         return self.add_norm_3(y, self.feed_forward(y))
 
 
-COMPACT_EVERY = 16  # tokens: more often, and the copies cost more than they save
+COMPACT_EVERY = 16
+"""Tokens between two compactions; with fewer, the copies cost more than they save."""
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """Where decoding stands: a row is one hypothesis, and each sentence has equally many rows.
+    """The state of decoding. A row is one hypothesis; each sentence has the same number of rows.
 
-    The beams of a sentence share one store of keys and values, in which every step fills a slot for
-    each of them; a hypothesis knows its own slots. Which slots those are is the sentence's own
-    affair, whatever else is decoded with it. A step uses its state up: a second one from the same
-    state would write to the same slots.
+    The beams of a sentence share one cache of keys and values. Every step fills one slot of it for
+    each beam, and `ancestry` says which slots belong to a hypothesis. The slots of a sentence do
+    not depend on what else is in the batch. The caches are written in place, so only one step can
+    be made from a state: a second one would write to the same slots.
     """
 
     past: tuple[Cache, ...]
-    """By layer: keys and values of the target so far."""
+    """Keys and values of the target so far, layer by layer."""
     ancestry: Bool[Tensor, "sentences beams slots"]
-    """True where a slot of the past is of this hypothesis."""
+    """True where a slot of the past belongs to this hypothesis."""
     filled: Int[Tensor, " sentences"]
-    """Slots of a sentence that are taken; its other ones hold nothing that is attended to."""
-    level: bool
-    """Whether all sentences have taken equally many: until slots are dropped."""
+    """Slots that a sentence uses; nothing attends to its other slots."""
+    uniform: bool
+    """True while every sentence uses the same number of slots: until the first compaction."""
     length: int
     """Tokens decoded so far, <s> included."""
     memory: tuple[Cache, ...]
-    """By layer: keys and values of the encoded source."""
+    """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
-    """True where the source is no padding."""
+    """True where the source is not padding."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
-        """Keep these rows, in this order; the rows named together are of one sentence.
+        """Keep these rows, in this order; each line of `rows` names rows of one sentence.
 
-        Sentences may leave, but those that stay keep their order.
+        Sentences may be left out; the others keep their order.
         """
         sentences, beams, _ = self.ancestry.shape
         ancestry = self.ancestry.flatten(0, 1)[rows]
@@ -143,9 +147,10 @@ class DecoderState:
         return state._compact()
 
     def _compact(self) -> DecoderState:
-        """Without the slots of hypotheses that nobody descends from; now and then.
+        """Drop the slots that belong to no hypothesis any more, at every 16th token.
 
-        When is not a question of what there is to gain: other sentences would have a say in that.
+        The moment does not depend on what would be gained: then it would depend on the other
+        sentences of the batch, and so would the slots.
         """
         if self.ancestry.shape[1] == 1 or self.length % COMPACT_EVERY or not self.length:
             return self
@@ -158,12 +163,12 @@ class DecoderState:
             past=tuple(cache.only(slots) for cache in self.past),
             ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
             filled=filled,
-            level=False,
+            uniform=False,
         )
 
 
 class Transformer(Computing):
-    """The model of the paper; `recipe` gives its sizes, `vocabulary` the number of its symbols."""
+    """The model of the paper, of the recipe's sizes, for a vocabulary of this many sub-words."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
@@ -179,7 +184,7 @@ class Transformer(Computing):
 
     @property
     def parameter_count(self) -> int:
-        """Learned numbers; the shared embedding matrix counts once."""
+        """The number of parameters; the shared embedding matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
     def compute_by(self, arithmetic: Arithmetic) -> None:
@@ -246,7 +251,7 @@ class Transformer(Computing):
             past=tuple(self.by.cache(keys[:, :, :0], values[:, :, :0]) for keys, values in memory),
             ancestry=source.ids.new_zeros(len(encoded), 1, 0, dtype=torch.bool),
             filled=source.ids.new_zeros(len(encoded)),
-            level=True,
+            uniform=True,
             length=0,
             memory=tuple(self.by.cache(keys, values) for keys, values in memory),
             memory_mask=(source.segments != 0)[:, None, None, :],
@@ -258,14 +263,14 @@ class Transformer(Computing):
         """Logits of the next token after `tokens`, the last of each row, and the state after it."""
         sentences, beams, slots = state.ancestry.shape
         if state.past[0].slots != slots:
-            raise ValueError("a step was made from this state already, which used it up")
+            raise ValueError("a step was made from this state already: use the state it returned")
         positions = torch.full_like(tokens, state.length).view(sentences, beams)
         y = self.embedding(tokens.view(sentences, beams), positions, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
         ancestry = F.pad(state.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
         mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            y = layer.step(y, past, None if state.level else places, mask, memory, memory_mask)
+            y = layer.step(y, past, None if state.uniform else places, mask, memory, memory_mask)
         after = replace(
             state, ancestry=ancestry, filled=state.filled + beams, length=state.length + 1
         )
@@ -273,13 +278,13 @@ class Transformer(Computing):
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:
-    """A ModuleList; typed loosely, for it cannot say what modules it holds."""
+    """A ModuleList, typed as Any because it cannot express which modules it holds."""
     return nn.ModuleList(layers)
 
 
 def _initialise(module: nn.Module) -> None:
     """Glorot uniform for projections; embeddings normal with deviation d_model^-0.5."""
-    if next(module.parameters()).is_meta:  # only shapes; and to draw there loads a compiler
+    if next(module.parameters()).is_meta:  # only shapes; drawing would load a compiler
         return
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)

@@ -1,7 +1,7 @@
-"""§6.1 Machine translation: text in, text out.
+"""§6.1 Machine translation: from text to text.
 
-Sentences are sorted by length inside a window and decoded in batches bounded by tokens; they come
-back in their own order.
+Sentences are sorted by length within a window and decoded in batches of a bounded number of tokens;
+results come in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ CLAUSE_ENDS = re.compile(
     r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
 )
 BLANKS = re.compile(r"\s+")
-"""Where a line that is too long is cut, the former before the latter; else in its middle."""
+"""Where too long a line is cut: where a clause ends, else at a blank, else in its middle."""
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
-"""Chinese and Japanese characters and marks, beside which no blank stands."""
-TOLD = 0.05
-"""Seconds between two tellings of what is written so far."""
+"""Chinese and Japanese characters and marks, which are written without blanks."""
+PARTIAL_SECONDS = 0.05
+"""Seconds between two reports of an unfinished translation."""
 
-Hear = Callable[[str], object]
-"""Is told what is written of a translation so far."""
+PartialListener = Callable[[str], object]
+"""Called with the best hypothesis of a translation that is not finished yet."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One hypothesis as text."""
+    """A hypothesis as text, with its score."""
 
     text: str
     score: float
@@ -50,21 +50,22 @@ class Translation:
 def load(
     directory: str | Path, *, precision: str = "fp32", exact: bool | None = None
 ) -> Translator:
-    """Open a model directory for translation; raises ModelError where it is missing or damaged.
+    """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
-    `precision` is fp32; bf16; auto: bf16 where the processor has it; or int8, for x86 processors,
-    which rounds weights and states to 8 bits. Raises RecipeError for int8 elsewhere.
+    `precision` is "fp32", "bf16", "auto" (bf16 if the processor supports it) or "int8", which
+    rounds weights and states to 8 bits. Raises RecipeError for int8 except on x86 processors.
 
-    If `exact`, the translation and the score of a sentence are the same, to the last bit, whatever
-    else is translated, in whatever order and by however many threads. True tries whether this
-    processor's kernels allow that to sentences in a batch, which may take half a second; where they
-    do not, and on a GPU, sentences are then decoded one by one. None is as True in fp32 where they
-    do, and tries nothing; in bf16 and int8, chosen for their speed, it is False: last bits vary.
+    If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
+    else is translated, in any order and with any number of threads. A test, which may take half a
+    second, finds whether this processor can do that for batches; if not, and on a GPU, sentences
+    are decoded one at a time. None leaves out the test: in fp32, results are exact if the processor
+    can do that for batches. In bf16 and int8, which are chosen for their speed, None means False:
+    the last bits may vary.
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "text":
         raise ModelError(
-            f"{directory}: is a parser: use regard parse, or regard.parsing.load, "
+            f"{directory}: is a parser: use regard parse or regard.parsing.load, "
             "or name a translator"
         )
     longest = model.recipe.data.max_length
@@ -72,12 +73,12 @@ def load(
 
 
 class Translator(Decoding):
-    """A model, its tokenizer and how to search; `longest` bounds a source sentence, in pieces.
+    """A model with its tokenizer and search; `longest` bounds a source sentence, in pieces.
 
-    `exact` is that of `load`, for which the model has been packed in blocks.
+    `exact` is that of `load`, for which the weights of the model have been laid out in blocks.
 
-    For one thread at a time: on a CPU a translation divides PyTorch's threads among its batches, or
-    has copies of this process decode them, where there are many.
+    Only one thread may use a translator at a time. On a CPU, the batches of a translation share
+    PyTorch's threads, or are decoded by copies of this process if there are many batches.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class Translator(Decoding):
         self.tokenizer, self.longest = tokenizer, longest
 
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
-        """The best translation of each sentence; an empty one stays empty.
+        """The best translation of each sentence; an empty sentence stays empty.
 
-        Raises DataError for a sentence of more than `longest` pieces, unless `split`.
+        Raises DataError for a sentence of more than `longest` pieces; with `split`, such a sentence
+        is translated in parts.
         """
         return [best[0].text for best in self.stream(sentences, split=split)]
 
@@ -107,37 +109,41 @@ class Translator(Decoding):
         split: bool = False,
         window: int = WINDOW,
         where: str = "sentence",
-        hear: Mapping[int, Hear] | None = None,
+        on_partial: Mapping[int, PartialListener] | None = None,
     ) -> Iterator[list[Translation]]:
-        """Up to `n_best` translations of each sentence, best first, in order, a window at a time.
+        """Yield up to `n_best` translations of each sentence, best first; one window at a time.
 
-        `hear` has listeners by the number of a sentence, from 0. Each is told, in any thread, of
-        the best hypothesis, twenty times a second while it grows; another may overtake it. Of a
-        sentence that is split nothing is told. Errors name a sentence as `where:number`. Raises
-        TypeError for what is no str, and for a single str, each character of which would be a
-        sentence.
+        `on_partial` maps the number of a sentence, from 0, to a listener, which is called in any
+        thread, twenty times a second, with the best hypothesis so far; another one may overtake it.
+        Sentences that are split are not reported. Errors name a sentence as `where:number`. Raises
+        DataError like `translate`, and TypeError for a sentence that is not a str and for a single
+        str, of which each character would be a sentence.
         """
         if isinstance(sentences, str):
-            raise TypeError("one str is no list of sentences: give [text]")
+            raise TypeError("expected a list of sentences, not a str: give [text]")
         numbered = enumerate(sentences, start=1)
         while some := list(itertools.islice(numbered, window)):
             sources, first = self._encode(some, split, where), some[0][0] - 1
             whole = (i for i, source in enumerate(sources) if len(source) == 1)
-            heard = {i: hear[first + i] for i in whole if first + i in hear} if hear else {}
-            yield from self._window(sources, n_best, heard)
+            wanted = on_partial or {}
+            listeners = {i: wanted[first + i] for i in whole if first + i in wanted}
+            yield from self._window(sources, n_best, listeners)
 
     def measure(self, sentences: Sequence[str], *, split: bool, where: str, first: int) -> int:
-        """Source tokens of these sentences, numbered from `first`; raises what `stream` would."""
+        """The number of source tokens in these sentences; raises what `stream` would.
+
+        Errors name a sentence by its number, counted from `first`.
+        """
         sources = self._encode(list(enumerate(sentences, first)), split, where)
         return sum(len(part) for parts in sources for part in parts)
 
     def _encode(
         self, numbered: Sequence[tuple[int, str]], split: bool, where: str
     ) -> list[list[list[int]]]:
-        """By sentence: its parts, each a list of pieces ending in </s>; none for a blank line."""
+        """The parts of each sentence, as lists of pieces that end in </s>; none if it is blank."""
         for number, line in numbered:
             if not isinstance(line, str):
-                raise TypeError(f"{where}:{number} is no str but {type(line).__name__}")
+                raise TypeError(f"{where}:{number}: expected a str, not {type(line).__name__}")
         sources: list[list[list[int]]] = []
         encoded = self.tokenizer.encode([line for _, line in numbered])
         for (number, line), pieces in zip(numbered, encoded, strict=True):
@@ -151,7 +157,7 @@ class Translator(Decoding):
             else:
                 raise DataError(
                     f"{len(pieces) + 1} pieces; this model was trained on at most {self.longest}: "
-                    "split the sentence, or let --split do it",
+                    "split the sentence, or use --split",
                     where,
                     number,
                 )
@@ -174,11 +180,12 @@ class Translator(Decoding):
         self,
         sources: Sequence[Sequence[Sequence[int]]],
         n_best: int,
-        hear: Mapping[int, Hear],
+        listeners: Mapping[int, PartialListener],
     ) -> Iterator[list[Translation]]:
+        """The translations of sentences that are given as their parts."""
         parts = [part for source in sources for part in source]
         numbers = [number for number, source in enumerate(sources) for _ in source]
-        heard = {part: hear[number] for part, number in enumerate(numbers) if number in hear}
+        heard = {part: listeners[i] for part, i in enumerate(numbers) if i in listeners}
         decoded = iter(self._decode(parts, n_best, heard))
         for source in sources:
             of_parts = [next(decoded) for _ in source]
@@ -186,31 +193,37 @@ class Translator(Decoding):
                 yield [Translation("", 0.0)]
             elif len(of_parts) == 1:
                 yield of_parts[0]
-            else:  # the k-th best of a split sentence is made of its parts' k-th best
+            else:  # the k-th best of a split sentence joins the k-th best of its parts
                 yield [
-                    Translation(joined([t.text for t in texts]), sum(t.score for t in texts))
+                    Translation(
+                        join_sentences([t.text for t in texts]), sum(t.score for t in texts)
+                    )
                     for texts in zip(*of_parts, strict=False)
                 ]
 
     def _decode(
-        self, sources: Sequence[Sequence[int]], n_best: int, hear: Mapping[int, Hear]
+        self,
+        sources: Sequence[Sequence[int]],
+        n_best: int,
+        listeners: Mapping[int, PartialListener],
     ) -> list[list[Translation]]:
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
-            heard = {place: hear[i] for place, i in enumerate(batch) if i in hear}
+            heard = {place: listeners[i] for place, i in enumerate(batch) if i in listeners}
+            reporter = _PartialReporter(heard, self.tokenizer) if heard else None
             return search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely, listen=_Telling(heard, self.tokenizer) if heard else None,
+                ranker=self.model.by.most_likely, listen=reporter,
             )  # fmt: skip
 
-        return [self._texts(best) for best in self.hypotheses(sources, found, here=bool(hear))]
+        return [self._texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]
 
     def _texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizer.decode([h.tokens for h in best])
         return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]
 
 
-def joined(parts: Sequence[str]) -> str:
-    """Sentences, or parts of one, with a blank between them where their script has one."""
+def join_sentences(parts: Sequence[str]) -> str:
+    """Sentences, or parts of one, joined by blanks unless their script is written without."""
     whole = ""
     for part in filter(None, parts):
         blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "
@@ -218,11 +231,11 @@ def joined(parts: Sequence[str]) -> str:
     return whole
 
 
-class _Telling:
-    """A search's listener that tells of some of its sentences the best hypothesis, as text."""
+class _PartialReporter:
+    """A `search.StepListener` that reports the best hypothesis of some sentences, as text."""
 
-    def __init__(self, hear: Mapping[int, Hear], tokenizer: Tokenizer):
-        self._hear, self._tokenizer = hear, tokenizer
+    def __init__(self, listeners: Mapping[int, PartialListener], tokenizer: Tokenizer):
+        self._listeners, self._tokenizer = listeners, tokenizer
         self._next = time.monotonic()
 
     def __call__(
@@ -230,9 +243,9 @@ class _Telling:
     ) -> None:
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + TOLD
+        self._next = time.monotonic() + PARTIAL_SECONDS
         both = Hypotheses(*(torch.cat(of, dim=1) for of in zip(finished, live, strict=True)))
         best = zip(sentences.tolist(), both.best(1).read(EOS), strict=True)
-        heard = {s: found[0].tokens for s, found in best if found and s in self._hear}
-        for s, text in zip(heard, self._tokenizer.decode(list(heard.values())), strict=True):
-            self._hear[s](text)
+        written = {s: found[0].tokens for s, found in best if found and s in self._listeners}
+        for s, text in zip(written, self._tokenizer.decode(list(written.values())), strict=True):
+            self._listeners[s](text)

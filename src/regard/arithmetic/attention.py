@@ -54,7 +54,7 @@ class CpuMask(Mask):
         return part
 
 
-class Softmax(Protocol):
+class AttentionParts(Protocol):
     """The parts of attention between its matrix products; see `cpu.Cpu`."""
 
     def attention_weights(
@@ -83,13 +83,14 @@ class CpuAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        by: Softmax,
+        by: AttentionParts,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         mask: CpuMask,
         dropout: float,
     ) -> Tensor:
+        """The output, [rows, heads, queries, d_v]."""
         ctx.by, ctx.shape = by, key.shape[:3]
         saved = _weighed(by, query, key, value, mask, dropout, torch.bmm)
         ctx.save_for_backward(*saved)
@@ -99,6 +100,7 @@ class CpuAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of queries, keys and values."""
         query, key, value, weights, dropped, scaled = ctx.saved_tensors
         rows, heads, keys = ctx.shape
         gradient = gradient.reshape(rows * heads, query.shape[1], -1)
@@ -117,7 +119,7 @@ class CpuAttention(torch.autograd.Function):
 
 
 def attend_without_gradient(
-    by: Softmax,
+    by: AttentionParts,
     query: Float[Tensor, "rows heads queries d_k"],
     key: Float[Tensor, "rows heads keys d_k"],
     value: Float[Tensor, "rows heads keys d_v"],
@@ -135,7 +137,7 @@ def attend_without_gradient(
 
 
 def _in_parts(
-    by: Softmax, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
+    by: AttentionParts, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
     """The output, computed a few rows at a time, and of long rows a few queries at a time.
 
@@ -163,7 +165,7 @@ def _slices(total: int, step: int) -> list[slice]:
 
 
 def _output(
-    by: Softmax, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
+    by: AttentionParts, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
     """The output; its sums over keys are made from the left, `KEYS` at a time.
 
@@ -186,7 +188,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _weighed(
-    by: Softmax,
+    by: AttentionParts,
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -13,7 +13,7 @@ from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.arithmetic.residual import CpuAddNorm
 from regard.equations import Adam, Cache, Mask, Moments, Ranking
 
-LOGITS_AT_ONCE = 2**20
+_LOGITS_AT_ONCE = 2**20
 """Logits ranked together: 4 MiB in fp32."""
 
 
@@ -73,7 +73,7 @@ class Cpu(Plain):
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
         """The best continuations, by the maxima of blocks of the vocabulary."""
-        return most_likely_by_blocks(live, logits, never, count, LOGITS_AT_ONCE)
+        return most_likely_by_blocks(live, logits, never, count, _LOGITS_AT_ONCE)
 
     def adam(
         self,

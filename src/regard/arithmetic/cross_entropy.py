@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from regard.arithmetic.products import Products
 
 
-class Softmax(Protocol):
+class LossParts(Protocol):
     """The parts of the loss between its matrix products; see `cpu.Cpu` and `cuda.Cuda`."""
 
     chunk: int
@@ -39,7 +39,7 @@ class Softmax(Protocol):
 
 
 def smoothed_cross_entropy(
-    by: Softmax,
+    by: LossParts,
     states: Float[Tensor, "tokens d_model"],
     embedding: Float[Tensor, "vocabulary d_model"],
     labels: Int[Tensor, " tokens"],
@@ -64,7 +64,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        by: Softmax,
+        by: LossParts,
         states: Tensor,
         embedding: Tensor,
         labels: Tensor,

@@ -14,7 +14,7 @@ from regard.equations import Adam, Mask, Moments, Ranking
 FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """The first takes masks and is fast for short rows; the second takes the widths that it does not.
 cuDNN's is never used: it builds a plan for each new shape."""
-LOGITS_AT_ONCE = 2**27
+_LOGITS_AT_ONCE = 2**27
 """Logits ranked together: 512 MiB in fp32."""
 
 
@@ -70,7 +70,7 @@ class Cuda(Plain):
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
         """The best continuations, by the maxima of blocks of the vocabulary."""
-        return most_likely_by_blocks(live, logits, never, count, LOGITS_AT_ONCE)
+        return most_likely_by_blocks(live, logits, never, count, _LOGITS_AT_ONCE)
 
     def adam(
         self,

@@ -6,8 +6,8 @@ The products of `Int8Linear` add integers, which is exact in any order. Of the o
 
 - one with a weight is made in blocks of few sizes (`BlockedLinear`);
 - one of attention is made in fp32 for each sentence and head by itself, as wide as the widest
-  sentence needs. What a sentence does not attend to adds zeros at the end of its sums, and these are
-  made from the left, `attention.KEYS` values at a time: whole blocks of zeros change nothing.
+  sentence needs. What a sentence does not attend to adds zeros at the end of its sums, and these
+  are made from the left, `attention.KEYS` values at a time: whole blocks of zeros change nothing.
 
 That a row comes out the same in each place of each block, and that zeros at the end of a block
 change nothing, is true of the kernels that were measured, and promised by none. So both are tested,
@@ -77,7 +77,7 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
     """A row and a weight whose products cancel: the sum is the rounding of one order of adding.
 
-    With usual numbers only the last bits would depend on the order, and rounding to bf16 hides them.
+    With usual numbers only the last bits would depend on the order, and bf16 hides those.
     """
     generator, half = torch.Generator().manual_seed(1), inputs // 2
 

@@ -84,7 +84,7 @@ class Loops(Cpu):
         """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p."""
         right, log_p = torch.empty(2, len(logits)).unbind()
         one = array(labels[:, 0].contiguous())
-        cross_entropy_loops.softmax_gradient(
+        cross_entropy_loops.gradient_of_logits(
             array(logits), one, smoothing, array(right), array(log_p)
         )
         return right[:, None], log_p[:, None]
@@ -96,7 +96,7 @@ class Loops(Cpu):
         parents, tokens = torch.empty(2, len(live), count, dtype=torch.int64).unbind()
         found = Ranking(parents, tokens, torch.empty(len(live), count))
         without = torch.tensor(never, dtype=torch.int64)
-        search_loops.most_likely(
+        search_loops.rank_continuations(
             *map(array, (live.contiguous(), logits.contiguous(), without, *found))
         )
         return found
@@ -107,7 +107,7 @@ class Loops(Cpu):
         integers = torch.empty(x.numel() // columns, columns, dtype=torch.int8)
         scale = torch.empty(len(integers))
         factors = torch.ones(columns) if factors is None else factors
-        int8_loops.rounded(rows(x), array(factors), array(integers), array(scale))
+        int8_loops.round_signed(rows(x), array(factors), array(integers), array(scale))
         return Rounded(integers, scale)
 
     def scale_products(
@@ -123,20 +123,22 @@ class Loops(Cpu):
         out = torch.empty(y.shape, dtype=dtype)
         factors = torch.ones(y.shape[1]) if factors is None else factors
         bias = torch.zeros(y.shape[1]) if bias is None else bias.float()
-        int8_loops.scaled(array(y), array(scale), array(factors), array(bias), relu, rows_of(out))
+        int8_loops.scale_sums(
+            array(y), array(scale), array(factors), array(bias), relu, rows_of(out)
+        )
         return out
 
     def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x in 8 bits without a sign, and the scale of each row."""
         rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
-        layout_loops.rounded(rows(x), rows_of(rounded), array(scale.view(-1)))
+        layout_loops.round_unsigned_rows(rows(x), rows_of(rounded), array(scale.view(-1)))
         return rounded, scale
 
     def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
         """y * scale + bias, in place; with `relu`, at least 0."""
         if bias is None:
             return super().scale_rows(y, scale, bias, relu)
-        layout_loops.scaled(rows_of(y), array(scale.view(-1)), array(bias), relu)
+        layout_loops.scale_in_place(rows_of(y), array(scale.view(-1)), array(bias), relu)
         return y
 
 

@@ -34,7 +34,7 @@ class Products:
         return F.linear(x, embedding.weight)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
-        """A function from at most `tokens` states to their logits, which its next call overwrites."""
+        """A function of at most `tokens` states that gives their logits, until its next call."""
         block = embedding.new_empty(tokens, len(embedding))
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
 

@@ -28,6 +28,7 @@ class CpuAddNorm(torch.autograd.Function):
         eps: float,
         dropout: float,
     ) -> Tensor:
+        """The normalised sum, of the shape of x."""
         ctx.scale = 1 / (1 - dropout)
         mask = by.keep_mask(y, dropout) if dropout else None
         total = x + y if mask is None else torch.addcmul(x, y, mask, value=ctx.scale)
@@ -38,6 +39,7 @@ class CpuAddNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of x, y, and the norm's weight and bias."""
         total, mean, rstd, weight, bias, mask = ctx.saved_tensors
         d_total, d_weight, d_bias = torch.ops.aten.native_layer_norm_backward(
             gradient.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, compiled, read, write
+from regard.arithmetic.loops.numbers import Numbers, loop_for, read, write
 
 
-@compiled(
+@loop_for(
     "void(float32[::1], uint16[::1], uint16[::1], float32[::1], float32[::1],"
     " float32, float32, float32, float32, float32, float32)"
 )

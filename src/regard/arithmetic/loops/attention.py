@@ -3,10 +3,10 @@
 import numpy as np
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, compiled, exp, largest, read, write
+from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, write
 
 
-@compiled("void({n}[:, :, :, ::1], float32[:, :, :, ::1], float32, {n}[:, :, :, ::1])")
+@loop_for("void({n}[:, :, :, ::1], float32[:, :, :, ::1], float32, {n}[:, :, :, ::1])")
 def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None:
     """softmax(scores * factor + bias); a bias of one row or one query is that of all."""
     rows, heads, queries, keys = scores.shape
@@ -28,7 +28,7 @@ def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None
                     write(out_row, k, exps[k] * inverse)
 
 
-@compiled("void({n}[:, :, ::1], {n}[:, :, ::1], float32)")
+@loop_for("void({n}[:, :, ::1], {n}[:, :, ::1], float32)")
 def weights_backward(gradient: Numbers, weights: Numbers, factor: float) -> None:
     """Turn the gradient of the weights P into that of the scores: P * (dP - sum(dP * P))."""
     rows, queries, keys = gradient.shape

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, compiled, exp, largest, read, write
+from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, write
 
 
-@compiled("void({n}[:, ::1], int64[::1], float32, float32[::1], float32[::1])")
-def softmax_gradient(
+@loop_for("void({n}[:, ::1], int64[::1], float32, float32[::1], float32[::1])")
+def gradient_of_logits(
     logits: Numbers, labels: Numbers, smoothing: float, right: Numbers, log_p: Numbers
 ) -> None:
     """Turn logits into softmax - (1 - smoothing) * onehot; the label's own logit and log p."""

@@ -8,13 +8,13 @@ from numpy import float32 as f32
 from numpy import int8 as i8
 from numpy import uint32 as u32
 
-from regard.arithmetic.loops.numbers import Numbers, bits, compiled, from_bits, read, write
+from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
 _TO_BYTE = f32(2**23 + 2**22)  # n + this is held as an integer, whose last byte is n
 
 
-@compiled("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
-def rounded(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
+@loop_for("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
+def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
     """x times a factor for each column, by its row's scale, which makes the largest 127."""
     columns = x.shape[1]
     product = np.empty(columns, np.float32)
@@ -30,8 +30,8 @@ def rounded(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
             out_row[j] = i8(bits(product[j] * inverse + _TO_BYTE))
 
 
-@compiled("void(int32[:, ::1], float32[::1], float32[::1], float32[::1], boolean, {n}[:, ::1])")
-def scaled(
+@loop_for("void(int32[:, ::1], float32[::1], float32[::1], float32[::1], boolean, {n}[:, ::1])")
+def scale_sums(
     y: Numbers, scale: Numbers, factors: Numbers, bias: Numbers, relu: bool, out: Numbers
 ) -> None:
     """y times its row's scale and its column's factor, + bias; or 0 where that is negative."""

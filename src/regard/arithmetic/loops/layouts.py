@@ -4,13 +4,13 @@ import numpy as np
 from numpy import float32 as f32
 from numpy import uint32 as u32
 
-from regard.arithmetic.loops.numbers import Numbers, bits, compiled, from_bits
+from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for
 
 _TO_BYTE = f32(2**23 + 2**22 + 128)  # n + this is held as an integer, whose last byte is n + 128
 
 
-@compiled("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
-def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
+@loop_for("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
+def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
     """x times 1 / scale, + 128, as integers; scale makes the largest of each row 127."""
     rows, columns = x.shape
     for r in range(rows):
@@ -24,8 +24,8 @@ def rounded(x: Numbers, out: Numbers, scale: Numbers) -> None:
             out_row[j] = np.uint8(bits(row[j] * factor + _TO_BYTE))
 
 
-@compiled("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
-def scaled(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
+@loop_for("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
+def scale_in_place(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
     """Turn each y into y * scale + bias, with a scale for each row; with `relu` 0 where less."""
     rows, columns = y.shape
     lowest = f32(0) if relu else f32(-np.inf)

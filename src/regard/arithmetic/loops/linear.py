@@ -2,10 +2,10 @@
 
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, compiled, read
+from regard.arithmetic.loops.numbers import Numbers, loop_for, read
 
 
-@compiled("void({n}[:, ::1], float32[::1])")
+@loop_for("void({n}[:, ::1], float32[::1])")
 def column_sums(x: Numbers, sums: Numbers) -> None:
     """Add each row to the sums."""
     for r in range(len(x)):
@@ -14,7 +14,7 @@ def column_sums(x: Numbers, sums: Numbers) -> None:
             sums[j] += read(row[j])
 
 
-@compiled("void({n}[:, ::1], {n}[:, ::1], {n}[:, ::1], float32[::1])")
+@loop_for("void({n}[:, ::1], {n}[:, ::1], {n}[:, ::1], float32[::1])")
 def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) -> None:
     """The gradient where y = max(0, x) is positive, and 0; and add each row of it to the sums."""
     for r in range(len(y)):

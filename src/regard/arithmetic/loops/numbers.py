@@ -27,8 +27,8 @@ Numbers = NDArray[Any]
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def compiled(*signatures: str) -> Callable[[Function], Function]:
-    """A loop, compiled now for arguments of these types; with "{n}" in them, for fp32 and bf16."""
+def loop_for(*signatures: str) -> Callable[[Function], Function]:
+    """Compile a loop now, for arguments of these types; "{n}" in them stands for fp32 and bf16."""
     types = ("float32", "uint16")
     every = [s.replace("{n}", n) for s in signatures for n in (types if "{n}" in s else types[:1])]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}

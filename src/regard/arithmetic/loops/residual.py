@@ -3,7 +3,7 @@
 import numpy as np
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, compiled, keep, read, within, write
+from regard.arithmetic.loops.numbers import Numbers, keep, loop_for, read, within, write
 
 
 @within
@@ -25,7 +25,7 @@ def _norm(
     return mean, factor
 
 
-@compiled("void({n}[:, ::1], {n}[:, ::1], {n}[::1], {n}[::1], float32, {n}[:, ::1])")
+@loop_for("void({n}[:, ::1], {n}[:, ::1], {n}[::1], {n}[::1], float32, {n}[:, ::1])")
 def add_norm(
     x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
 ) -> None:
@@ -39,7 +39,7 @@ def add_norm(
         _norm(total, weight, bias, eps, out[r])
 
 
-@compiled(
+@loop_for(
     "void({n}[:, ::1], {n}[:, ::1], {n}[::1], {n}[::1], float32, int64, uint32, float32, "
     "{n}[:, ::1], {n}[:, ::1], float32[::1], float32[::1])"
 )
@@ -69,7 +69,7 @@ def dropped_add_norm(
         means[r], factors[r] = _norm(rounded, weight, bias, eps, out[r])
 
 
-@compiled(
+@loop_for(
     "void({n}[:, ::1], {n}[:, ::1], float32[::1], float32[::1], {n}[::1], int64, uint32, float32, "
     "{n}[:, ::1], {n}[:, ::1], float32[::1], float32[::1])"
 )

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy import float32 as f32
 
-from regard.arithmetic.loops.numbers import Numbers, compiled, exp, largest, read, within
+from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
 _BLOCK = 128  # logits of which only the largest is looked at, unless that is among the best
 
@@ -34,10 +34,10 @@ def _insert(
     parents[place], tokens[place], best[place] = beam, token, log_p
 
 
-@compiled(
+@loop_for(
     "void(float32[:, ::1], {n}[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], float32[:, ::1])"
 )
-def most_likely(
+def rank_continuations(
     live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
     """Of each sentence the largest live + log softmax(logits), largest first, of equals the first.
