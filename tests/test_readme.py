@@ -1,15 +1,19 @@
 """Every command and line of Python in the README runs, on a small corpus and a small model.
 
-And the Korean README has the same commands, links and figures.
+The Korean README has the same commands, links and figures, and what the pages name exists.
 """
 
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import regard as package
 from cli.refusing import regard
+from regard import api
 from regard.corpus import example, write_corpus
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +22,10 @@ SMALLER = (
     "training.steps=6 training.save_every=2 training.validate_sentences=2 search.max_extra=5"
 )
 PAGES = ["README.md", "README.ko.md"]
+DOCUMENTS = [
+    str(path.relative_to(ROOT))
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*/*.md")]
+]
 
 
 def text_of(page: str) -> str:
@@ -32,10 +40,20 @@ def links(page: str) -> list[str]:
     return re.findall(r"\]\((?!http)([^)]+)\)", text_of(page))
 
 
+def rows(page: str) -> list[str]:
+    """The rows of all tables."""
+    return re.findall(r"^\|.*", text_of(page), flags=re.MULTILINE)
+
+
 def figures(page: str) -> list[list[str]]:
-    """Of each row of a table, in any order."""
-    rows = re.findall(r"^\|.*", text_of(page), flags=re.MULTILINE)
-    return [sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in rows]
+    """The numbers of each row of a table, in any order."""
+    return [sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in rows(page)]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name after # in a page: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def shell_commands(page: str) -> list[str]:
@@ -78,7 +96,13 @@ def run(command: str) -> None:
         Path(out).write_text(result.stdout, encoding="utf-8")
 
 
-def test_readme(in_a_folder_of_text: Path) -> None:
+def train_smaller(**given: Any) -> Path:
+    """`regard.train` with a small model."""
+    assignments = (field.split("=") for field in SMALLER.split())
+    return api.train(**given, changes={key: json.loads(value) for key, value in assignments})
+
+
+def test_readme(in_a_folder_of_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for command in shell_commands("README.md"):
         program, *rest = shlex.split(command)
@@ -88,17 +112,36 @@ def test_readme(in_a_folder_of_text: Path) -> None:
             run(command)
         else:
             assert command == "source .venv/bin/activate", f"a command that no test runs: {command}"
+    monkeypatch.setattr(package, "train", train_smaller)
     for block in blocks("README.md", "python"):
-        exec(compile(block, "README.md", "exec"), {})
+        names: dict[str, Any] = {}
+        exec(compile(block, "README.md", "exec"), names)
+        assert len(names["translations"]) == 2
     assert len(Path("out.txt").read_text(encoding="utf-8").split("\n")) == 5 + 1
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-)
+@pytest.mark.parametrize("page", DOCUMENTS)
 def test_links_lead_somewhere(page: str) -> None:
     for link in links(page):
-        assert ((ROOT / page).parent / link.partition("#")[0]).exists(), link
+        path, _, heading = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        assert not heading or heading in anchors(target), link
+
+
+@pytest.mark.parametrize("page", DOCUMENTS)
+def test_files_that_are_named_exist(page: str) -> None:
+    for name in re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|js|md|toml))`", text_of(page)):
+        places = (ROOT, ROOT / "src" / "regard", (ROOT / page).parent)
+        assert any((place / name).exists() for place in places), name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_row_has_one_figure(page: str) -> None:
+    found = [row.split("|")[2].strip() for row in rows(page) if row.count("|") == 4]
+    assert len(found) > 30
+    for figure in found:
+        assert len(re.findall(r"\d[\d.,]*(?:e-\d)?", figure)) <= 1, figure
 
 
 def test_the_pages_are_level() -> None:
