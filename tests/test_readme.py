@@ -150,3 +150,14 @@ def test_the_pages_are_level() -> None:
         for page in PAGES
     )
     assert english == korean
+
+
+def test_the_reading_order_never_looks_ahead() -> None:
+    first_table = text_of("docs/reading.md").split("## ")[1]
+    order = re.findall(r"^\| `([\w/]+)\.py`", first_table, flags=re.MULTILINE)
+    modules = [name.replace("/", ".") for name in order]
+    assert len(modules) > 10
+    for i, (module, path) in enumerate(zip(modules, order, strict=True)):
+        code = (ROOT / "src" / "regard" / f"{path}.py").read_text(encoding="utf-8")
+        imported = set(re.findall(r"^\s*from regard\.([\w.]+) import", code, flags=re.MULTILINE))
+        assert not imported & set(modules[i:]), module
