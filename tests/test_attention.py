@@ -1,15 +1,25 @@
 """§3.2 by hand-worked values, and multi-head attention against torch.nn."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.arithmetic.attention import Mask, attend
-from regard.arithmetic.packed import PackedLinear, can_pack
+from regard.arithmetic.attention import CpuMask
+from regard.arithmetic.choose import can_pack
+from regard.arithmetic.inference import Inference
+from regard.arithmetic.layouts import LaidOut, PackedLinear
+from regard.arithmetic.plain import PLAIN
 from regard.attention import MultiHeadAttention, attention, causal_mask, segment_mask
+from regard.equations import Mask
+
+
+def plainly(d_model: int, heads: int, d_k: int, d_v: int) -> MultiHeadAttention:
+    """Multi-head attention that computes by the definitions."""
+    module = MultiHeadAttention(d_model, heads, d_k, d_v)
+    module.by = PLAIN
+    return module
 
 
 def test_equation_one_by_hand() -> None:
@@ -36,7 +46,7 @@ def test_masks_by_hand() -> None:
 def test_multi_head_attention_equals_torch() -> None:
     torch.manual_seed(1)
     heads, d_model, rows, queries, keys = 3, 15, 2, 5, 7
-    ours = MultiHeadAttention(d_model, heads, d_model // heads, d_model // heads)
+    ours = plainly(d_model, heads, d_model // heads, d_model // heads)
     for parameter in ours.parameters():
         nn.init.normal_(parameter, std=0.3)
     theirs = nn.MultiheadAttention(d_model, heads, batch_first=True)
@@ -53,31 +63,35 @@ def test_multi_head_attention_equals_torch() -> None:
 
 
 def test_d_k_and_d_v_are_free() -> None:
-    module = MultiHeadAttention(d_model=11, heads=2, d_k=3, d_v=5)
+    module = plainly(d_model=11, heads=2, d_k=3, d_v=5)
     assert module.W_q.out_features == 6
     assert module.W_v.out_features == 10
     x = torch.randn(2, 3, 11)
     assert module(x, x, Mask(torch.ones(1, 1, 1, 3, dtype=torch.bool))).shape == x.shape
 
 
-@pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
-def test_packed_attention_is_in_the_precision_that_is_kept() -> None:
+@pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")
+def test_keys_and_values_are_attended_to_in_the_precision_in_which_they_are_kept() -> None:
     torch.manual_seed(1)
-    attending = MultiHeadAttention(16, 2, 8, 8)
+    module, embedding = plainly(16, 2, 8, 8), nn.Embedding(5, 16)
     x, memory = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
-    masks = [Mask(torch.ones(1, 1, 1, keys, dtype=torch.bool)) for keys in (5, 7)]
+    allowed = [torch.ones(1, 1, 1, keys, dtype=torch.bool) for keys in (5, 7)]
+    multiplied: list[torch.dtype] = []
+
+    class Listening(Inference):
+        def attention_weights(
+            self, scores: Tensor, bias: Tensor, factor: float, dropout: float
+        ) -> Tensor:
+            multiplied.append(scores.dtype)
+            return super().attention_weights(scores, bias, factor, dropout)
+
     with torch.no_grad():
-        expected = attending(x, x, masks[0]), attending(x, memory, masks[1])
-        seen = []
-
-        def recorded(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
-            seen.append((key.dtype, value.dtype))
-            return attend(query, key, value, *others)
-
-        attending.equation_1 = recorded  # type: ignore[method-assign]
-        attending.pack(PackedLinear, torch.bfloat16)
-        found = attending(x, x, masks[0]), attending(x, memory, masks[1])
-    assert seen == [(torch.bfloat16, torch.bfloat16)] * 2
+        expected = module(x, x, Mask(allowed[0])), module(x, memory, Mask(allowed[1]))
+        module.by = Listening(LaidOut(module, embedding, PackedLinear), torch.bfloat16)
+        cache = module.by.cache(*module.keys_values(memory))
+        found = module(x, x, CpuMask(allowed[0])), module(x, memory, CpuMask(allowed[1]))
+    assert multiplied == [torch.bfloat16] * 2
+    assert cache.keys.dtype == cache.values.dtype == torch.bfloat16
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == torch.float32
         torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)

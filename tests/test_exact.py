@@ -1,4 +1,4 @@
-"""The same sentence, the same translation: whatever else is translated, in whatever order."""
+"""A sentence has one translation, whatever else is translated with it, and in whatever order."""
 
 import itertools
 import random
@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard.decoding
-from regard.arithmetic.packed import can_pack
+from regard.arithmetic.choose import can_pack
+from regard.arithmetic.inference import ExactInference
 from regard.corpus import example
 from regard.data.rows import Rows
+from regard.equations import Arithmetic
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import DecoderState, Transformer
 from regard.translation import Translation, Translator, load
 
-pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="oneDNN is not there")
+pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")
 RECIPE = Recipe().but(layers=1, d_model=64, d_ff=96, heads=2, vocabulary=300, max_extra=7)
 BUILT_IN = [example(5, i).source for i in range(12)]
 SENTENCES = [*BUILT_IN, "", "a", " ".join(BUILT_IN[:2]), BUILT_IN[0]]
@@ -49,7 +51,7 @@ def translator(model: Path, request: pytest.FixtureRequest) -> Translator:
 
 @pytest.fixture(scope="module")
 def alone(translator: Translator) -> list[list[tuple[str, str]]]:
-    """All the beam, sentence by sentence."""
+    """The whole beam of each sentence, translated sentence by sentence."""
     return [exactly(next(translator.stream([line], n_best=4))) for line in SENTENCES]
 
 
@@ -92,7 +94,7 @@ def test_what_is_compared_would_show_a_difference(alone: list[list[tuple[str, st
 
 
 class Heard:
-    """The state's maker, and how many sentences each state had, with how many threads."""
+    """Stands for `start` of a model, and notes the sentences and the threads of each call."""
 
     def __init__(self, model: Transformer):
         self.start_of, self.rows, self.threads = model.start, [], []
@@ -106,7 +108,7 @@ class Heard:
 def test_where_kernels_do_not_agree_sentences_go_one_by_one(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Transformer, "batches_agree", lambda *_: False)
+    monkeypatch.setattr(ExactInference, "batches_agree", lambda *_: False)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -125,7 +127,8 @@ def test_where_kernels_do_not_agree_sentences_go_one_by_one(
 def test_by_default_nothing_is_tried_and_batches_stay(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Transformer, "batches_agree", lambda *_: pytest.fail("tried"))
+    for arithmetic in (Arithmetic, ExactInference):
+        monkeypatch.setattr(arithmetic, "batches_agree", lambda *_: pytest.fail("tried"))
     found = []
     for exact in (None, False):
         some = load(model, exact=exact)
@@ -137,8 +140,8 @@ def test_by_default_nothing_is_tried_and_batches_stay(
     assert found[0] == found[1]
 
 
-def test_a_model_that_is_not_packed_goes_one_by_one(model: Path) -> None:
-    packed = load(model)
-    plain = Transformer(RECIPE.model, packed.tokenizer.size).eval()
-    some = Translator(plain, packed.tokenizer, packed.recipe, packed.longest, exact=True)
+def test_a_model_whose_weights_are_not_laid_out_goes_one_by_one(model: Path) -> None:
+    loaded = load(model)
+    plain = Transformer(RECIPE.model, loaded.tokenizer.size).eval()
+    some = Translator(plain, loaded.tokenizer, loaded.recipe, loaded.longest, exact=True)
     assert some.one_by_one

@@ -1,13 +1,24 @@
 """§3.3 to §3.5 by hand."""
 
 import math
+from typing import TypeVar
 
 import pytest
 import torch
 
+from regard.arithmetic.plain import PLAIN
+from regard.equations import Computing
 from regard.errors import ModelError
 from regard.layers import AddNorm, Embedding, FeedForward, sinusoids
 from regard.recipe import ModelRecipe
+
+ModuleType = TypeVar("ModuleType", bound=Computing)
+
+
+def plainly(module: ModuleType) -> ModuleType:
+    """The module, which now computes by the definitions."""
+    module.by = PLAIN
+    return module
 
 
 def test_sinusoids_are_interleaved_with_the_papers_exponent() -> None:
@@ -19,7 +30,7 @@ def test_sinusoids_are_interleaved_with_the_papers_exponent() -> None:
 
 
 def test_feed_forward_by_hand() -> None:
-    layer = FeedForward(d_model=1, d_ff=2)
+    layer = plainly(FeedForward(d_model=1, d_ff=2))
     with torch.no_grad():
         layer.W_1.weight.copy_(torch.tensor([[2.0], [-1.0]]))
         layer.W_1.bias.copy_(torch.tensor([1.0, 0.5]))
@@ -32,8 +43,9 @@ def test_feed_forward_by_hand() -> None:
 
 
 def test_norm_comes_after_the_sum() -> None:
-    out = AddNorm(2, dropout=0.0)(torch.tensor([[1.0, 5.0]]), torch.tensor([[2.0, 4.0]]))
-    torch.testing.assert_close(out, torch.tensor([[-1.0, 1.0]]))  # of (3, 9)
+    layer = plainly(AddNorm(2, dropout=0.0))
+    out = layer(torch.tensor([[1.0, 5.0]]), torch.tensor([[2.0, 4.0]]))
+    torch.testing.assert_close(out, torch.tensor([[-1.0, 1.0]]))  # the sum is (3, 9)
 
 
 def test_embedding_is_scaled_and_positioned() -> None:
@@ -44,19 +56,19 @@ def test_embedding_is_scaled_and_positioned() -> None:
 
 
 def test_positions_that_a_search_has_made_serve_training_too() -> None:
-    embedding = Embedding(ModelRecipe(d_model=4, dropout=0.0), vocabulary=11)
+    embedding = plainly(Embedding(ModelRecipe(d_model=4, dropout=0.0), vocabulary=11))
     with torch.inference_mode():
         made = embedding.table(601)
     assert embedding.positions is made
-    assert not made.is_inference()  # nothing inferred can be learned from, or compiled
+    assert not made.is_inference()  # such a tensor has no gradient and cannot be compiled
     embedding(torch.tensor([[3]]), torch.tensor([[600]]), longest=601).sum().backward()
     assert embedding.tokens.weight.grad is not None
 
 
 def test_embedding_starts_with_deviation_one_over_root_d_model() -> None:
-    torch.manual_seed(1)
     from regard.transformer import Transformer
 
+    torch.manual_seed(1)
     weight = Transformer(ModelRecipe(d_model=64, layers=1), 5003).embedding.tokens.weight
     assert float(weight.detach().std()) == pytest.approx(64**-0.5, rel=0.01)
 

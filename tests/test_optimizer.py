@@ -1,4 +1,4 @@
-"""Flat Adam does what torch.optim.Adam does to each tensor, and keeps small steps in bf16."""
+"""FlatAdam updates as torch.optim.Adam does, by each arithmetic, and keeps small steps in bf16."""
 
 import copy
 
@@ -6,8 +6,21 @@ import pytest
 import torch
 from torch import nn
 
-from regard.optimizer import MANY, FlatAdam
+from regard.arithmetic.choose import MANY_WEIGHTS, can_use_loops, for_update
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.cuda import Cuda
+from regard.arithmetic.plain import PLAIN
+from regard.arithmetic.products import Products
+from regard.equations import Arithmetic
+from regard.optimizer import FlatAdam
 from regard.recipe import TrainingRecipe
+
+BY: list[Arithmetic] = [PLAIN, Cpu(Products()), Cuda(learning=True)]
+if can_use_loops():
+    from regard.arithmetic.one_core import OneCore
+
+    BY.append(OneCore(Products()))
+by_each = pytest.mark.parametrize("by", BY, ids=lambda by: type(by).__name__)
 
 
 def model() -> nn.Module:
@@ -15,9 +28,10 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5), nn.Linear(5, 2))
 
 
-def test_equals_adam_with_the_papers_constants() -> None:
+@by_each
+def test_equals_adam_with_the_papers_constants(by: Arithmetic) -> None:
     ours, theirs = model(), model()
-    flat = FlatAdam(ours, TrainingRecipe(), torch.float32)
+    flat = FlatAdam(ours, TrainingRecipe(), torch.float32, by)
     adam = torch.optim.Adam(theirs.parameters(), betas=(0.9, 0.98), eps=1e-9)
     for step in range(1, 6):
         rate = 0.01 * step
@@ -34,10 +48,11 @@ def test_equals_adam_with_the_papers_constants() -> None:
             torch.testing.assert_close(mine, his, atol=1e-6, rtol=1e-5)
 
 
-def test_steps_below_bf16_resolution_add_up_in_the_master() -> None:
+@by_each
+def test_steps_below_bf16_resolution_add_up_in_the_master(by: Arithmetic) -> None:
     ours = nn.Linear(1, 1, bias=False)
     nn.init.ones_(ours.weight)
-    flat = FlatAdam(ours, TrainingRecipe(), torch.bfloat16)
+    flat = FlatAdam(ours, TrainingRecipe(), torch.bfloat16, by)
     for _ in range(100):  # Adam's step is the rate itself: 1e-4, while bf16 near 1 steps by 2^-8
         flat.make_way()
         ours(torch.ones(1, 1, dtype=torch.bfloat16)).sum().backward()
@@ -47,30 +62,32 @@ def test_steps_below_bf16_resolution_add_up_in_the_master() -> None:
     assert float(ours.weight.detach()) == pytest.approx(0.99, abs=2**-8)
 
 
-def test_restored_state_goes_on_identically() -> None:
+@by_each
+def test_restored_state_goes_on_identically(by: Arithmetic) -> None:
     def advance(net: nn.Module, optimizer: FlatAdam, seed: int) -> None:
         optimizer.make_way()
         net(torch.randn(7, 3, generator=torch.Generator().manual_seed(seed))).sum().backward()
         optimizer.step(0.01, tokens=7)
 
     one = model()
-    first = FlatAdam(one, TrainingRecipe(), torch.float32)
+    first = FlatAdam(one, TrainingRecipe(), torch.float32, by)
     advance(one, first, 1)
     kept = copy.deepcopy((first.named_weights(), first.state()))
     advance(one, first, 2)
     other = model()
-    second = FlatAdam(other, TrainingRecipe(), torch.float32)
+    second = FlatAdam(other, TrainingRecipe(), torch.float32, by)
     second.restore(*kept)
     advance(other, second, 2)
     assert torch.equal(first.master, second.master)
 
 
+@by_each
 @pytest.mark.parametrize("passes", [1, 2])
-def test_in_bf16_equals_adam_on_the_gradients_summed_in_fp32(passes: int) -> None:
-    """One gradient of a large model is a loop's work; a second makes a sum of them."""
-    ours = nn.Linear(2**11, MANY // 2**11)
+def test_in_bf16_equals_adam_on_the_gradients_summed_in_fp32(passes: int, by: Arithmetic) -> None:
+    """The loop updates from the bf16 gradient of one pass; the sum of two is in fp32."""
+    ours = nn.Linear(2**9, 2**9 + 3)
     torch.manual_seed(1)
-    flat = FlatAdam(ours, TrainingRecipe(), torch.bfloat16)
+    flat = FlatAdam(ours, TrainingRecipe(), torch.bfloat16, by)
     theirs = flat.master.clone()
     adam = torch.optim.Adam([theirs], betas=(0.9, 0.98), eps=1e-9)
     for rate in (0.01, 0.02, 0.03):
@@ -89,6 +106,16 @@ def test_in_bf16_equals_adam_on_the_gradients_summed_in_fp32(passes: int) -> Non
         torch.testing.assert_close(flat.master, theirs, atol=1e-6, rtol=1e-5)
         assert torch.equal(flat.weights, flat.master.bfloat16())
     assert flat.state()["step"] == 3
+
+
+@pytest.mark.skipif(not can_use_loops(), reason="there is no Numba")
+def test_many_weights_in_bf16_are_updated_by_a_loop() -> None:
+    def chosen(dtype: torch.dtype, weights: int) -> type[Arithmetic]:
+        return type(for_update(TrainingRecipe(), torch.device("cpu"), dtype, weights))
+
+    assert chosen(torch.bfloat16, MANY_WEIGHTS) is OneCore
+    assert chosen(torch.bfloat16, MANY_WEIGHTS - 1) is Cpu
+    assert chosen(torch.float32, MANY_WEIGHTS) is Cpu
 
 
 def test_what_was_broken_off_is_forgotten() -> None:

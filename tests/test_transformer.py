@@ -1,4 +1,4 @@
-"""Figure 1 against torch.nn.Transformer, stepping against the forward, segments against rows."""
+"""Figure 1 against torch.nn.Transformer, stepping against forward, and what sentences see."""
 
 import pytest
 import torch
@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.arithmetic.packed import Int8Linear, PackedLinear
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.inference import Inference
+from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear
+from regard.arithmetic.plain import PLAIN
+from regard.arithmetic.products import Products
 from regard.data.rows import Rows, one_per_row
+from regard.equations import Arithmetic, Computing
 from regard.paper import TABLE_3, parameters
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
@@ -150,18 +155,18 @@ def test_a_state_is_stepped_once() -> None:
     model = transformer()
     state = model.start(one_per_row(sentences([5], 2)))
     model.step(torch.tensor([4]), state)
-    with pytest.raises(ValueError, match="used it up"):
+    with pytest.raises(ValueError, match="made from this state already"):
         model.step(torch.tensor([4]), state)
 
 
 @pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("layer", [PackedLinear, Int8Linear])
-def test_packed_for_inference_it_computes_the_same(layer: type, kept: torch.dtype) -> None:
+def test_with_its_weights_laid_out_it_computes_the_same(layer: type, kept: torch.dtype) -> None:
     exact = layer is PackedLinear and kept == torch.float32
     source, target = (one_per_row(sentences(n, s)) for n, s in (([7, 3], 2), ([5, 5], 3)))
     plain, packed = transformer(), transformer()
     with torch.no_grad():
-        packed.pack(layer, kept)
+        packed.compute_by(Inference(LaidOut(packed, packed.embedding.tokens, layer), kept))
         expected = plain(source, target)
         state = packed.start(source)
         for t in range(5):
@@ -169,6 +174,36 @@ def test_packed_for_inference_it_computes_the_same(layer: type, kept: torch.dtyp
             error = (logits - expected[:, t]).norm() / expected[:, t].norm()
             assert error < (1e-5 if exact else 0.1)
             assert exact or error > 1e-5
+
+
+def carried(model: Transformer) -> set[Arithmetic]:
+    """The arithmetics of all modules."""
+    return {module.by for module in model.modules() if isinstance(module, Computing)}
+
+
+def test_one_arithmetic_is_carried_by_all_modules_and_put_back_after_a_block() -> None:
+    model, one, other = transformer(), Cpu(Products()), Cpu(Products())
+    assert carried(model) == {PLAIN}
+    model.compute_by(one)
+    model.encoder[1].self_attention.by = PLAIN
+    with pytest.raises(ZeroDivisionError), model.computing_by(other):
+        assert carried(model) == {other}
+        raise ZeroDivisionError
+    assert carried(model) == {one, PLAIN}
+    assert model.encoder[1].self_attention.by is PLAIN
+
+
+def test_two_models_of_the_same_weights_carry_arithmetics_of_their_own() -> None:
+    model = transformer()
+    other, cpu = model.sharing_weights(), Cpu(Products())
+    other.compute_by(cpu)
+    assert (carried(model), carried(other)) == ({PLAIN}, {cpu})
+    pairs = zip(model.named_parameters(), other.named_parameters(), strict=True)
+    assert all(mine[0] == theirs[0] and mine[1] is theirs[1] for mine, theirs in pairs)
+    source, target = (one_per_row(sentences([5, 3], seed)) for seed in (2, 3))
+    torch.testing.assert_close(other(source, target), model(source, target), atol=1e-5, rtol=1e-5)
+    other(source, target).sum().backward()
+    assert model.decoder[1].feed_forward.W_2.weight.grad is not None
 
 
 @settings(deadline=None, max_examples=20)

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.arithmetic.packed import PackedLinear, can_pack
+from regard.arithmetic.choose import can_pack, for_decoding
+from regard.arithmetic.plain import PLAIN
 from regard.data.rows import one_per_row
+from regard.equations import Computing
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
 from regard.view.recording import KINDS, record_attention
@@ -68,10 +70,10 @@ def test_the_weights_are_those_of_the_equation(model: Transformer) -> None:
 @torch.no_grad()
 def test_the_output_is_the_same_and_nothing_is_left(model: Transformer) -> None:
     before = model(SOURCE, TARGET)
-    attributes = {name: set(vars(module)) for name, module in model.named_modules()}
+    attributes = {name: dict(vars(module)) for name, module in model.named_modules()}
     with record_attention(model):
         recorded = model(SOURCE, TARGET)
-    assert {name: set(vars(module)) for name, module in model.named_modules()} == attributes
+    assert {name: dict(vars(module)) for name, module in model.named_modules()} == attributes
     torch.testing.assert_close(recorded, before, rtol=0, atol=1e-5)
     assert torch.equal(model(SOURCE, TARGET), before)
 
@@ -79,15 +81,18 @@ def test_the_output_is_the_same_and_nothing_is_left(model: Transformer) -> None:
 def test_an_error_leaves_nothing_either(model: Transformer) -> None:
     with pytest.raises(ZeroDivisionError), record_attention(model):
         raise ZeroDivisionError
-    assert not any("equation_1" in vars(module) for module in model.modules())
+    assert {module.by for module in model.modules() if isinstance(module, Computing)} == {PLAIN}
 
 
 @torch.no_grad()
-@pytest.mark.skipif(not can_pack(torch.float32), reason="needs oneDNN's packed products")
-def test_a_packed_model_and_a_step_from_a_cache(model: Transformer) -> None:
+@pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")
+@pytest.mark.parametrize("exact", [None, False, True])
+def test_a_model_whose_weights_are_laid_out_and_a_step_from_a_cache(
+    model: Transformer, exact: bool | None
+) -> None:
     with record_attention(model) as expected:
         model(SOURCE, TARGET)
-    model.pack(PackedLinear, torch.float32)
+    model.compute_by(for_decoding(model, torch.device("cpu"), "fp32", exact))
     with record_attention(model) as recording:
         state = model.start(SOURCE)
         for token in TARGET.ids[:, :3].T:
