@@ -1,4 +1,4 @@
-"""A server in this process: on a translator that shouts, and on a real model."""
+"""A server in this process, with a fake translator that shouts or with a real model."""
 
 import socket
 import threading
@@ -16,16 +16,16 @@ from cli.conftest import made  # noqa: F401
 from regard.recipe import SearchRecipe
 from regard.serve.app import create_app
 from regard.serve.keys import Keys
-from regard.serve.languages import Pair
-from regard.serve.service import Limits
-from regard.translation import Hear, Translation, Translator, load
+from regard.serve.languages import LanguagePair
+from regard.serve.service import ServerLimits
+from regard.translation import PartialListener, Translation, Translator, load
 
 
 class Shouting(Translator):
-    """Says each sentence in capitals; the k-th best with so many marks after it.
+    """A fake translator that writes in capitals; the k-th best ends in k exclamation marks.
 
-    It goes on only while `gate` is open, and notes what it was asked. What is in `said` it tells
-    first, of the first sentence.
+    It works only while `gate` is set, and records its input in `asked`. The texts in `said` are
+    first reported as unfinished translations of the first sentence.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Shouting(Translator):
         sentences: Any,
         *,
         n_best: int = 1,
-        hear: Mapping[int, Hear] | None = None,
+        on_partial: Mapping[int, PartialListener] | None = None,
         **_: Any,
     ) -> Iterator[list[Translation]]:
         self.asked.append(list(sentences))
-        for text in self.said if hear else ():
-            hear[0](text)
+        for text in self.said if on_partial else ():
+            on_partial[0](text)
         assert self.gate.wait(30)
         for sentence in self.asked[-1]:
             if sentence == "explode":
@@ -66,15 +66,15 @@ Serve = Callable[..., TestClient]
 
 @pytest.fixture
 def serve(shouting: Shouting) -> Iterator[Serve]:
-    """Start a server with these limits, keys and origins; all of them end with the test."""
+    """A function that starts a server with these limits, keys and origins, until the test ends."""
     clients: list[TestClient] = []
 
     def start(
         keys: list[str] | None = None, origins: tuple[str, ...] = (), **limits: Any
     ) -> TestClient:
         app = create_app(
-            [(Pair("en", "de"), shouting)],
-            limits=Limits(**limits),
+            [(LanguagePair("en", "de"), shouting)],
+            limits=ServerLimits(**limits),
             keys=None if keys is None else Keys(keys),
             origins=origins,
         )
@@ -90,13 +90,13 @@ def serve(shouting: Shouting) -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def translator(made: Path) -> Translator:  # noqa: F811
-    """A model that has learned next to nothing."""
+    """A model after very little training."""
     return load(made / "model")
 
 
 @contextmanager
 def listening(app: Any) -> Iterator[str]:
-    """The address of a real server of this application, in a thread."""
+    """Run a real server of this application in a thread; yields its address."""
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     bound = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

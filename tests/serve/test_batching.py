@@ -1,4 +1,4 @@
-"""Sentences of many requests, translated together."""
+"""Batching of sentences from many requests."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from regard.serve.batching import Batcher, QueueFull
 
 
 class Slow:
-    """A translator that waits to be let go, and notes its batches."""
+    """A fake translator that waits for `gate` and records its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -44,7 +44,7 @@ def batcher(slow: Slow) -> Iterator[Batcher[str, str]]:
 
 
 def occupy(batcher: Batcher[str, str], slow: Slow) -> Future[str]:
-    """Keep its thread busy until the gate opens once."""
+    """Keep the batcher's thread busy until the gate opens once."""
     (first,) = batcher.submit(["first"])
     assert slow.begun.acquire(timeout=30)
     return first
@@ -72,7 +72,7 @@ def test_the_oldest_goes_first_and_with_it_those_of_like_length(
     first = occupy(batcher, slow)
     some = batcher.submit(["a b", "a b c d e", "x y", "z"])
     finish(slow, [first, *some])
-    # Within six tokens: three of two words, the shorter one padded; the long one by itself.
+    # The budget of six tokens holds three sentences of two words, one of them padded.
     assert [sorted(batch) for batch in slow.batches[1:]] == [["a b", "x y", "z"], ["a b c d e"]]
 
 
@@ -102,7 +102,7 @@ def test_a_full_queue_refuses_whole_requests_until_there_is_room(
     first = occupy(batcher, slow)
     some = batcher.submit(["w"] * 6) + batcher.submit(
         ["long"] * 3
-    )  # one below the bound: all of it
+    )  # taken whole while the queue is one below its limit
     assert batcher.full
     with pytest.raises(QueueFull):
         batcher.submit(["refused"])

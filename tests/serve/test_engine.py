@@ -1,4 +1,4 @@
-"""Sentences in, checked translations out."""
+"""The engine: queueing, the second search, and flags."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ import torch
 
 from regard import decoding
 from regard.serve import engine as engines
-from regard.serve.engine import Asked, Engine, Rendering
-from regard.serve.languages import Pair
+from regard.serve.engine import Engine, Rendering, SentenceRequest
+from regard.serve.languages import LanguagePair
 from regard.serve.metrics import Metrics
 from regard.translation import Translation, Translator
 from serve.conftest import Shouting
@@ -27,7 +27,13 @@ def start(metrics: Metrics) -> Iterator[Any]:
 
     def begin(translator: Translator) -> Engine:
         started.append(
-            Engine(Pair("en", "de"), translator, metrics, turn=threading.Lock(), most_waiting=100)
+            Engine(
+                LanguagePair("en", "de"),
+                translator,
+                metrics,
+                turn=threading.Lock(),
+                most_waiting=100,
+            )
         )
         return started[-1]
 
@@ -37,7 +43,7 @@ def start(metrics: Metrics) -> Iterator[Any]:
 
 
 def rendered(engine: Engine, *sentences: str, n_best: int = 1) -> list[Rendering]:
-    asked = [Asked(sentence, n_best) for sentence in sentences]
+    asked = [SentenceRequest(sentence, n_best) for sentence in sentences]
     return [future.result(30) for future in engine.submit(asked)]
 
 
@@ -62,7 +68,7 @@ def test_what_looks_wrong_is_searched_again_and_the_first_sound_one_is_given(
 def test_a_server_is_not_copied(
     start: Any, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy would keep its clients' sockets open."""
+    """A copy of the process would keep the sockets of its clients open."""
     monkeypatch.setattr(decoding, "COPIES_FROM", 0)
     monkeypatch.setattr(decoding, "BATCH_TOKENS", 8)
     monkeypatch.setattr(decoding, "can_be_copied", lambda: True)
@@ -79,7 +85,7 @@ def test_a_server_is_not_copied(
 
 
 def test_a_region_has_the_sentences_of_its_language(shouting: Shouting, metrics: Metrics) -> None:
-    austrian = Pair("de-AT", "en")
+    austrian = LanguagePair("de-AT", "en")
     engine = Engine(austrian, shouting, metrics, turn=threading.Lock(), most_waiting=1)
     passage = engine.read("Am 3. Oktober ist Feiertag. Ja.", is_html=False)
     engine.close()
@@ -96,7 +102,7 @@ def test_what_stays_wrong_is_given_and_flagged_and_counted(
     (echo,) = rendered(start(shouting), "ONE TWO THREE")
     assert echo.translations[0].text == "ONE TWO THREE"
     assert (echo.flaws, echo.retried) == (("echo",), True)
-    assert 'regard_flaws_total{flaw="echo",pair="en-de"} 1.0' in metrics.shown().decode()
+    assert 'regard_flaws_total{flaw="echo",pair="en-de"} 1.0' in metrics.as_text().decode()
 
 
 def test_a_real_model_translates_and_what_it_repeats_is_mended_or_flagged(
@@ -107,4 +113,4 @@ def test_a_real_model_translates_and_what_it_repeats_is_mended_or_flagged(
     for rendering in (*short, split):
         assert 1 <= len(rendering.translations) <= 2
     assert all(rendering.retried for rendering in short if rendering.flaws)
-    assert not split.retried  # it has more pieces than the model takes at once
+    assert not split.retried  # it has more pieces than the model takes at once, so it was split

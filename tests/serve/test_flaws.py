@@ -1,4 +1,4 @@
-"""What looks wrong with a translation, by its text alone."""
+"""Flaws of translations, detected from the text alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Requests of every kind, made from the description that the server gives of itself."""
+"""Random requests, generated from the OpenAPI description of the server."""
 
 import json
 from typing import Any
@@ -24,7 +24,9 @@ FUZZ = settings(
 
 
 EVERY = [(path, GenerationMode.POSITIVE) for path in PATHS]
-EVERY += [(path, GenerationMode.NEGATIVE) for path in PATHS[:3]]  # the others take nothing
+EVERY += [
+    (path, GenerationMode.NEGATIVE) for path in PATHS[:3]
+]  # the other paths take no parameters
 
 
 @pytest.mark.parametrize(("path", "mode"), EVERY)

@@ -1,4 +1,4 @@
-"""What no request gets past: bounds, headers, and a log that keeps texts to itself."""
+"""The guard around every request: limits, headers, and a log without users' texts."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ import pytest
 from regard.serve.app import create_app
 from regard.serve.engine import Engine
 from regard.serve.guard import Guard
-from regard.serve.languages import Pair
+from regard.serve.languages import LanguagePair
 from regard.serve.metrics import Metrics
-from regard.serve.service import Limits, Service
+from regard.serve.service import ServerLimits, Service
 from serve.conftest import Serve, Shouting
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
@@ -61,7 +61,7 @@ def test_bodies_of_any_kind_are_refused_in_one_sentence(
 
 
 def test_what_says_that_it_is_far_too_large_is_not_waited_for(serve: Serve) -> None:
-    """Nothing of its body has come yet."""
+    """The refusal comes before the body does."""
     headers = JSON | {"content-length": str(2**40)}
     answer = serve().post("/translate", content=b"{", headers=headers)
     assert answer.status_code == 413
@@ -144,7 +144,9 @@ def test_the_reference_page_names_every_route_and_loads_nothing(serve: Serve) ->
 
 @pytest.fixture
 def engine(shouting: Shouting) -> Iterator[Engine]:
-    engine = Engine(Pair("en", "de"), shouting, Metrics(), turn=threading.Lock(), most_waiting=9)
+    engine = Engine(
+        LanguagePair("en", "de"), shouting, Metrics(), turn=threading.Lock(), most_waiting=9
+    )
     yield engine
     engine.close()
 
@@ -152,7 +154,7 @@ def engine(shouting: Shouting) -> Iterator[Engine]:
 async def _answered(
     app: Any, messages: list[dict[str, Any]], path: str = "/translate"
 ) -> list[Any]:
-    """What an application sends to a client that sends these messages and then waits."""
+    """The messages sent to a client that sends these messages and then waits."""
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -177,7 +179,7 @@ def test_a_body_that_never_comes_is_given_up(engine: Engine) -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    guard = Guard(never, Service([engine], Metrics(), Limits(seconds=0.1)))
+    guard = Guard(never, Service([engine], Metrics(), ServerLimits(seconds=0.1)))
     part = {"type": "http.request", "body": b"{", "more_body": True}
     start, _ = asyncio.run(_answered(guard, [part]))
     assert start["status"] == 408
@@ -187,7 +189,7 @@ def test_a_body_in_pieces_is_bounded_too(engine: Engine) -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    guard = Guard(never, Service([engine], Metrics(), Limits()))
+    guard = Guard(never, Service([engine], Metrics(), ServerLimits()))
     piece = {"type": "http.request", "body": b"x" * 2**20, "more_body": True}
     start, _ = asyncio.run(_answered(guard, [dict(piece) for _ in range(40)]))
     assert start["status"] == 413
@@ -195,12 +197,12 @@ def test_a_body_in_pieces_is_bounded_too(engine: Engine) -> None:
 
 def test_what_a_client_no_longer_waits_for_is_not_translated(shouting: Shouting) -> None:
     shouting.gate.clear()
-    app = create_app([(Pair("en", "de"), shouting)])
+    app = create_app([(LanguagePair("en", "de"), shouting)])
 
     async def scenario() -> None:
         whole = {"type": "http.request", "body": json.dumps(ASKED).encode(), "more_body": False}
         first = asyncio.create_task(_answered(app, [dict(whole)]))
-        while not shouting.asked:  # the thread is busy with it
+        while not shouting.asked:  # wait until the translator is busy with it
             await asyncio.sleep(0.01)
         gone = {"type": "http.disconnect"}
         left = {**whole, "body": json.dumps(ASKED | {"q": "left"}).encode()}

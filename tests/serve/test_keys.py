@@ -1,4 +1,4 @@
-"""Who may ask, and how often."""
+"""API keys and the rate limit."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def test_keys_are_lines_of_a_file_without_their_comments(tmp_path: Path) -> None
     (tmp_path / "keys").write_text("# ours\nalpha  # of the website\n\nbeta\n")
     keys = Keys.read(tmp_path / "keys")
     assert len(keys) == 2
-    assert [keys.know(key) for key in ("alpha", "beta", "gamma", "", "# ours")] == [
+    assert [keys.accepts(key) for key in ("alpha", "beta", "gamma", "", "# ours")] == [
         True, True, False, False, False,
     ]  # fmt: skip
 
@@ -37,5 +37,5 @@ def test_requests_are_allowed_again_as_time_passes() -> None:
     assert allowance.take("b") == 0.0
     now = 30.0
     assert [allowance.take("a") for _ in range(2)] == [0.0, 30.0]
-    now = 10_000.0  # no more is saved up than a minute's
+    now = 10_000.0  # unused requests are saved for one minute only
     assert [allowance.take("a") for _ in range(3)] == [0.0, 0.0, 30.0]

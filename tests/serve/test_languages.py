@@ -1,20 +1,20 @@
-"""Language pairs, and which language a text is in."""
+"""Language pairs, names of languages, and language detection."""
 
 import pytest
 
 from regard.errors import RecipeError
-from regard.serve.languages import Detector, Pair, name
+from regard.serve.languages import Detector, LanguagePair, language_name
 
 
 def test_a_pair_is_two_codes() -> None:
-    assert Pair.read("en-de") == Pair("en", "de")
-    assert Pair.read("pt-BR:en") == Pair("pt-BR", "en")
-    assert str(Pair("en", "de")) == "en-de"
+    assert LanguagePair.read("en-de") == LanguagePair("en", "de")
+    assert LanguagePair.read("pt-BR:en") == LanguagePair("pt-BR", "en")
+    assert str(LanguagePair("en", "de")) == "en-de"
 
 
 def test_codes_are_spelt_as_usual_however_they_are_given() -> None:
-    assert Pair.read("EN-De") == Pair("EN", "DE") == Pair("en", "de")
-    assert str(Pair.read("pt_br:zh_HANS")) == "pt-BR-zh-Hans"
+    assert LanguagePair.read("EN-De") == LanguagePair("EN", "DE") == LanguagePair("en", "de")
+    assert str(LanguagePair.read("pt_br:zh_HANS")) == "pt-BR-zh-Hans"
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ def test_codes_are_spelt_as_usual_however_they_are_given() -> None:
     ["", "en", "en-", "-de", "en-en", "english-german", "e1-de", "en de", "en-EN", "pt_BR:pt-br"],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(RecipeError, match="no language pair"):
-        Pair.read(text)
+    with pytest.raises(RecipeError, match="not a language pair"):
+        LanguagePair.read(text)
 
 
 def test_languages_have_names_and_others_go_by_their_code() -> None:
-    assert (name("de"), name("tlh")) == ("German", "tlh")
+    assert (language_name("de"), language_name("tlh")) == ("German", "tlh")
 
 
 def test_of_the_served_languages_the_right_one_is_told() -> None:

@@ -1,4 +1,4 @@
-"""LibreTranslate's interface: its clients work unchanged."""
+"""LibreTranslate's interface: LibreTranslate's clients work unchanged."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from regard.serve.app import create_app
 from regard.serve.keys import Keys
-from regard.serve.languages import Pair
+from regard.serve.languages import LanguagePair
 from serve.conftest import Serve, Shouting, listening
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
@@ -20,7 +20,7 @@ def client(serve: Serve) -> TestClient:
 
 
 def test_its_own_client_works_unchanged(shouting: Shouting) -> None:
-    app = create_app([(Pair("en", "de"), shouting)], keys=Keys(["secret"]))
+    app = create_app([(LanguagePair("en", "de"), shouting)], keys=Keys(["secret"]))
     with listening(app) as address:
         api = LibreTranslateAPI(address, api_key="secret")
         assert api.translate("the dog sleeps. it is tired.\n", "en", "de") == (
@@ -95,7 +95,7 @@ def test_of_a_list_only_what_is_in_another_language_is_translated(client: TestCl
 
 @pytest.mark.parametrize("target", ["de", "en"])
 def test_what_may_be_in_several_languages_is_translated(shouting: Shouting, target: str) -> None:
-    app = create_app([(Pair("en", "de"), shouting), (Pair("de", "en"), shouting)])
+    app = create_app([(LanguagePair("en", "de"), shouting), (LanguagePair("de", "en"), shouting)])
     with TestClient(app) as client:
         for text in ("Hi", "OK", "Stop!"):
             asked = {"q": text, "source": "auto", "target": target}
@@ -106,7 +106,7 @@ def test_what_may_be_in_several_languages_is_translated(shouting: Shouting, targ
 
 def test_of_two_regions_the_one_that_is_the_target_stays(shouting: Shouting) -> None:
     portuguese = "Bom dia, tudo bem com você?"
-    pairs = [Pair("en", "pt-BR"), Pair("en", "pt-PT")]
+    pairs = [LanguagePair("en", "pt-BR"), LanguagePair("en", "pt-PT")]
     with TestClient(create_app([(pair, shouting) for pair in pairs])) as client:
         for target in ("pt-BR", "pt-PT"):
             asked = {"q": portuguese, "source": "auto", "target": target}
@@ -116,7 +116,7 @@ def test_of_two_regions_the_one_that_is_the_target_stays(shouting: Shouting) -> 
 
 
 def test_codes_may_be_written_in_any_way(shouting: Shouting) -> None:
-    with TestClient(create_app([(Pair("PT_br", "EN"), shouting)])) as client:
+    with TestClient(create_app([(LanguagePair("PT_br", "EN"), shouting)])) as client:
         assert [one["code"] for one in client.get("/languages").json()] == ["en", "pt-BR"]
         for source, target in (("pt-BR", "en"), ("pt_br", "EN"), ("auto", "En")):
             asked = {"source": source, "target": target, "q": "Bom dia, tudo bem com você?"}

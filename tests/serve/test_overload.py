@@ -1,4 +1,4 @@
-"""More than can be done: refused in time, and those who wait are served."""
+"""Overload: requests are refused in time, and accepted ones are answered."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
 from regard.serve.app import create_app
-from regard.serve.languages import Pair
+from regard.serve.languages import LanguagePair
 from serve.conftest import Serve, Shouting, listening
 
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
@@ -81,7 +81,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(serve: Serve) -> None:
 
 def test_keys_cannot_be_guessed_without_end(serve: Serve) -> None:
     client = serve(a_minute=2, keys=["secret"])
-    guesses = ["one", "two", "three", "four", "secret"]  # nor told by what the right one gets
+    guesses = ["one", "two", "three", "four", "secret"]  # even the right one is refused
     answers = [client.post("/translate", json=ASKED | {"api_key": key}) for key in guesses]
     assert [answer.status_code for answer in answers] == [403, 403, 429, 429, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 31
@@ -90,11 +90,11 @@ def test_keys_cannot_be_guessed_without_end(serve: Serve) -> None:
 def test_the_end_of_a_server_translates_what_it_has_taken(shouting: Shouting) -> None:
     shouting.gate.clear()
     answers: list[str] = []
-    with listening(create_app([(Pair("en", "de"), shouting)])) as address:
+    with listening(create_app([(LanguagePair("en", "de"), shouting)])) as address:
         api = LibreTranslateAPI(address)
         asking = threading.Thread(target=lambda: answers.append(api.translate("last", "en", "de")))
         asking.start()
         until(lambda: bool(shouting.asked))
-        threading.Timer(0.3, shouting.gate.set).start()  # by then the server has been told to end
+        threading.Timer(0.3, shouting.gate.set).start()  # after the server has been asked to stop
     asking.join(30)
     assert answers == ["LAST"]

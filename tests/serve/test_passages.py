@@ -1,4 +1,4 @@
-"""What stays of a text, and what is translated of it."""
+"""Splitting texts: what is translated, and what stays."""
 
 import html
 

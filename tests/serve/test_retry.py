@@ -1,4 +1,4 @@
-"""A second search: wider, and nothing three times in a row."""
+"""The second search: a wider beam, and no triple repetition."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ SENTENCES = ["the dog sees the cat", "the bird", "the tree likes the house"]
 
 
 def tripled(items: list[Any]) -> bool:
-    """Whether some stretch of up to eight stands three times in a row."""
+    """Whether a group of up to eight items occurs three times in a row."""
     return any(
         items[i : i + p] == items[i + p : i + 2 * p] == items[i + 2 * p : i + 3 * p]
         for p in range(1, LONGEST_PERIOD + 1)
@@ -25,7 +25,7 @@ def tripled(items: list[Any]) -> bool:
 
 
 def allowed(*written: list[int]) -> list[list[int]]:
-    """Of tokens 0 to 4, those that may follow these."""
+    """Those of the tokens 0 to 4 that may follow each row."""
     length = len(written[0])
     model = SimpleNamespace(step=lambda tokens, state: (torch.zeros(len(tokens), 5), state))
     state = Remembering(None, torch.tensor(written)[:, : length - 1])  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def test_a_token_that_would_end_a_third_copy_is_barred() -> None:
 
 
 def test_several_periods_bar_several_tokens() -> None:
-    # A third 1, and the 2 that would end the third (1 1 2).
+    # A third 1 is barred, and the 2 that would complete the third (1 1 2).
     assert allowed([1, 1, 2, 1, 1, 2, 1, 1]) == [[0, 3, 4]]
 
 
@@ -63,7 +63,7 @@ def test_a_model_that_repeats_itself_no_longer_can(translator: Translator) -> No
         best = search(model, rows, limits, translator.recipe, bos=BOS, eos=EOS, pad=PAD)
         return [list(h.tokens) for some in best for h in some]
 
-    assert any(map(tripled, found(translator.model))), "this model was to repeat itself"
+    assert any(map(tripled, found(translator.model))), "this test needs a model that repeats itself"
     assert not any(map(tripled, found(WithoutRepetition(translator.model))))
 
 

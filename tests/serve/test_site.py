@@ -1,4 +1,4 @@
-"""The page of the server, as a reader has it in Chromium, on a translator that shouts."""
+"""The page of the server in Chromium, mostly with the fake translator that shouts."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from regard.serve import engine
 from regard.serve.app import create_app
 from regard.serve.keys import Keys
-from regard.serve.languages import Pair
-from regard.serve.service import Limits
+from regard.serve.languages import LanguagePair
+from regard.serve.service import ServerLimits
 from regard.translation import Translator
 from serve.conftest import Shouting, listening
 
@@ -20,19 +20,19 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def site(chromium: playwright.Browser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Open the page of a server of these models; whatever goes wrong in it fails the test."""
+    """A function that opens the page of a server with these models; errors in it fail the test."""
     wrong: list[str] = []
     ending: list[Callable[[], object]] = []
 
     def begin(
-        *models: Translator | tuple[Pair, Translator],
+        *models: Translator | tuple[LanguagePair, Translator],
         keys: list[str] | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         **of: Any,
     ) -> Any:
-        usual = [Pair("en", "de"), Pair("de", "en")]
+        usual = [LanguagePair("en", "de"), LanguagePair("de", "en")]
         served = [m if isinstance(m, tuple) else (usual[i], m) for i, m in enumerate(models)]
-        if isinstance(served[0][1], Shouting):  # it has no heads
+        if isinstance(served[0][1], Shouting):  # the fake translator has no heads
             monkeypatch.setattr(engine.Engine, "_attended", lambda *given: given[-1])
             monkeypatch.setattr(engine, "search_again", lambda _, some: [[] for _ in some])
         app = create_app(served, limits=limits, keys=Keys(keys) if keys else None)
@@ -58,7 +58,7 @@ def site(chromium: playwright.Browser, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def result(page: Any, text: str) -> None:
-    """Wait until the translation is that."""
+    """Wait until the translation is this text."""
     playwright.expect(page.locator("#result")).to_have_text(text, use_inner_text=True)
     playwright.expect(page.locator("#result")).to_have_attribute("aria-busy", "false")
 
@@ -161,7 +161,7 @@ def test_a_refusal_is_said_and_the_text_stays(site: Open, shouting: Shouting) ->
 
 
 def test_a_failure_within_a_stream_is_said(site: Open, shouting: Shouting) -> None:
-    page = site(shouting, limits=Limits(seconds=0.3))
+    page = site(shouting, limits=ServerLimits(seconds=0.3))
     shouting.gate.clear()
     page.fill("#text", "one")
     playwright.expect(page.locator("#problem")).to_contain_text("within 0.3 seconds")
@@ -173,7 +173,7 @@ def test_a_failure_of_the_server_is_said(
     page = site(shouting)
     page.fill("#text", "explode")
     playwright.expect(page.locator("#problem")).to_have_text("Internal error")
-    assert "without completing" not in caplog.text  # which makes a browser forget what it has read
+    assert "without completing" not in caplog.text  # else the browser discards what it has read
     page.fill("#text", "one")
     result(page, "ONE")
 
@@ -182,14 +182,14 @@ def test_the_last_syllable_of_hangul_is_asked_for(site: Open, shouting: Shouting
     page = site(shouting)
     page.focus("#text")
     keyboard = page.context.new_cdp_session(page)
-    for syllable in ("ㅎ", "하", "한"):  # it is composed, and no key ends it
+    for syllable in ("ㅎ", "하", "한"):  # the syllable is being composed and not yet confirmed
         composing = {"text": syllable, "selectionStart": 1, "selectionEnd": 1}
         keyboard.send("Input.imeSetComposition", composing)
     result(page, "한")
 
 
 def test_languages_without_a_name_keep_their_code(site: Open, shouting: Shouting) -> None:
-    page = site((Pair("pt_BR", "x-unknown-here"), shouting))
+    page = site((LanguagePair("pt_BR", "x-unknown-here"), shouting))
     assert page.get_attribute("#text", "lang") == "pt-BR"
     assert page.inner_text("#source option") == "Brazilian Portuguese"
     assert page.inner_text("#target option")
@@ -204,7 +204,7 @@ def test_an_old_word_may_be_pointed_at_while_a_new_text_is_asked_for(
     page.fill("#text", "the dog sees the cat")
     word = page.locator("#result .word").first
     word.wait_for()
-    page.route("**/v1/translate", lambda route: None)  # it never answers
+    page.route("**/v1/translate", lambda route: None)  # the server never answers
     page.fill("#text", "the bird")
     playwright.expect(page.locator("#result")).to_have_attribute("aria-busy", "true")
     word.hover()
@@ -217,7 +217,7 @@ def test_a_busy_server_is_asked_again(site: Open, shouting: Shouting) -> None:
     page.route("**/v1/translate", lambda route: route.fulfill(**busy), times=1)
     page.fill("#text", "one")
     playwright.expect(page.locator("#problem")).to_have_text(
-        "The server is busy; asking again in 1 s."
+        "The server is busy; trying again in 1 s."
     )
     result(page, "ONE")
 
@@ -260,7 +260,7 @@ def test_it_speaks_korean(site: Open, shouting: Shouting) -> None:
     [("explode", "서버에서 오류가 났습니다."), ("slow", "제한 시간 안에 번역하지 못했습니다.")],
 )
 def test_failures_are_said_in_korean(site: Open, shouting: Shouting, text: str, said: str) -> None:
-    page = site(shouting, locale="ko-KR", limits=Limits(seconds=0.5))
+    page = site(shouting, locale="ko-KR", limits=ServerLimits(seconds=0.5))
     if text == "slow":
         shouting.gate.clear()
     page.fill("#text", text)
@@ -268,7 +268,7 @@ def test_failures_are_said_in_korean(site: Open, shouting: Shouting, text: str, 
 
 
 def test_refusals_are_said_in_korean(site: Open, shouting: Shouting) -> None:
-    limits = Limits(a_minute=1)
+    limits = ServerLimits(a_minute=1)
     page = site(shouting, locale="ko-KR", keys=["secret"], limits=limits)
     problem = page.locator("#problem")
     page.fill("#text", "one")
@@ -285,7 +285,7 @@ def test_attention_that_cannot_be_shown_is_said_in_korean(site: Open, shouting: 
     page = site(shouting, locale="ko-KR")
     page.fill("#text", "one")
     result(page, "ONE")
-    page.click("#tab-attention")  # this translator has none
+    page.click("#tab-attention")  # this translator has no attention
     playwright.expect(page.locator("#problem")).to_contain_text("한 문장의 어텐션만")
 
 

@@ -1,4 +1,4 @@
-"""Our own interface: scores, flags, and sentences as they are ready."""
+"""The routes of /v1: scores, flaws, attention and streams."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from regard.serve import engine, schema
 from regard.serve.app import create_app
-from regard.serve.languages import Pair
+from regard.serve.languages import LanguagePair
 from regard.text.tokenizer import EOS
 from regard.translation import Translator
 from regard.view.look import Look, seen
@@ -22,7 +22,7 @@ ASKED = {"text": "one.\n- two. ", "source": "en", "target": "de"}
 
 
 def events(body: str) -> list[tuple[str, Any]]:
-    """Server-sent events, each with what it holds."""
+    """Server-sent events, each with its kind and its content."""
     blocks = [block.split("\n") for block in body.split("\n\n")[:-1]]
     return [
         (kind.removeprefix("event: "), json.loads(data.removeprefix("data: ")))
@@ -66,7 +66,7 @@ def test_a_stream_gives_each_sentence_and_then_the_same_answer(serve: Serve) -> 
 
 
 def test_a_stream_tells_what_is_written_so_far(shouting: Shouting) -> None:
-    app = create_app([(Pair("en", "de"), shouting)])
+    app = create_app([(LanguagePair("en", "de"), shouting)])
     shouting.said = ["O", "ON"]
     shouting.gate.clear()
     told = []
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_refused_and_the_field_named(serve: Serve, change: Any)
 @pytest.mark.parametrize("route", ["translate", "look"])
 @pytest.mark.parametrize("field", ["text", "source", "\ud83d"])
 def test_half_a_character_is_refused(serve: Serve, route: str, field: str) -> None:
-    """JavaScript sends it where a text is cut inside what it takes for two characters."""
+    """JavaScript sends half of a surrogate pair when a text is cut inside a character."""
     body = json.dumps({"text": "A", "source": "en", "target": "de", field: "a dog \ud83d"})
     header = {"Content-Type": "application/json"}
     answer = serve().post(f"/v1/{route}", content=body, headers=header)
@@ -131,7 +131,7 @@ def test_html_is_given_back_as_html(serve: Serve) -> None:
 
 
 def test_a_real_model_answers_with_its_n_best_list(translator: Translator) -> None:
-    with TestClient(create_app([(Pair("en", "de"), translator)])) as client:
+    with TestClient(create_app([(LanguagePair("en", "de"), translator)])) as client:
         asked = ASKED | {"text": "the dog sees the cat\n\nthe bird likes the tree", "n_best": 9}
         answer = client.post("/v1/translate", json=asked).json()
     assert len(answer["sentences"]) == 2
@@ -144,7 +144,7 @@ def test_a_real_model_answers_with_its_n_best_list(translator: Translator) -> No
 
 @pytest.fixture(scope="module")
 def real(translator: Translator) -> Iterator[TestClient]:
-    with TestClient(create_app([(Pair("en", "de"), translator)])) as client:
+    with TestClient(create_app([(LanguagePair("en", "de"), translator)])) as client:
         yield client
 
 
@@ -172,7 +172,7 @@ def test_every_word_says_where_it_came_from(real: TestClient, translator: Transl
 
 
 def look_at(translator: Translator, sentence: str, text: str) -> Look:
-    """What `regard look` would show."""
+    """The look that `regard look` would show."""
     source, written = ([*p, EOS] for p in translator.tokenizer.encode([sentence, text]))
     return seen(translator.model, translator.tokenizer, sentence, source, written, by_words=True)
 

@@ -1,1 +1,1 @@
-"""An HTTP server for translations: LibreTranslate's interface, and one of our own with scores."""
+"""An HTTP server for translation, with LibreTranslate's interface and our own, `/v1`."""

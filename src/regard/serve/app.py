@@ -1,4 +1,4 @@
-"""The server as one ASGI application."""
+"""The server as an ASGI application."""
 
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -15,30 +15,33 @@ from starlette.types import ASGIApp
 
 from regard import __version__
 from regard.errors import RecipeError, printable
-from regard.serve import libretranslate, pages, v1
 from regard.serve.engine import Engine
 from regard.serve.guard import Guard
 from regard.serve.keys import Keys
-from regard.serve.languages import Pair
+from regard.serve.languages import LanguagePair
+from regard.serve.libretranslate import libretranslate_routes
 from regard.serve.metrics import Metrics
-from regard.serve.reference import page
-from regard.serve.service import Limits, Service
+from regard.serve.pages import site_routes
+from regard.serve.reference import reference_page
+from regard.serve.service import ServerLimits, Service
+from regard.serve.v1 import v1_routes
 from regard.translation import Translator
 
 
 def create_app(
-    translators: Sequence[tuple[Pair, Translator]],
+    translators: Sequence[tuple[LanguagePair, Translator]],
     *,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     keys: Keys | None = None,
     origins: Sequence[str] = (),
 ) -> ASGIApp:
-    """A server for these models; in a browser, pages of `origins` alone may read its answers.
+    """A server for these models, one per language pair.
 
-    Raises RecipeError for two models of one pair. At the end of its lifespan what waits is
-    translated, and its threads end.
+    In a browser, only pages from `origins` and from the server itself may read its answers. When
+    the application shuts down, it first translates the sentences in its queues and ends its
+    threads. Raises RecipeError for two models of the same pair.
     """
-    limits, metrics, turn = limits or Limits(), Metrics(), threading.Lock()
+    limits, metrics, turn = limits or ServerLimits(), Metrics(), threading.Lock()
     pairs = [pair for pair, _ in translators]
     if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
         raise RecipeError(f"two models for {twice}: give each its own language pair")
@@ -59,23 +62,23 @@ def create_app(
         version=__version__,
         summary="Translations by models of this server.",
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's own pages load scripts from another server
         redoc_url=None,
     )
-    app.include_router(libretranslate.routes(service))
-    app.include_router(v1.routes(service))
-    app.include_router(pages.routes())
+    app.include_router(libretranslate_routes(service))
+    app.include_router(v1_routes(service))
+    app.include_router(site_routes())
     _add_pages(app, metrics)
     for operations in app.openapi()["paths"].values():
         for operation in operations.values():
-            operation["responses"].pop("422", None)  # FastAPI's own refusal, which is never made
+            operation["responses"].pop("422", None)  # `_refuse_fields` answers 400 instead
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(Exception, _fail)
     guard = Guard(app, service)
     if not origins:
         return guard
-    return CORSMiddleware(  # around the guard, so that pages can read its refusals
+    return CORSMiddleware(  # around the guard, so that other pages can read its refusals too
         guard,
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST"],
@@ -87,12 +90,14 @@ def create_app(
 def _add_pages(app: FastAPI, metrics: Metrics) -> None:
     @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def shown() -> Response:
-        return Response(metrics.shown(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(metrics.as_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs() -> Response:
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-        return HTMLResponse(page(app.openapi()), headers={"Content-Security-Policy": policy})
+        return HTMLResponse(
+            reference_page(app.openapi()), headers={"Content-Security-Policy": policy}
+        )
 
 
 async def _refuse(_: Request, error: Any) -> Response:
@@ -100,12 +105,12 @@ async def _refuse(_: Request, error: Any) -> Response:
 
 
 async def _fail(_: Request, error: Any) -> Response:
-    """Say that it was our fault; the guard's log says where."""
+    """Answer 500 without details; the guard logs where the error was raised."""
     return JSONResponse({"error": "Internal error"}, 500)
 
 
 async def _refuse_fields(_: Request, error: Any) -> Response:
-    """Name the field and what is wrong with it, but not what was sent."""
+    """Name the field and the problem, without repeating what was sent."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:2]) or "body"
     problem = printable(f"Invalid request: {field[:50]}: {first['msg']}")

@@ -1,4 +1,4 @@
-"""Sentences of many requests, translated together: a queue and the thread that empties it."""
+"""Translate sentences of many requests together: a queue, and a thread that empties it."""
 
 import itertools
 import threading
@@ -8,45 +8,45 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
-Found = TypeVar("Found")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 BUDGET = 2048
-"""Tokens translated together, padding to the longest sentence included."""
-WAIT = 0.003
-"""Seconds that a first sentence waits for others."""
+"""Tokens in a batch at most, including padding to the longest sentence."""
+_WAIT = 0.003
+"""Seconds for which a first sentence waits for others."""
 
 
 class QueueFull(Exception):
-    """As many sentences wait as may; or the batcher is closed."""
+    """The queue has reached its limit, or the batcher is closed."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Waiting(Generic[Asked, Found]):
-    asked: Asked
+class _Waiting(Generic[_Item, _Result]):
+    item: _Item
     tokens: int
-    found: Future[Found]
+    result: Future[_Result]
 
 
-class Batcher(Generic[Asked, Found]):
-    """One thread that translates what waits, sentences of like length together.
+class Batcher(Generic[_Item, _Result]):
+    """A queue of sentences, and one thread that translates those of similar length together.
 
-    This thread alone calls `translate`. `measure` tells the tokens of sentences. A sentence whose
-    future is cancelled before its turn is never translated.
+    Only this thread calls `translate`. `measure` returns the number of tokens of each sentence. A
+    sentence whose future is cancelled while it waits is never translated.
     """
 
     def __init__(
         self,
-        translate: Callable[[list[Asked]], Sequence[Found]],
-        measure: Callable[[Sequence[Asked]], Sequence[int]],
+        translate: Callable[[list[_Item]], Sequence[_Result]],
+        measure: Callable[[Sequence[_Item]], Sequence[int]],
         *,
         most: int,
         budget: int = BUDGET,
-        wait: float = WAIT,
+        wait: float = _WAIT,
     ):
         self._translate, self._measure = translate, measure
         self._most, self._budget, self._wait = most, budget, wait
-        self._queue: dict[int, _Waiting[Asked, Found]] = {}  # by number, and so by age
+        self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # in the order of arrival
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._closed = False
@@ -55,59 +55,60 @@ class Batcher(Generic[Asked, Found]):
 
     @property
     def waiting(self) -> int:
-        """Sentences whose turn has not come."""
+        """The number of sentences in the queue."""
         return len(self._queue)
 
     @property
     def full(self) -> bool:
-        """Whether `submit` would refuse."""
+        """Whether `submit` would raise QueueFull."""
         return self._closed or len(self._queue) >= self._most
 
-    def submit(self, sentences: Sequence[Asked]) -> list[Future[Found]]:
-        """What will be found of each sentence; raises QueueFull.
+    def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
+        """Add the sentences to the queue; returns the future result of each.
 
-        All the sentences of a request are taken or none, so that a long one has its chance too.
+        Either all of the sentences are taken, even if that exceeds the limit of the queue, so that
+        a long request has a chance too; or none, and QueueFull is raised.
         """
-        if self.full:  # before any work is done for it
+        if self.full:  # checked first, before any work is done
             raise QueueFull
         lengths = self._measure(sentences)
-        futures: list[Future[Found]] = [Future() for _ in sentences]
+        futures: list[Future[_Result]] = [Future() for _ in sentences]
         with self._changed:
             if self.full:
                 raise QueueFull
-            for sentence, length, found in zip(sentences, lengths, futures, strict=True):
+            for sentence, length, future in zip(sentences, lengths, futures, strict=True):
                 number = next(self._numbers)
-                self._queue[number] = _Waiting(sentence, length, found)
-                found.add_done_callback(partial(self._forget, number))
+                self._queue[number] = _Waiting(sentence, length, future)
+                future.add_done_callback(partial(self._forget, number))
             self._changed.notify()
         return futures
 
     def close(self) -> None:
-        """Refuse what comes, translate what waits, and end the thread."""
+        """Refuse new sentences, translate those that wait, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join()
 
-    def _forget(self, number: int, _: Future[Found]) -> None:
+    def _forget(self, number: int, _: Future[_Result]) -> None:
         self._queue.pop(number, None)
 
     def _run(self) -> None:
         while batch := self._next():
-            going = [w for w in batch if w.found.set_running_or_notify_cancel()]
-            if not going:
+            active = [w for w in batch if w.result.set_running_or_notify_cancel()]
+            if not active:
                 continue
             try:
-                results = self._translate([w.asked for w in going])
-                for waiting, found in zip(going, results, strict=True):
-                    waiting.found.set_result(found)
-            except Exception as error:  # it belongs to those who wait, and the thread goes on
-                for waiting in going:
-                    if not waiting.found.done():
-                        waiting.found.set_exception(error)
+                results = self._translate([w.item for w in active])
+                for waiting, result in zip(active, results, strict=True):
+                    waiting.result.set_result(result)
+            except Exception as error:  # raised where the results are read; this thread continues
+                for waiting in active:
+                    if not waiting.result.done():
+                        waiting.result.set_exception(error)
 
-    def _next(self) -> list[_Waiting[Asked, Found]]:
-        """The next batch; an empty one once closed and everything is done."""
+    def _next(self) -> list[_Waiting[_Item, _Result]]:
+        """Wait for the next batch; an empty one if the batcher is closed and nothing waits."""
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._queue or self._closed)
@@ -120,14 +121,14 @@ class Batcher(Generic[Asked, Found]):
     def _enough(self) -> bool:
         return sum(w.tokens for w in list(self._queue.values())) >= self._budget
 
-    def _choose(self) -> list[_Waiting[Asked, Found]]:
-        """The oldest, so that none waits for ever, and those nearest to its length."""
+    def _choose(self) -> list[_Waiting[_Item, _Result]]:
+        """The oldest sentence, so that none waits for ever, and those closest to its length."""
         waiting = list(self._queue.items())
         if not waiting:
             return []
         oldest = waiting[0][1]
         waiting.sort(key=lambda item: abs(item[1].tokens - oldest.tokens))
-        chosen: list[_Waiting[Asked, Found]] = []
+        chosen: list[_Waiting[_Item, _Result]] = []
         widest = 0
         for number, sentence in waiting:
             widest = max(widest, sentence.tokens)

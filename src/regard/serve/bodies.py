@@ -1,4 +1,4 @@
-"""The fields of a request, however a client has sent them."""
+"""The fields of a request, sent as JSON, as a form, or in the query string."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,22 +8,25 @@ from urllib.parse import parse_qsl
 from fastapi import HTTPException, Request
 from pydantic_core import from_json
 
-from regard.serve.guard import Left
+from regard.serve.guard import Disconnected
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 MOST_FIELDS = 100
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """Of a JSON object, or of a form and the query; raises HTTPException."""
+    """The fields of a JSON object, or else of the form and the query string.
+
+    Raises HTTPException: 415 for a compressed body, 400 for a malformed one.
+    """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "A compressed body is not supported")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
             content = from_json(await request.body())
-        except ValueError as error:  # which says at which line and column
+        except ValueError as error:  # its text gives the line and column
             raise HTTPException(400, f"Invalid JSON format: {error}") from None
         if not isinstance(content, dict):
             raise HTTPException(400, "Invalid JSON format: not an object")
@@ -44,23 +47,24 @@ def _form(body: bytes) -> dict[str, str]:
         )
     except ValueError:
         raise HTTPException(400, "Invalid request: the form is damaged or not UTF-8") from None
-    return dict(reversed(pairs))  # of a field that comes twice, the first
+    return dict(reversed(pairs))  # if a field occurs twice, the first counts
 
 
-async def unless_left(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of the work, which is cancelled when the client goes; raises Left."""
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """The result of the work, which is cancelled if the client disconnects; raises Disconnected."""
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_gone(request))
+    gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise Left
+            raise Disconnected
         return task.result()
     finally:
         gone.cancel()
         task.cancel()
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

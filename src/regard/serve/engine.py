@@ -1,4 +1,4 @@
-"""A model that serves one language pair: sentences in, checked translations out."""
+"""The model of one language pair: it takes sentences and gives checked translations."""
 
 import threading
 import time
@@ -8,68 +8,69 @@ from dataclasses import dataclass, replace
 
 from regard.serve.batching import Batcher
 from regard.serve.flaws import Flaw, flaws
-from regard.serve.languages import Pair, base
+from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage, read_html, read_text
 from regard.serve.retry import search_again
 from regard.text.tokenizer import EOS
-from regard.translation import Hear, Translation, Translator
+from regard.translation import PartialListener, Translation, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""Weights of attention looked at for one sentence, of all heads: 16 MB while that lasts."""
+"""Attention weights of one sentence, over all heads and layers, at most; they take 16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A sentence, and what is wanted of it."""
+class SentenceRequest:
+    """A sentence to translate, and what else is wanted."""
 
     sentence: str
     n_best: int = 1
-    hear: Hear | None = None
-    """In any thread."""
+    on_partial: PartialListener | None = None
+    """Called in any thread with the translation as far as it is written."""
     align: bool = False
-    """Whether to tell which words each word came from."""
+    """Whether to return the word alignment."""
     attend: bool = False
-    """Whether to tell how every head attends."""
+    """Whether to return the weights of every head."""
 
 
 @dataclass(frozen=True)
-class Alignment:
-    """Encoder-decoder attention by words, in the mean of all heads of all layers."""
+class WordAlignment:
+    """Encoder-decoder attention between words: the mean over all heads of all layers."""
 
     source: tuple[str, ...]
     """Words, then </s>."""
     target: tuple[str, ...]
+    """Words, then </s>."""
     weights: list[list[float]]
-    """A row for each target word."""
+    """One row per target word, one column per source word."""
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """What became of a sentence."""
+    """The result for one sentence."""
 
     translations: list[Translation]
-    """Best first, one at least."""
+    """At least one, best first."""
     flaws: tuple[Flaw, ...] = ()
-    """What still looks wrong with the best."""
+    """Flaws of the best translation."""
     retried: bool = False
     """Whether a second search was made."""
-    alignment: Alignment | None = None
-    """Of the best, if asked for; none of a sentence that is too large for it, or was split."""
+    alignment: WordAlignment | None = None
+    """Alignment of the best translation, if requested; None if the sentence is too long."""
     look: Look | None = None
-    """How every head attends, if asked for; none where there could be no alignment."""
+    """The weights of every head, if requested; None where `alignment` would be None."""
 
 
 class Engine:
-    """A translator, the queue before it, and a second search for what looks wrong.
+    """A translator with a queue, and a second search for translations that look wrong.
 
-    Engines that are given the same `turn` translate one after another, so that each has all cores.
+    Engines that share a `turn` translate one after another, so that each can use all cores.
     """
 
     def __init__(
         self,
-        pair: Pair,
+        pair: LanguagePair,
         translator: Translator,
         metrics: Metrics,
         *,
@@ -81,47 +82,47 @@ class Engine:
         translator.may_be_copied = False
         self._batcher = Batcher(
             self._render,
-            lambda asked: self._lengths([a.sentence for a in asked]),
+            lambda requests: self._lengths([request.sentence for request in requests]),
             most=most_waiting,
         )
         metrics.waiting.labels(str(pair)).set_function(lambda: self._batcher.waiting)
 
     @property
     def full(self) -> bool:
-        """Whether `submit` would refuse."""
+        """Whether `submit` would raise QueueFull."""
         return self._batcher.full
 
     def read(self, text: str, *, is_html: bool) -> Passage:
-        """The sentences of a text, by the rules of the source language."""
+        """Split a text into sentences by the rules of the source language."""
         return (read_html if is_html else read_text)(text, base(self.pair.source))
 
-    def submit(self, asked: Sequence[Asked]) -> list[Future[Rendering]]:
+    def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
         """Put sentences into the queue; raises QueueFull."""
-        return self._batcher.submit(asked)
+        return self._batcher.submit(requests)
 
     def close(self) -> None:
-        """Translate what waits, and end."""
+        """Translate what is in the queue, and end the thread."""
         self._batcher.close()
 
     def _lengths(self, sentences: Sequence[str]) -> list[int]:
         """Pieces of each sentence, </s> included."""
         return [len(pieces) + 1 for pieces in self._translator.tokenizer.encode(sentences)]
 
-    def _render(self, asked: list[Asked]) -> list[Rendering]:
-        sentences = [a.sentence for a in asked]
+    def _render(self, requests: list[SentenceRequest]) -> list[Rendering]:
+        sentences = [request.sentence for request in requests]
         with self._turn:
             started = time.monotonic()
             found = self._translator.stream(
                 sentences,
-                n_best=max(a.n_best for a in asked),
+                n_best=max(request.n_best for request in requests),
                 split=True,
-                hear={i: a.hear for i, a in enumerate(asked) if a.hear},
+                on_partial={i: r.on_partial for i, r in enumerate(requests) if r.on_partial},
             )
             renderings = [Rendering(translations) for translations in found]
             self._mend(sentences, renderings)
-            for i, a in enumerate(asked):
-                if a.align or a.attend:
-                    renderings[i] = self._attended(a, renderings[i])
+            for i, request in enumerate(requests):
+                if request.align or request.attend:
+                    renderings[i] = self._attended(request, renderings[i])
         pair = str(self.pair)
         self._metrics.batches.labels(pair).observe(len(sentences))
         self._metrics.batch_seconds.labels(pair).observe(time.monotonic() - started)
@@ -131,13 +132,13 @@ class Engine:
         return renderings
 
     def _mend(self, sentences: Sequence[str], renderings: list[Rendering]) -> None:
-        """Search a second time for what looks wrong; flag what looks wrong even then."""
+        """Search again for translations that look wrong; flag those that still do."""
         lengths = self._lengths(sentences)
         wrong = []
         for i, rendering in enumerate(renderings):
             if found := self._flaws(sentences[i], rendering.translations[0].text):
                 renderings[i] = replace(rendering, flaws=found)
-                if lengths[i] <= self._translator.longest:  # else it has been split
+                if lengths[i] <= self._translator.longest:  # longer ones were split
                     wrong.append(i)
         if not wrong:
             return
@@ -150,23 +151,23 @@ class Engine:
             else:
                 renderings[i] = replace(first, retried=True)
 
-    def _attended(self, asked: Asked, rendering: Rendering) -> Rendering:
-        """With what there is to see of how the best translation came from the sentence."""
-        texts = [asked.sentence, rendering.translations[0].text]
+    def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
+        """The rendering with the requested attention weights of the best translation."""
+        texts = [request.sentence, rendering.translations[0].text]
         model, tokenizer = self._translator.model, self._translator.tokenizer
         source, written = ([*p, EOS] for p in tokenizer.encode(texts))
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
         heads = sum(layer.self_attention.heads for layer in model.encoder)
-        split = len(source) > self._translator.longest  # so it was never read as a whole
+        split = len(source) > self._translator.longest  # then the model never read it as a whole
         if split or cells * heads > MOST_CELLS or len(written) > model.embedding.longest:
             return rendering
-        look = seen(model, tokenizer, asked.sentence, source, written, by_words=True)
-        # Which layer aligns best differs between models: experiments/figures/alignment.py.
+        look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
+        # The layer that aligns best differs between models: experiments/figures/alignment.py.
         mean = look.weights["cross"].mean((0, 1)).tolist()
         return replace(
             rendering,
-            alignment=Alignment(look.source, look.written, mean) if asked.align else None,
-            look=look if asked.attend else None,
+            alignment=WordAlignment(look.source, look.written, mean) if request.align else None,
+            look=look if request.attend else None,
         )
 
     def _flaws(self, source: str, output: str) -> tuple[Flaw, ...]:

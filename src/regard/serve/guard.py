@@ -1,4 +1,4 @@
-"""What stands around every request: bounds on its body, safe headers, a count and a line of log."""
+"""The outermost layer of the server: limits on bodies, safe headers, metrics and the log."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ from regard.serve.service import Service, busy
 log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
-"""Bytes of a too large body that are read, so that its client comes to read the refusal."""
+"""Bytes of a too large body that are still read, so that the client can read the refusal."""
 TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
-"""Paths of requests that go through a queue."""
+"""Paths of requests that put sentences into a queue."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -27,19 +27,19 @@ HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""Of every answer that does not set its own."""
+"""Headers of every answer that does not set them itself."""
 
 
 class TooLarge(Exception):
-    """The body is larger than any request that would be granted."""
+    """The body is larger than that of any valid request."""
 
 
-class Left(Exception):
-    """The client has gone."""
+class Disconnected(Exception):
+    """The client has closed the connection."""
 
 
 class Guard:
-    """An ASGI application around another, which sees bodies as a whole, and never fails."""
+    """An ASGI application around another one; it reads each body whole and never raises."""
 
     def __init__(self, app: ASGIApp, service: Service):
         self._app, self._service = app, service
@@ -47,7 +47,7 @@ class Guard:
         self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass the server's own messages on."""
+        """Answer one HTTP request; pass other events, such as lifespan, to the inner app."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -56,7 +56,7 @@ class Guard:
         started = time.monotonic()
         try:
             await self._answer(scope, receive, answer)
-        except Left:
+        except Disconnected:
             answer.status = 499
         except Exception as problem:
             scope["state"]["problem"] = problem
@@ -70,7 +70,7 @@ class Guard:
         declared = dict(scope["headers"]).get(b"content-length", b"")
         try:
             if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
-                raise TooLarge  # what would not be read to its end need not be waited for
+                raise TooLarge  # it would not be read to its end anyway
             async with asyncio.timeout(self._limits.seconds):
                 body = await _whole(receive, limit)
         except TooLarge:
@@ -78,32 +78,32 @@ class Guard:
             await refusal(scope, receive, answer)
             return
         except TimeoutError:
-            await _refusal(408, "The request came too slowly")(scope, receive, answer)
+            await _refusal(408, "The request was received too slowly")(scope, receive, answer)
             return
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
-            async with self._turn:  # of hundreds that come at once, one; then others get a word in
+            async with self._turn:  # one request per turn of the event loop, so that others run too
                 await asyncio.sleep(0)
-            if self._service.busy:  # to refuse it here costs a tenth
+            if self._service.busy:  # refusing here costs a tenth of refusing in the route
                 scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
                 await response(scope, receive, answer)
                 return
-        given = False
+        replayed = False
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 return await receive()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, replay, answer)
 
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
-        problem = state.pop("problem", None)  # which would keep its frames, and what they hold
-        path = getattr(scope.get("route"), "path", "other")  # never what a client has written
+        problem = state.pop("problem", None)  # kept there, it would keep alive its frames
+        path = getattr(scope.get("route"), "path", "other")  # never text from the client
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)
@@ -123,7 +123,7 @@ class Guard:
 
 
 class _Answer:
-    """What is sent, with the headers that every answer has."""
+    """Sends an answer, adding the headers that every answer has, and keeps its status."""
 
     status: int | None = None
 
@@ -140,12 +140,12 @@ class _Answer:
 
 
 async def _whole(receive: Receive, limit: int) -> bytes:
-    """The body of a request; raises TooLarge, Left."""
+    """The whole body of a request; raises TooLarge or Disconnected."""
     body, size, more = bytearray(), 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Left
+            raise Disconnected
         chunk = message.get("body", b"")
         size += len(chunk)
         more = message.get("more_body", False)
@@ -163,7 +163,7 @@ def _refusal(status: int, problem: str) -> Response:
 
 
 def _place(error: BaseException) -> str:
-    """What was raised and where; its message may hold what a user has written."""
+    """The type of an error and where it was raised; its message may contain text from a user."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"

@@ -1,4 +1,4 @@
-"""Languages by code: their names, a pair of them, and which one a text is in."""
+"""Languages by code: their names, language pairs, and language detection."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from regard.errors import RecipeError
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
 LOOKED_AT = 2000
-"""Characters by which a language is told."""
-NAMES = {
+"""Characters of a text that are used to detect its language."""
+_NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
     "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
     "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish",
@@ -26,24 +26,24 @@ NAMES = {
     "sv": "Swedish", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian",
     "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
-"""In English, by ISO 639-1; another language goes by its code."""
+"""English names by ISO 639-1 code; a language that is not listed is named by its code."""
 
 
 def usual(code: str) -> str:
-    """The code with hyphens, and large and small letters as usual: en, pt-BR, zh-Hans."""
+    """The code with hyphens and the usual upper and lower case: en, pt-BR, zh-Hans."""
     language, *rest = code.lower().replace("_", "-").split("-")
     cased = (part.upper() if len(part) == 2 else part.capitalize() for part in rest)
     return "-".join([language, *cased])
 
 
 def base(code: str) -> str:
-    """The language without its region or script: pt of pt-BR."""
+    """The code without region or script: pt for pt-BR."""
     return code.partition("-")[0]
 
 
 @dataclass(frozen=True)
-class Pair:
-    """From which language into which a model translates, by their usual codes."""
+class LanguagePair:
+    """The source and target language of a model; codes are stored in their usual form."""
 
     source: str
     target: str
@@ -53,14 +53,14 @@ class Pair:
             object.__setattr__(self, side, usual(getattr(self, side)))
 
     @classmethod
-    def read(cls, text: str) -> "Pair":
-        """From "en-de", or "pt-BR:en" where a code has a hyphen; raises RecipeError."""
+    def read(cls, text: str) -> "LanguagePair":
+        """Read "en-de", or "pt-BR:en" if a code has a hyphen; raises RecipeError."""
         source, _, target = text.partition(":" if ":" in text else "-")
         pair = cls(source, target)
         if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or pair.source == pair.target:
             raise RecipeError(
-                f"{text!r} is no language pair: write two different codes such as en-de, or "
-                "pt-BR:en where a code has a hyphen"
+                f"{text!r} is not a language pair: write two different codes such as en-de, or "
+                "pt-BR:en if a code has a hyphen"
             )
         return pair
 
@@ -68,14 +68,14 @@ class Pair:
         return f"{self.source}-{self.target}"
 
 
-def name(code: str) -> str:
-    """The language's name in English."""
-    return NAMES.get(code, code)
+def language_name(code: str) -> str:
+    """The English name of a language; its code if the name is unknown."""
+    return _NAMES.get(code, code)
 
 
 @dataclass(frozen=True)
 class Detected:
-    """A language that a text may be in, and how surely, from 0 to 100."""
+    """A language that a text may be in, and the confidence of that, from 0 to 100."""
 
     language: str
     confidence: float
@@ -87,20 +87,24 @@ def _identifier() -> Any:
 
 
 class Detector:
-    """Tells in which of some languages a text is; those that it does not know it never names."""
+    """Detects which of some languages a text is in.
+
+    A language unknown to py3langid is only reported if all of them are unknown.
+    """
 
     def __init__(self, languages: Sequence[str]):
         self._identifier = copy(_identifier())
-        self._codes: dict[str, list[str]] = {}  # by what the identifier calls them
+        self._codes: dict[str, list[str]] = {}  # by py3langid's code
         for code in languages:
             self._codes.setdefault(base(code), []).append(code)
         self._known = sorted(self._codes.keys() & set(self._identifier.labels))
         self._identifier.set_languages(self._known or None)
 
     def rank(self, text: str) -> list[Detected]:
-        """The languages, most likely first; all of them at 0 if it knows none.
+        """The languages, most probable first; all with a confidence of 0 if none is known.
 
-        Those that differ in region or script alone, pt-BR and pt-PT, it cannot tell apart.
+        Languages that differ only in region or script, such as pt-BR and pt-PT, get the same
+        confidence.
         """
         unknown = [(language, 0.0) for language in self._codes]
         ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else unknown

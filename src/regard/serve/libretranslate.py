@@ -1,45 +1,47 @@
 """LibreTranslate's interface, so that its clients work unchanged.
 
-Paths, fields, answers and the wording of its refusals are those of https://libretranslate.com/docs.
+Paths, fields, answers and error messages are those of https://libretranslate.com/docs.
 """
 
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from regard.serve.bodies import read_fields, unless_left
-from regard.serve.engine import Asked
-from regard.serve.languages import Detected, name, usual
+from regard.serve.bodies import read_fields, unless_disconnected
+from regard.serve.engine import SentenceRequest
+from regard.serve.languages import Detected, language_name, usual
 from regard.serve.service import Job, Service
 
 
 class Refusal(BaseModel):
-    """Every answer that is not a success."""
+    """The answer to a request that is refused."""
 
     error: str
 
 
-class Query(BaseModel):
-    """What /translate is asked, as JSON or as a form."""
+class TranslateQuery(BaseModel):
+    """A request to /translate, as JSON or as a form."""
+
+    model_config = ConfigDict(title="Query")
 
     q: Annotated[str | list[str], Field(description="Text, or a list of texts.", min_length=1)]
     source: Annotated[str, Field(description='Language code, or "auto".')]
     target: Annotated[str, Field(description="Language code.")]
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, description="Other translations wanted.")] = 0
+    alternatives: Annotated[int, Field(ge=0, description="Number of alternative translations.")] = 0
     api_key: str = ""
 
 
 class DetectQuery(BaseModel):
-    """What /detect is asked, as JSON or as a form."""
+    """A request to /detect, as JSON or as a form."""
 
     q: Annotated[str, Field(min_length=1)]
     api_key: str = ""
 
 
 class Language(BaseModel):
-    """A source language and what it can be translated into."""
+    """A language, and those that it can be translated into."""
 
     code: str
     name: str
@@ -54,7 +56,7 @@ class Guess(BaseModel):
 
 
 class Translated(BaseModel):
-    """Text for a text, lists for a list."""
+    """The translation: a text if q was a text, a list if q was a list."""
 
     translatedText: str | list[str]  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
@@ -67,14 +69,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 def _sent_as(model: type[BaseModel]) -> dict[str, Any]:
-    """The description of a body that may be JSON or a form."""
+    """The OpenAPI description of a body that may be JSON or a form."""
     schema = model.model_json_schema()
     kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
     return {"requestBody": {"required": True, "content": {k: {"schema": schema} for k in kinds}}}
 
 
-def routes(service: Service) -> APIRouter:
-    """The routes, on these models."""
+def libretranslate_routes(service: Service) -> APIRouter:
+    """LibreTranslate's routes for the models of this service."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
@@ -82,13 +84,13 @@ def routes(service: Service) -> APIRouter:
         response_model=Translated,
         response_model_exclude_none=True,
         responses=REFUSALS,
-        openapi_extra=_sent_as(Query),
+        openapi_extra=_sent_as(TranslateQuery),
     )
     async def translate(request: Request) -> dict[str, Any]:
         """Translate a text, or a list of texts."""
         fields = await read_fields(request)
         service.admit(request, _text(fields, "api_key", ""))
-        return await unless_left(request, _translate(service, request, fields))
+        return await unless_disconnected(request, _translate(service, request, fields))
 
     @router.post(
         "/detect",
@@ -97,32 +99,32 @@ def routes(service: Service) -> APIRouter:
         openapi_extra=_sent_as(DetectQuery),
     )
     async def detect(request: Request) -> list[Guess]:
-        """In which of the served languages a text is."""
+        """Detect which of the server's languages a text is in."""
         fields = await read_fields(request)
         service.admit(request, _text(fields, "api_key", ""))
         text = _text(fields, "q")
-        service.measure(request, [text])
+        service.check_size(request, [text])
         return [_guess(d) for d in service.detector.rank(text)]
 
     @router.head("/languages", include_in_schema=False)
     @router.get("/languages")
     async def languages() -> list[Language]:
-        """What can be translated into what."""
+        """List the languages, each with those that it can be translated into."""
         return [
-            Language(code=code, name=name(code), targets=service.targets(code))
+            Language(code=code, name=language_name(code), targets=service.targets(code))
             for code in service.languages
         ]
 
     @router.head("/health", include_in_schema=False)
     @router.get("/health")
     async def health() -> dict[str, str]:
-        """Whether the server answers."""
+        """Report that the server is running."""
         return {"status": "ok"}
 
     @router.head("/frontend/settings", include_in_schema=False)
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
-        """What a page needs to know."""
+        """Settings for a web page that uses this server."""
         first = next(iter(service.engines))
         return {
             "charLimit": service.limits.characters,
@@ -133,8 +135,8 @@ def routes(service: Service) -> APIRouter:
             "filesTranslation": False,
             "supportedFilesFormat": [],
             "language": {
-                "source": {"code": first.source, "name": name(first.source)},
-                "target": {"code": first.target, "name": name(first.target)},
+                "source": {"code": first.source, "name": language_name(first.source)},
+                "target": {"code": first.target, "name": language_name(first.target)},
             },
         }
 
@@ -148,8 +150,8 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
     if form not in ("text", "html"):
         raise HTTPException(400, f"{form[:20]} format is not supported")
     wanted = _count(fields.get("alternatives") or 0)
-    service.measure(request, texts)
-    guesses = [service.told(text, target) for text in texts] if source == "auto" else []
+    service.check_size(request, texts)
+    guesses = [service.detect(text, target) for text in texts] if source == "auto" else []
     sources = [g.language for g in guesses] or [source] * len(texts)
     jobs = [
         (service.engine(code, target), text)
@@ -160,10 +162,10 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
         request.state.pair = str(jobs[0][0].pair)
     n_best = 1 + min([wanted, *(engine.beam - 1 for engine, _ in jobs)])
     async with service.jobs(
-        request, jobs, is_html=form == "html", ask=lambda _, s: Asked(s, n_best)
-    ) as going:
-        made = iter([await _versions(job, n_best) for job in going])
-    # A text that is in the target language already had no job.
+        request, jobs, is_html=form == "html", ask=lambda _, s: SentenceRequest(s, n_best)
+    ) as running:
+        made = iter([await _versions(job, n_best) for job in running])
+    # A text that is already in the target language has no job.
     found = [
         [text] if code == target else next(made) for code, text in zip(sources, texts, strict=True)
     ]
@@ -178,7 +180,7 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
 
 
 async def _versions(job: Job, n_best: int) -> list[str]:
-    """The text translated, and its alternatives: the k-th is made of each sentence's k-th best."""
+    """The translated text, then alternatives; the k-th joins the k-th best of each sentence."""
     best = [[t.text for t in r.translations] async for r in job.renderings()]
     count = min(n_best, max(map(len, best), default=1))
     versions = [[texts[min(k, len(texts) - 1)] for texts in best] for k in range(count)]
@@ -186,7 +188,7 @@ async def _versions(job: Job, n_best: int) -> list[str]:
 
 
 def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
-    """A field that is text; raises HTTPException."""
+    """The text of a field; raises HTTPException if it is missing or not text."""
     value = fields.get(key, default)
     if value is None or (value == "" and default is None):
         raise HTTPException(400, f"Invalid request: missing {key} parameter")
@@ -208,7 +210,7 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _count(value: Any) -> int:
-    """Raises HTTPException."""
+    """A number of alternatives, from 0 to 1000; raises HTTPException if it is not a number."""
     try:
         return max(0, min(int(value), 1000))
     except (TypeError, ValueError, OverflowError):

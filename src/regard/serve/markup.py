@@ -1,4 +1,4 @@
-"""HTML as runs of text and of markup, character for character."""
+"""Divide HTML into stretches of text and of markup, without changing a character."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from itertools import accumulate
 KEPT_INSIDE = frozenset(
     ["code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea", "var"]
 )
-"""Elements whose text is no prose."""
+"""Elements whose text is not to be translated."""
 VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
      "track", "wbr"]
 )  # fmt: skip
-"""Elements that never end, for they hold nothing."""
+"""Elements without content, and so without an end tag."""
 ENDED_BY = {
     name: frozenset(following.split())
     for names, following in {
@@ -33,33 +33,34 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""Elements whose end tag may be left out, and the elements that end them by their beginning."""
+"""Elements whose end tag is optional, each with the elements whose start tag ends it."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
-"""Elements whose parts end each other, and nothing around the whole."""
+"""Elements whose parts end one another: a start tag inside them ends no element around them."""
 
 
-class Run(Enum):
-    """What a stretch of HTML is."""
+class StretchKind(Enum):
+    """Whether a stretch of HTML is text to translate, or kept as it is."""
 
     TEXT = auto()
     KEPT = auto()
 
 
-def runs(markup: str) -> Iterator[tuple[str, Run]]:
-    """The stretches of an HTML text in order; together they are the text, whatever it is."""
-    tail = markup.rfind(">") + 1  # no tag begins there, and to look for one in vain takes long
+def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
+    """The stretches of an HTML text in order; joined, they are exactly that text, valid or not."""
+    tail = markup.rfind(">") + 1  # no tag can end after it, and a vain search for one is slow
     reader = _Reader(markup[:tail])
-    starts = [(0, Run.KEPT), *reader.starts]
-    starts += [(tail, Run.KEPT if reader.keeping else Run.TEXT), (len(markup), Run.KEPT)]
+    starts = [(0, StretchKind.KEPT), *reader.starts]
+    last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT
+    starts += [(tail, last), (len(markup), StretchKind.KEPT)]
     for (start, kind), (end, _) in _merged(starts):
         if start < end:
             yield markup[start:end], kind
 
 
 def _merged(
-    starts: list[tuple[int, Run]],
-) -> Iterator[tuple[tuple[int, Run], tuple[int, Run]]]:
-    """Each stretch with the one after it; neighbours of one kind are one."""
+    starts: list[tuple[int, StretchKind]],
+) -> Iterator[tuple[tuple[int, StretchKind], tuple[int, StretchKind]]]:
+    """Each stretch with its successor, after merging neighbours of the same kind."""
     first = starts[0]
     for following in starts[1:-1]:
         if following[1] is not first[1]:
@@ -69,33 +70,34 @@ def _merged(
 
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
+    """Whether the content of an element with this start tag is not to be translated."""
     untranslated = attributes.get("translate") == "no"
     classes = (attributes.get("class") or "").split()
     return tag in KEPT_INSIDE or untranslated or "notranslate" in classes
 
 
 class _Reader(HTMLParser):
-    """Notes where text and markup begin, and alters nothing."""
+    """Records where text and markup begin."""
 
     keeping: str | None = None
-    """The element that is open and whose inside is kept."""
+    """The open element whose content is kept, if there is one."""
 
     def __init__(self, markup: str):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._inside = Counter[str]()  # elements that are open in it, itself included
-        self._around = Counter[str]()  # and around it
-        self.starts: list[tuple[int, Run]] = []
+        self._inside = Counter[str]()  # open elements in the kept one, itself included
+        self._around = Counter[str]()  # open elements around it
+        self.starts: list[tuple[int, StretchKind]] = []
         self.feed(markup)
         self.close()
 
-    def _note(self, kind: Run) -> None:
+    def _note(self, kind: StretchKind) -> None:
         line, column = self.getpos()
         self.starts.append((self._lines[line - 1] + column, kind))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)
         self._end_before(tag)
         if tag in VOID:
             return
@@ -104,11 +106,11 @@ class _Reader(HTMLParser):
         (self._inside if self.keeping else self._around)[tag] += 1
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)
         self._end_before(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)
         if self._inside[tag]:
             self._inside[tag] -= 1
             if tag == self.keeping and not self._inside[tag]:
@@ -119,7 +121,7 @@ class _Reader(HTMLParser):
                 self._end()
 
     def _end_before(self, tag: str) -> None:
-        """End what is kept if this element does so by its beginning."""
+        """End the kept element if the start tag `tag` ends it."""
         if tag in ENDED_BY.get(self.keeping or "", ()) and not any(map(self._inside.get, HOLDERS)):
             self._end()
 
@@ -128,7 +130,7 @@ class _Reader(HTMLParser):
         self._inside.clear()
 
     def handle_data(self, data: str) -> None:
-        self._note(Run.KEPT if self.keeping else Run.TEXT)
+        self._note(StretchKind.KEPT if self.keeping else StretchKind.TEXT)
 
     def handle_entityref(self, name: str) -> None:
         self.handle_data(name)
@@ -137,13 +139,13 @@ class _Reader(HTMLParser):
         self.handle_data(name)
 
     def handle_comment(self, data: str) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)
 
     def handle_decl(self, decl: str) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)
 
     def handle_pi(self, data: str) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)
 
     def unknown_decl(self, data: str) -> None:
-        self._note(Run.KEPT)
+        self._note(StretchKind.KEPT)

@@ -1,12 +1,12 @@
-"""What an operator watches, in Prometheus' form; a registry for each server."""
+"""Metrics for the operator, in Prometheus' format; each server has its own registry."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_TIME_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Counts and times; none has a label that a client can invent."""
+    """Counts and times; the values of labels never come from a client."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -18,13 +18,16 @@ class Metrics:
         )
         self.seconds = Histogram(
             "regard_request_seconds",
-            "From a request's first byte to its answer's last.",
+            "Seconds from the start of a request to the end of its answer.",
             ["path"],
-            buckets=SECONDS,
+            buckets=_TIME_BUCKETS,
             registry=self.registry,
         )
         self.waiting = Gauge(
-            "regard_waiting_sentences", "Sentences in the queue.", ["pair"], registry=self.registry
+            "regard_waiting_sentences",
+            "Sentences waiting in the queue.",
+            ["pair"],
+            registry=self.registry,
         )
         self.batches = Histogram(
             "regard_batch_sentences",
@@ -35,18 +38,18 @@ class Metrics:
         )
         self.batch_seconds = Histogram(
             "regard_batch_seconds",
-            "Time of a batch.",
+            "Seconds to translate a batch.",
             ["pair"],
-            buckets=SECONDS,
+            buckets=_TIME_BUCKETS,
             registry=self.registry,
         )
         self.flaws = Counter(
             "regard_flaws_total",
-            "Sentences whose translation is flagged, after a second search.",
+            "Sentences whose translation still has a flaw after a second search.",
             ["pair", "flaw"],
             registry=self.registry,
         )
 
-    def shown(self) -> bytes:
-        """In the text format that Prometheus reads."""
+    def as_text(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -1,17 +1,18 @@
-"""The page for the browser: files of `site`, which ask nothing of any other server."""
+"""The page for the browser: the files in `site`, which load nothing from other servers."""
 
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
 from fastapi import APIRouter, Response
 
-from regard.view.page import SCRIPT, STYLE
+from regard.view.page import SCRIPT_HASH, STYLE_HASH
 
 POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-    f"frame-ancestors 'none'; script-src 'self' {SCRIPT}; style-src 'self' {STYLE}"
+    f"frame-ancestors 'none'; script-src 'self' {SCRIPT_HASH}; style-src 'self' {STYLE_HASH}"
 )
-"""What the page may load; its frame, a page of attention, is bound by it and by its own rules."""
+"""What the page may load. It also binds the page of attention in its frame, on top of that page's
+own policy."""
 SITE = {
     "/": ("index.html", "text/html"),
     "/site.css": ("site.css", "text/css"),
@@ -20,8 +21,8 @@ SITE = {
 }
 
 
-def routes() -> APIRouter:
-    """The routes of the site."""
+def site_routes() -> APIRouter:
+    """The routes that serve the files of the page."""
     router = APIRouter(include_in_schema=False)
     for path, (name, kind) in SITE.items():
         content = (resources.files("regard.serve") / "site" / name).read_bytes()
@@ -31,6 +32,8 @@ def routes() -> APIRouter:
 
 
 def _answering(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
+    """A handler that always answers with this content."""
+
     async def answer() -> Response:
         return Response(content, headers={"Content-Security-Policy": POLICY}, media_type=kind)
 

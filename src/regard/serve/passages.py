@@ -1,4 +1,4 @@
-"""A text as sentences to translate and all that stays as it was: line breaks, list marks, tags."""
+"""Split a text into sentences to translate and the rest: line breaks, list marks, tags."""
 
 import html
 import re
@@ -7,29 +7,30 @@ from dataclasses import dataclass
 
 from sentencex import segment
 
-from regard.serve.markup import Run, runs
+from regard.serve.markup import StretchKind, stretches
 
-MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
-"""What a line may begin with that is no sentence: indentation, bullets, numbers, quotes."""
-LONGEST = 5000
-"""Characters that are looked at together: the time to find sentences may grow with their square."""
+_LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
+"""What may precede the first sentence of a line: indentation, bullets, numbers, quote marks."""
+_LONGEST = 5000
+"""Characters segmented at a time; the time may grow with the square of their number."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
+    """A text: kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
 
     kept: tuple[str, ...]
+    """The parts that are not translated; one more than sentences."""
     sentences: tuple[str, ...]
     is_html: bool
 
     def written(self, translation: str) -> str:
-        """A translation of a sentence as it stands in this text."""
+        """A translation as it is written into this text: on one line, and escaped in HTML."""
         line = " ".join(translation.splitlines())
         return html.escape(line, quote=False) if self.is_html else line
 
     def joined(self, translations: Sequence[str]) -> str:
-        """The text with its sentences translated."""
+        """The text with each sentence replaced by its translation."""
         parts = [self.kept[0]]
         for translation, kept in zip(translations, self.kept[1:], strict=True):
             parts += self.written(translation), kept
@@ -37,12 +38,12 @@ class Passage:
 
 
 def read_text(text: str, language: str) -> Passage:
-    """Sentences of plain text: a line's end ends one, and a list's mark belongs to none."""
+    """Split plain text: a sentence ends at the end of its line, and excludes list marks."""
     return _passage(_of_text(text, language), is_html=False)
 
 
 def read_html(text: str, language: str) -> Passage:
-    """Sentences between the tags; what the reader of the page does not read stays as it is."""
+    """Split HTML: the sentences between the tags, except in elements such as script or code."""
     return _passage(_of_html(text, language), is_html=True)
 
 
@@ -59,30 +60,30 @@ def _passage(parts: Iterator[tuple[str, bool]], *, is_html: bool) -> Passage:
 
 def _of_text(text: str, language: str) -> Iterator[tuple[str, bool]]:
     for line in text.splitlines(keepends=True):
-        mark = MARK.match(line)
+        mark = _LIST_MARK.match(line)
         start = mark.end() if mark else 0
         yield line[:start], False
         yield from _sentences(line[start:], language)
 
 
 def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
-    for run, kind in runs(text):
-        readable = html.unescape(run)
-        if kind is Run.KEPT or not _is_read(readable):
-            yield run, False
+    for stretch, kind in stretches(text):
+        readable = html.unescape(stretch)
+        if kind is StretchKind.KEPT or not _has_letters(readable):
+            yield stretch, False
             continue
         for part, is_sentence in _sentences(readable, language):
-            if is_sentence:  # in HTML a line's end is a space
+            if is_sentence:  # in HTML a line break is a space
                 yield " ".join(part.split()), True
             else:
                 yield html.escape(part, quote=False), False
 
 
 def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
-    """The sentences of a line, and the spaces and signs around them."""
+    """The sentences of a line, and the spaces and signs between them."""
     for piece in _segments(line, language):
         body = piece.strip()
-        if not _is_read(body):
+        if not _has_letters(body):
             yield piece, False
             continue
         start = piece.index(body)
@@ -92,14 +93,14 @@ def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _segments(line: str, language: str) -> Iterator[str]:
-    """A line in pieces that end where a sentence does; of an endless line, a part at a time."""
+    """Cut a line at the ends of sentences; a very long line is first cut into parts."""
     while line:
-        cut = len(line) if len(line) <= LONGEST else line.rfind(" ", 0, LONGEST) + 1 or LONGEST
+        cut = len(line) if len(line) <= _LONGEST else line.rfind(" ", 0, _LONGEST) + 1 or _LONGEST
         part, line = line[:cut], line[cut:]
         pieces = segment(language, part)
         yield from pieces if "".join(pieces) == part else [part]
 
 
-def _is_read(text: str) -> bool:
-    """Whether there is a letter: numbers and signs are the same in every language."""
+def _has_letters(text: str) -> bool:
+    """Whether there is a letter; numbers and signs alone need no translation."""
     return any(c.isalpha() for c in text)

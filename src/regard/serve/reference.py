@@ -1,10 +1,10 @@
-"""The page that describes every route, made from the OpenAPI description; no script, no network."""
+"""The page at /docs, which describes every route; made from the OpenAPI description."""
 
 import json
 from html import escape
 from typing import Any
 
-STYLE = """
+_STYLE = """
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }
 code, pre { font: 0.9rem/1.4 ui-monospace, monospace } pre { overflow: auto; padding: 0.5rem }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: 0.2rem 0.5rem;
@@ -12,15 +12,15 @@ border-bottom: 1px solid #8888; vertical-align: top } :root { color-scheme: ligh
 """
 
 
-def page(openapi: dict[str, Any]) -> str:
-    """An HTML page of this OpenAPI description."""
+def reference_page(openapi: dict[str, Any]) -> str:
+    """This OpenAPI description as an HTML page, which has no script and loads nothing."""
     info = openapi["info"]
     title = escape(f"{info['title']} {info['version']}")
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>",
         "<meta name=viewport content='width=device-width'>",
-        f"<style>{STYLE}</style><main><h1>{title}</h1>",
-        "<p>The same for programs: <a href=openapi.json>openapi.json</a></p>",
+        f"<style>{_STYLE}</style><main><h1>{title}</h1>",
+        "<p>For programs: <a href=openapi.json>openapi.json</a></p>",
     ]
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
@@ -39,7 +39,7 @@ def page(openapi: dict[str, Any]) -> str:
 
 
 def _body(operation: dict[str, Any], openapi: dict[str, Any]) -> list[str]:
-    """The table of a request's fields."""
+    """The table of the fields of a request."""
     content = operation.get("requestBody", {}).get("content", {})
     if not content:
         return []

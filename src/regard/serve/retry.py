@@ -1,4 +1,4 @@
-"""A second search for what went wrong in the first: wider, and without repetition."""
+"""A second search for sentences whose translation looks wrong: wider, and without repetition."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from regard.transformer import DecoderState, Transformer
 from regard.translation import Translation, Translator
 
 WIDER = 2
-"""Times the beam of the first search."""
+"""The beam, as a multiple of the first search's beam."""
 ALPHA = 1.0
-"""Length penalty, at least: what was cut short should become longer."""
+"""The smallest exponent of the length penalty: a truncated translation should become longer."""
 LONGEST_PERIOD = 8
-"""Pieces that may not come three times in a row."""
+"""The longest group of pieces that is prevented from occurring three times in a row."""
 
 
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
-    """Translations of each sentence, best first, none of which says anything three times in a row.
+    """Translations of each sentence, best first, none of which has a triple repetition.
 
-    A sentence has at most `translator.longest` pieces, </s> included.
+    A sentence must have at most `translator.longest` pieces, </s> included.
     """
     model, recipe = translator.model, translator.recipe
     wider = recipe.model_copy(
@@ -46,18 +46,18 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
 
 @dataclass(frozen=True)
 class Remembering:
-    """The state of a model, and the tokens that led to it."""
+    """The state of a model, and the tokens written so far."""
 
     state: DecoderState
     tokens: Tensor  # [rows, length]
 
     def select(self, rows: Tensor) -> Remembering:
-        """As that of the state."""
+        """The state of these rows, with their tokens."""
         return Remembering(self.state.select(rows), self.tokens[rows.flatten()])
 
 
 class WithoutRepetition:
-    """A model that cannot write the same one to eight pieces three times in a row."""
+    """A model that cannot write the same group of one to eight pieces three times in a row."""
 
     def __init__(self, model: Transformer):
         self.model = model
@@ -68,12 +68,12 @@ class WithoutRepetition:
         return Remembering(self.model.start(source), source.ids.new_empty(rows, 0))
 
     def step(self, tokens: Tensor, state: Remembering) -> tuple[Tensor, Remembering]:
-        """Logits of the next token, -inf where it would end a third copy."""
+        """Logits of the next token; -inf for a token that would complete a third copy."""
         logits, inner = self.model.step(tokens, state.state)
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
         logits = logits.clone()
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
-            recent = 2 * period - 1  # with the next token, two copies
+            recent = 2 * period - 1  # this and the next token make two copies
             same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
             forbidden = written[:, -period].unsqueeze(1)
             barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)

@@ -1,4 +1,4 @@
-"""What `/v1` is asked, and what it answers."""
+"""The requests and answers of `/v1`; their class names here need not be those in OpenAPI."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -13,13 +13,15 @@ from regard.serve.passages import Passage
 from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
-"""Numbers of attention in one answer, some 2 MB: 37 words and as many, by 6 layers of 8 heads."""
+"""Weights in one answer at most, about 2 MB: 37 words on both sides, 6 layers, 8 heads."""
 
 
 def _encoded(text: str) -> str:
-    """The text, if it can be sent back; JSON may hold half of a character beyond 16 bits."""
+    """The text, checked: JSON may contain half of a surrogate pair, which has no UTF-8 form."""
     if any("\ud800" <= c <= "\udfff" for c in text):
-        raise PydanticCustomError("surrogate", "half of a character: a text was cut inside it")
+        raise PydanticCustomError(
+            "surrogate", "half of a surrogate pair: the text was cut inside a character"
+        )
     return text
 
 
@@ -27,7 +29,7 @@ Text = Annotated[str, AfterValidator(_encoded)]
 
 
 class LookQuery(BaseModel):
-    """A sentence whose translation is looked at."""
+    """A sentence whose attention is shown."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,88 +39,101 @@ class LookQuery(BaseModel):
 
 
 class Query(LookQuery):
-    """What is asked."""
+    """A text to translate, and what to return."""
 
     text: Annotated[Text, Field(description="Sentences, paragraphs or HTML.")]
     format: Literal["text", "html"] = "text"
     n_best: Annotated[
-        int, Field(ge=1, le=1000, description="Translations of each sentence, up to the beam.")
+        int, Field(ge=1, le=1000, description="Translations per sentence, at most the beam size.")
     ] = 1
     stream: Annotated[
-        bool, Field(description="Server-sent events: each sentence as soon as it is ready.")
+        bool, Field(description="Send server-sent events: each sentence as soon as it is ready.")
     ] = False
     partial: Annotated[
-        bool, Field(description="In a stream: what is written of a sentence so far, too.")
+        bool, Field(description="In a stream, also send unfinished translations.")
     ] = False
     alignment: Annotated[
-        bool, Field(description="From which words each word of the best translation came.")
+        bool, Field(description="Return which source words each translated word came from.")
     ] = False
     attention: Annotated[
-        bool, Field(description="Every head's weights, for a text of one sentence.")
+        bool, Field(description="Return the weights of every head; for one sentence only.")
     ] = False
 
     @property
     def is_large(self) -> bool:
-        """Whether its answer takes so long to write that the event loop should not wait for it."""
+        """Whether writing the answer takes too long for the event loop."""
         return self.alignment or self.attention
 
 
-class Hypothesis(BaseModel):
+class ScoredTranslation(BaseModel):
     """A translation of a sentence."""
 
+    __qualname__ = "Hypothesis"  # its name in the OpenAPI description
+    model_config = ConfigDict(title="Hypothesis")
+
     text: str
-    score: Annotated[float, Field(description="log p over the length penalty of §6.1.")]
+    score: Annotated[float, Field(description="log p divided by the length penalty of §6.1.")]
 
 
 class Alignment(BaseModel):
-    """Encoder-decoder attention by words, in the mean of all heads of all layers."""
+    """Encoder-decoder attention between words: the mean over all heads of all layers."""
 
     source: Annotated[list[str], Field(description="Words, then </s>.")]
     target: Annotated[list[str], Field(description="Words, then </s>.")]
-    weights: Annotated[list[list[float]], Field(description="A row for each target word; sum 1.")]
+    weights: Annotated[
+        list[list[float]], Field(description="One row per target word; each sums to 1.")
+    ]
 
 
 Heads = list[list[list[list[float]]]]
-"""By layer, head, the word that attends, and the word attended to."""
+"""Weights indexed by layer, head, query word and key word."""
 
 
 class Attention(BaseModel):
-    """What every head does, by words; the sum over the last index is 1."""
+    """The weights of every head, between words; the sum over the last index is 1."""
 
     source: list[str]
-    read: Annotated[list[str], Field(description="What the decoder reads: <s>, the translation.")]
-    written: Annotated[list[str], Field(description="What it writes, a place further: to </s>.")]
-    encoder: Annotated[Heads, Field(description="Self-attention of source.")]
-    decoder: Annotated[Heads, Field(description="Self-attention of read.")]
+    read: Annotated[
+        list[str], Field(description="What the decoder reads: <s>, then the translation.")
+    ]
+    written: Annotated[list[str], Field(description="What it writes: the translation, then </s>.")]
+    encoder: Annotated[Heads, Field(description="Self-attention over source.")]
+    decoder: Annotated[Heads, Field(description="Self-attention over read.")]
     cross: Annotated[Heads, Field(description="From written to source.")]
 
 
-class Sentence(BaseModel):
+class TranslatedSentence(BaseModel):
     """A sentence and its translations."""
 
+    __qualname__ = "Sentence"  # its name in the OpenAPI description
+    model_config = ConfigDict(title="Sentence")
+
     source: str
-    translations: Annotated[list[Hypothesis], Field(description="Best first.")]
-    before: Annotated[str, Field(description="What stands before it in the text.")]
-    flaws: Annotated[list[Flaw], Field(description="What looks wrong with the best.")]
-    retried: Annotated[bool, Field(description="Whether a second, wider search was made.")]
+    translations: Annotated[list[ScoredTranslation], Field(description="Best first.")]
+    before: Annotated[str, Field(description="The text before the sentence.")]
+    flaws: Annotated[list[Flaw], Field(description="Flaws of the best translation.")]
+    retried: Annotated[bool, Field(description="Whether there was a second, wider search.")]
     alignment: Alignment | None = None
     attention: Attention | None = None
 
 
 class Answer(BaseModel):
-    """The text translated, and how."""
+    """The translated text, and its sentences."""
 
     text: str
-    sentences: list[Sentence]
-    after: Annotated[str, Field(description="What stands after the last sentence.")]
+    sentences: list[TranslatedSentence]
+    after: Annotated[str, Field(description="The text after the last sentence.")]
 
 
-def sentence(passage: Passage, number: int, rendering: engine.Rendering, query: Query) -> Sentence:
-    """One sentence of the answer; raises HTTPException where its attention is too much."""
-    return Sentence(
+def translated_sentence(
+    passage: Passage, number: int, rendering: engine.Rendering, query: Query
+) -> TranslatedSentence:
+    """One sentence of the answer; raises HTTPException if its attention is too large."""
+    return TranslatedSentence(
         source=passage.sentences[number],
         translations=[
-            Hypothesis(text=t.text, score=t.score) for t in rendering.translations[: query.n_best]
+            ScoredTranslation(text=t.text, score=t.score)
+            for t in rendering.translations[: query.n_best]
         ],
         before=passage.kept[number],
         flaws=list(rendering.flaws),
@@ -128,13 +143,13 @@ def sentence(passage: Passage, number: int, rendering: engine.Rendering, query: 
     )
 
 
-def answer(passage: Passage, sentences: Sequence[Sentence]) -> Answer:
-    """The whole of it."""
+def answer(passage: Passage, sentences: Sequence[TranslatedSentence]) -> Answer:
+    """The whole answer."""
     best = [one.translations[0].text for one in sentences]
     return Answer(text=passage.joined(best), sentences=list(sentences), after=passage.kept[-1])
 
 
-def _alignment(found: engine.Alignment | None) -> Alignment | None:
+def _alignment(found: engine.WordAlignment | None) -> Alignment | None:
     if found is None:
         return None
     weights = [[round(x, 4) for x in row] for row in found.weights]
@@ -143,7 +158,9 @@ def _alignment(found: engine.Alignment | None) -> Alignment | None:
 
 def _attention(look: Look | None) -> Attention:
     if look is None or sum(weights.size for weights in look.weights.values()) > MOST_WEIGHTS:
-        raise HTTPException(400, "Invalid request: text: too long to show what every head does")
+        raise HTTPException(
+            400, "Invalid request: text: too long to return the weights of every head"
+        )
     found = look.as_json()
     return Attention(
         source=found["source"],

@@ -1,4 +1,4 @@
-"""What the routes share: who may ask for how much, and the way of a text through the models."""
+"""What the routes share: access and limits, and translating a text by the right model."""
 
 import asyncio
 import random
@@ -11,59 +11,63 @@ from fastapi import HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
 from regard.serve.batching import QueueFull
-from regard.serve.engine import Asked, Engine, Rendering
+from regard.serve.engine import Engine, Rendering, SentenceRequest
 from regard.serve.keys import Allowance, Keys
-from regard.serve.languages import Detected, Detector, Pair, name
+from regard.serve.languages import Detected, Detector, LanguagePair, language_name
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage
 
 BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
-"""Seconds after which a client that was refused may ask again; not all at the same time."""
+"""Range of the random delay, in seconds, after which a refused client should try again."""
 READ_INLINE = 2000
-"""Characters of plain text that are cut into sentences without asking another thread to."""
+"""Characters up to which plain text is split into sentences in the event loop's thread."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a server takes upon itself."""
+class ServerLimits:
+    """The limits of a server."""
 
     characters: int = 10_000
-    """In the texts of one request, together."""
+    """Characters in all texts of one request."""
     items: int = 128
     """Texts in one request."""
     seconds: float = 30.0
-    """For reading a request, and again for answering it."""
+    """Seconds for reading a request, and as many for answering it."""
     waiting: int = 512
-    """Sentences in the queue of a model; a request is refused while there are so many."""
+    """Sentences in the queue of a model; while it has as many, requests are refused."""
     a_minute: int = 0
-    """Requests of one key, or of one address, in a minute; 0 is no limit."""
+    """Requests per minute and key, or per address without keys; 0 means no limit."""
 
     @property
     def body(self) -> int:
-        """Bytes of the largest body: every character may be written as \\uXXXX\\uXXXX."""
+        """Bytes of the largest valid body: JSON may write a character as \\uXXXX\\uXXXX."""
         return 12 * self.characters + 65_536
 
 
 @dataclass(frozen=True)
 class Job:
-    """A text on its way: its sentences, and what will be found of them."""
+    """A text that is being translated: its sentences, and their future results."""
 
     engine: Engine
     passage: Passage
     futures: Sequence[Future[Rendering]]
 
     async def renderings(self) -> AsyncIterator[Rendering]:
-        """In the order of the sentences, each as soon as it is there."""
+        """Yield the result of each sentence in order, as soon as it is ready."""
         for future in self.futures:
             yield await asyncio.wrap_future(future)
 
 
 class Service:
-    """The models of a server by language pair, and its rules."""
+    """The models of a server by language pair, its limits and its keys."""
 
     def __init__(
-        self, engines: Sequence[Engine], metrics: Metrics, limits: Limits, keys: Keys | None = None
+        self,
+        engines: Sequence[Engine],
+        metrics: Metrics,
+        limits: ServerLimits,
+        keys: Keys | None = None,
     ):
         self.engines = {engine.pair: engine for engine in engines}
         self.metrics, self.limits, self.keys = metrics, limits, keys
@@ -77,11 +81,11 @@ class Service:
         return all(engine.full for engine in self.engines.values())
 
     def targets(self, source: str) -> list[str]:
-        """Into which languages texts in this one can be translated."""
+        """The languages into which this one can be translated."""
         return sorted(pair.target for pair in self.engines if pair.source == source)
 
-    def told(self, text: str, target: str) -> Detected:
-        """The language of a text; of those equally likely, one that leads to the target."""
+    def detect(self, text: str, target: str) -> Detected:
+        """The most probable language of a text; among equals, one with a model into the target."""
         ranked = self.detector.rank(text)
         likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]
         return max(
@@ -90,13 +94,14 @@ class Service:
         )
 
     def admit(self, request: Request, key: str | None) -> None:
-        """Refuse who has no right, or asks too often; raises HTTPException.
+        """Raise HTTPException for a missing or invalid key, and for too many requests.
 
-        Refused keys count for the address. One that has had too many is refused with any key:
-        else its guesses would go on, told by the answer to the right one.
+        Requests with an invalid key count for the client's address. An address with too many of
+        them is refused even with a valid key, so that a client that guesses keys cannot recognise a
+        right one.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        # Headers are read as the former, and written as the latter.
+        # Starlette decodes headers as Latin-1, but clients send UTF-8.
         bearer = bearer.encode("latin-1").decode("utf-8", "replace")
         key = key or (bearer.strip() if scheme.lower() == "bearer" else None)
         client = address = request.client.host if request.client else "unknown"
@@ -105,7 +110,7 @@ class Service:
             if not key:
                 problem = "Please contact the server operator to get an API key"
                 raise HTTPException(400, problem)
-            if known := self.keys.know(key):
+            if known := self.keys.accepts(key):
                 client = key
         if self._allowance is not None and (
             wait := self._allowance.wait(address) or self._allowance.take(client)
@@ -115,8 +120,8 @@ class Service:
         if not known:
             raise HTTPException(403, "Invalid API key")
 
-    def measure(self, request: Request, texts: Sequence[str]) -> None:
-        """Refuse too much at once; raises HTTPException."""
+    def check_size(self, request: Request, texts: Sequence[str]) -> None:
+        """Raise HTTPException for too many texts or characters."""
         characters = sum(map(len, texts))
         for size, limit in ((len(texts), self.limits.items), (characters, self.limits.characters)):
             if size > limit:
@@ -125,16 +130,16 @@ class Service:
         request.state.characters = characters
 
     def engine(self, source: str, target: str) -> Engine:
-        """The model of this pair; raises HTTPException."""
-        pair = Pair(source, target)
+        """The model for this pair; raises HTTPException if there is none."""
+        pair = LanguagePair(source, target)
         for code in (pair.source, pair.target):
             if code not in self.languages:
                 raise HTTPException(400, f"{code[:20]} is not supported")
         if pair not in self.engines:
             raise HTTPException(
                 400,
-                f"{name(pair.target)} ({pair.target}) is not available as a target language from "
-                f"{name(pair.source)} ({pair.source})",
+                f"{language_name(pair.target)} ({pair.target}) is not available as a target "
+                f"language from {language_name(pair.source)} ({pair.source})",
             )
         return self.engines[pair]
 
@@ -145,12 +150,12 @@ class Service:
         texts: Sequence[tuple[Engine, str]],
         *,
         is_html: bool,
-        ask: Callable[[int, str], Asked],
+        ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """Within the block, the texts are on their way; what is left at its end is given up.
+        """Translate the texts while the block runs; at its end, unfinished sentences are cancelled.
 
-        `ask` says what is wanted of a sentence, given its number in its text, from 0. Raises
-        HTTPException: 503 where the queue is full, 504 where the block takes too long.
+        `ask` makes the request for a sentence from its number in its text, counted from 0, and the
+        sentence. Raises HTTPException: 503 if a queue is full, 504 if the block takes too long.
         """
         jobs: list[Job] = []
         try:
@@ -174,13 +179,13 @@ class Service:
 
 
 def _submit(
-    engine: Engine, passage: Passage, ask: Callable[[int, str], Asked]
+    engine: Engine, passage: Passage, ask: Callable[[int, str], SentenceRequest]
 ) -> list[Future[Rendering]]:
     return engine.submit([ask(*numbered) for numbered in enumerate(passage.sentences)])
 
 
 def busy() -> HTTPException:
-    """The refusal where a queue is full, which says when to come back."""
+    """The refusal for a full queue, with the delay after which to try again."""
     return HTTPException(503, BUSY, {"Retry-After": str(random.randint(*RETRY_AFTER))})
 
 

@@ -1,12 +1,12 @@
 "use strict";
-const PAUSE = 300; // milliseconds without a key before the text is translated
-const OTHERS = 3; // alternatives asked for
+const PAUSE = 300; // milliseconds without typing before the text is translated
+const OTHERS = 3; // alternative translations to request
 
 const by = (id) => document.getElementById(id);
 const state = {
-  texts: TEXTS.en, languages: [], most: 0, // of the server
-  asking: null, timer: 0, sentences: [], partial: new Map(), after: "", // of the translation
-  looking: null, looked: null, // of the heads
+  texts: TEXTS.en, languages: [], most: 0, // the server's languages and its limit
+  asking: null, timer: 0, sentences: [], partial: new Map(), after: "", // the current translation
+  looking: null, looked: null, // the page of attention
 };
 
 function make(name, attributes = {}, ...children) {
@@ -35,7 +35,7 @@ function names() {
   for (const option of document.querySelectorAll("#source option, #target option")) {
     try {
       option.textContent = shown.of(option.value);
-    } catch { // what no browser knows
+    } catch { // a code that the browser does not know
       option.textContent = option.value;
     }
   }
@@ -68,7 +68,7 @@ function swap() {
   ask();
 }
 
-// Asking -----------------------------------------------------------------------------------------
+// Requests ---------------------------------------------------------------------------------------
 
 function later(milliseconds = PAUSE) {
   clearTimeout(state.timer);
@@ -112,7 +112,7 @@ async function ask() {
   done();
 }
 
-// Server-sent events, as fetch has them: blocks of lines, a blank one after each.
+// Server-sent events from a stream: blocks of lines, each followed by a blank line.
 async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -134,10 +134,10 @@ function hear(kind, content) {
   }
   if (kind === "done") state.after = content.after;
   if (kind === "error") say("problem", refusal(content.error));
-  state.frame ??= requestAnimationFrame(show); // many events may come between two
+  state.frame ??= requestAnimationFrame(show); // many events may arrive before the next frame
 }
 
-// What the server has said, in the page's language where there is a text for it.
+// The server's message in the page's language, if there is a translation of it.
 const refusal = (error) => state.texts.refusals[error.replaceAll(/\d+(\.\d+)?/g, "#")] ?? error;
 
 async function refused(answer, asking) {
@@ -186,7 +186,7 @@ function words({ translations, alignment }) {
   let at = 0;
   (alignment?.target ?? []).forEach((word, row) => {
     const from = text.indexOf(word, at);
-    if (from < 0) return; // </s>, or what has no spelling of its own
+    if (from < 0) return; // </s>, or a word that is not in the text
     parts.push(text.slice(at, from), spoken(word, alignment.source, alignment.weights[row]));
     at = from + word.length;
   });
@@ -234,7 +234,7 @@ async function copy() {
   }
 }
 
-// What more there is of it -----------------------------------------------------------------------
+// Alternatives, flaws, attention ----------------------------------------------------------------
 
 function alternatives() {
   const [from, to] = [by("text").lang, by("result").lang];
@@ -282,7 +282,7 @@ async function look() {
   }
 }
 
-// Beginning --------------------------------------------------------------------------------------
+// Start ------------------------------------------------------------------------------------------
 
 async function start() {
   speak(navigator.language.startsWith("ko") ? "ko" : "en");
@@ -304,7 +304,7 @@ async function start() {
   by("key").onchange = ask;
   by("which").onchange = look;
   by("form").onsubmit = (event) => event.preventDefault();
-  by("text").oninput = () => { count(); later(); }; // within a syllable of Hangul, too
+  by("text").oninput = () => { count(); later(); }; // also while a Hangul syllable is composed
   by("text").onkeydown = (event) => { if (event.key === "Enter" && event.ctrlKey) ask(); };
   for (const tab of document.querySelectorAll("[role=tab]")) {
     tab.onclick = () => open(tab);

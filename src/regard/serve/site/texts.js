@@ -3,15 +3,15 @@ const TEXTS = {
   en: {
     interface: "Interface", from: "From", to: "To", swap: "swap the languages", key: "API key",
     text: "Text", translation: "Translation", copy: "copy", copied: "copied",
-    hint: "Translates as you type; Ctrl+Enter at once.",
-    more: "more about it", alternatives: "Alternatives", attention: "Attention",
-    none: "Other translations of each sentence, and their scores: log p over the length penalty.",
-    look: "How every head attends, word by word.", sentence: "Sentence", reference: "HTTP interface",
+    hint: "The text is translated as you type; Ctrl+Enter translates at once.",
+    more: "more about the translation", alternatives: "Alternatives", attention: "Attention",
+    none: "Alternative translations of each sentence, with their scores: log p divided by the length penalty.",
+    look: "Where every attention head looks, word by word.", sentence: "Sentence", reference: "HTTP interface",
     count: (now, most) => `${now} / ${most} characters`,
     attends: (word, others) => `“${word}” attends most to ${others}`,
-    busy: (seconds) => `The server is busy; asking again in ${seconds} s.`,
-    lost: "The server does not answer. What you wrote is still here; write on to ask again.",
-    noCopy: "The browser does not let this page copy: select the text.",
+    busy: (seconds) => `The server is busy; trying again in ${seconds} s.`,
+    lost: "The server does not answer. Your text is still here; continue typing to try again.",
+    noCopy: "The browser does not allow this page to copy: select and copy the text yourself.",
     flaws: {
       echo: "may not be translated", repetition: "repeats itself", truncation: "may be cut short",
     },
@@ -33,18 +33,18 @@ const TEXTS = {
       echo: "번역되지 않았을 수 있습니다", repetition: "같은 말이 되풀이됩니다",
       truncation: "중간에 잘렸을 수 있습니다",
     },
-    refusals: { // by the server's own words, # for each number in them
+    refusals: { // by the server's English message, with # for each number
       "Please contact the server operator to get an API key":
         "API 키가 필요합니다. 서버 운영자에게 문의해 주세요.",
       "Invalid API key": "API 키가 올바르지 않습니다.",
       "Slowdown: # per # minute": "요청이 너무 잦습니다. 잠시 기다려 주세요.",
       "The server is busy: try again later": "서버가 바쁩니다. 잠시 뒤에 다시 해 주세요.",
-      "The request came too slowly": "요청이 너무 느리게 도착했습니다.",
+      "The request was received too slowly": "요청이 너무 느리게 도착했습니다.",
       "Not translated within # seconds: send less at a time":
         "제한 시간 안에 번역하지 못했습니다. 글을 나누어 번역해 주세요.",
       "Invalid request: request (#) exceeds text limit (#)":
         "글이 너무 깁니다. 나누어 번역해 주세요.",
-      "Invalid request: text: one sentence, not too long, is shown":
+      "Invalid request: text: give one sentence that is not too long":
         "너무 길지 않은 한 문장의 어텐션만 볼 수 있습니다.",
       "Internal error": "서버에서 오류가 났습니다.",
     },
