@@ -1,25 +1,25 @@
-"""Decoding speed, side by side: regard and its peers, with the same weights on the same sentences.
+"""Decoding speed: regard and other programs, with the same weights on the same sentences.
 
-    make bench-setup                            # once: the peers, each in its own environment
+    make bench-setup                            # once: each program in an environment of its own
     .venv/bin/python benchmarks/decoding.py --source test.en --shape base
     .venv/bin/python benchmarks/decoding.py --source test.en --target test.de --model runs/mine
 
-Two tables: a file translated as a whole, and sentences translated one at a time. Contenders take
-turns, each a process of its own (side_by_side.py); what they do is to be read in
-peers/decoding_*.py. regard is timed from text to text, its peers from pieces to pieces. Without
---source the sentences are those of the built-in corpus.
+It prints two tables: for a file that is translated as a whole, and for sentences translated one at
+a time. The programs take turns, each in a process of its own (side_by_side.py); peers/decoding_*.py
+has what each of them does. The time of regard includes splitting text into pieces and joining them,
+that of the others does not. Without --source the sentences are those of the built-in corpus.
 
-`--shape` makes a model with random weights. It would not end a sentence sensibly, so each output of
-each contender is made `--length` tokens long. `--model` takes a trained model, whose outputs end
-where it ends them, and with `--target` their BLEU is shown.
+`--shape` makes a model with random weights. Such a model does not end its outputs sensibly, so all
+programs make each output `--length` tokens long. `--model` takes a trained model, which ends its
+outputs itself; with `--target` the table shows their BLEU.
 
-"x bf16" is how many times faster regard is in bf16; "as fp32" the share of outputs that are, as
-text, those of regard in fp32. The peers prefer another output now and then: they divide log p by
-|y|^alpha in place of ((5 + |y|) / 6)^alpha, and of the 2 x beam candidates at a step those that end
-are kept by them among the first `beam` only. With `--beam 1` all outputs in fp32 are the same.
-"Of ceiling" is the model's FLOP in products with weights, divided by the time and by the fastest
-matrix product measured in the same rounds, in the contender's own precision. A JSON record is kept
-with --keep.
+"x bf16" is how many times faster regard is in bf16. "as fp32" is the share of outputs whose text is
+that of regard in fp32. The others sometimes prefer another output, for two reasons: they divide
+log p by |y|^alpha, not by ((5 + |y|) / 6)^alpha; and of the 2 x beam candidates of a step, they
+keep those that end only if they are among the first `beam`. With `--beam 1` all outputs in fp32 are
+the same. "of ceiling" is the model's FLOP in products with weights, divided by the time and by the
+speed of the fastest matrix product measured in the same rounds, in the precision of that program.
+--keep writes a JSON record.
 """
 
 import argparse

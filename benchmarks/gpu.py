@@ -1,18 +1,19 @@
-"""Speed on one GPU: the steps of base and big, what feeds them, attention's kernels, decoding.
+"""Speed on one GPU: training steps of base and big, their input, attention's kernels, decoding.
 
     python benchmarks/gpu.py                 # every part that this GPU's record does not have yet
-    python benchmarks/gpu.py base --again    # these parts, whether it has them or not
+    python benchmarks/gpu.py base --again    # these parts, even if the record has them
 
-Each part takes a few minutes, and is written to the record, results/gpu-<name>.json, when it is
-done: after an interruption the same command goes on. Contenders take turns in one process
-(A B C A B C ...); what is reported is the median over the turns, and ratios taken within each turn.
+Each part takes a few minutes and is written to the record, results/gpu-<name>.json, when it is
+done, so after an interruption the same command continues. What is compared takes turns in one
+process (A B C A B C ...). The median over the turns is reported, and ratios are taken within each
+turn.
 
-The text is random ids in sentences of the lengths that real text has, 27 tokens on average. All
-train on the same pairs at 25,000 + 25,000 tokens a batch: regard on packed rows, and
-torch.nn.Transformer under bf16 autocast on padded batches grouped by length. Tokens are those of
-source and target together, without padding. Peers that need an environment of their own are in
-training.py and decoding.py. `--smoke` shows on any machine that the parts run, with tiny sizes; it
-compiles nothing and keeps nothing.
+The text consists of random ids, in sentences as long as those of real text, 27 tokens on average.
+All train on the same pairs with 25,000 + 25,000 tokens a batch: regard on packed rows, and
+torch.nn.Transformer under bf16 autocast on padded batches grouped by length. Tokens of source and
+target are counted together, without padding. Programs that need an environment of their own are in
+training.py and decoding.py. `--smoke` runs all parts with tiny sizes on any machine, to show that
+they work; it compiles nothing and keeps nothing.
 """
 
 import argparse

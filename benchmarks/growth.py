@@ -1,22 +1,25 @@
-"""Cost growth: time and memory per token against the length of rows and the number of sentences.
+"""Growth of cost: time and memory per token, by the length of rows and the number of sentences.
 
     .venv/bin/python benchmarks/growth.py --keep benchmarks/results
 
-Three kinds of work, in bf16 where the processor has it, on random tokens without padding:
+It measures three kinds of work, in bf16 if the processor supports it, on random tokens without
+padding:
 
-    train    forward, loss and backward of rows of n source and n target tokens
-    encode   the encoder stack on rows of n tokens, as translation runs it
-    decode   8 steps of beam 4 on sentences of n tokens that are translated up to n tokens already
+    train    forward pass, loss and backward pass of rows of n source and n target tokens
+    encode   the encoder stack on rows of n tokens, as in translation
+    decode   8 steps of beam 4 on sentences of n tokens, of which n tokens are translated already
 
-n doubles from 16 to 4,096, with one row, and with as many as make 4,096 tokens (not in decoding);
-the number of sentences doubles from 1 to 64 at n = 32. Times are medians, per token of source and
-target (train), of source (encode) or of output (decode). Memory is the most that the work took
-beyond weights, gradients and the code that oneDNN makes for new shapes, per token of the rows. Each
-point is a process of its own, so that none inherits another's memory.
+n doubles from 16 to 4,096, with one row, and (except for decode) with as many rows as make 4,096
+tokens. The number of sentences doubles from 1 to 64 at n = 32. Times are medians, per token of
+source and target (train), of source (encode) or of output (decode). Memory is the most that the
+work took in addition to weights, gradients and the code that oneDNN makes for new shapes, per token
+of the rows. Each point is measured in a process of its own, so that none inherits the memory of
+another.
 
-`x` is the greatest growth of a cost per token where n or the number of sentences doubles. Attention
-alone would double it with n; more sentences should give 1. The last table encodes one longest row
-with 1 layer and with 6: scores kept from layer to layer would show in its memory.
+`x` is the greatest growth of a cost per token when n or the number of sentences doubles. Attention
+alone would double it with n; more sentences should give 1. The last table encodes one row of the
+greatest length with 1 layer and with 6: scores that are kept from layer to layer would show in the
+memory.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Plots of the kept records: benchmarks/results/*.json to docs/performance/*.svg.
+"""Plot the records that were kept: benchmarks/results/*.json to docs/performance/*.svg.
 
     .venv/bin/python benchmarks/plots.py
 
-Of each benchmark the newest record counts. Bars are medians, their whiskers the least and the
-greatest round. The same records give the same files.
+It uses the newest record of each benchmark. Bars are medians, and their whiskers are the least and
+the greatest round. The same records give the same files.
 """
 
 import argparse

@@ -1,18 +1,20 @@
-"""Preparation: pairs per second and memory of `regard prepare`, as a corpus grows.
+"""Speed and memory of `regard prepare`, as a corpus grows.
 
-    .venv/bin/python benchmarks/preparation.py --source train.en.xz --target train.fr.xz \
+    .venv/bin/python benchmarks/preparation.py --source train.en.xz --target train.fr.xz \\
         --pairs 200000 2000000 --workers 1 2 --keep benchmarks/results
 
-A corpus of any size is made of the text that is given. Nine pairs in ten are one of it with three
-words on each side replaced by words from elsewhere in it, and one of those words spelt anew, so
-that sub-words, counts and lengths stay those of real text and there are ever new words; the rest
-are exact copies, and one in two hundred has an empty side. Duplicates are dropped.
+A corpus of any size is made from the given text. Nine of ten pairs are a given pair in which three
+words on each side are replaced by words from elsewhere in the text, and one of those words is
+spelt differently. So sub-words, counts and lengths stay those of real text, and new words keep
+occurring. The other pairs are exact copies, and one in two hundred has an empty side. Duplicates
+are dropped.
 
-Each measurement is a process of its own, whose memory is read ten times a second with that of its
-workers: "MB" is the most that all of them held together (resident; pages that they share, such
-as libraries, count once for each); "main" and "other" the most that one held, a worker or the
-process that learns the sub-words. With one worker there is no other process. "Pairs/core s" counts
-processor time, which other work on the machine ("busy", in cores) hardly changes.
+Each measurement is a process of its own. Its memory and that of its workers is read ten times a
+second. "MB" is the most that all of them held together (resident memory; pages that they share,
+such as libraries, count once for each). "main" and "other" are the most that this process and one
+other process held, a worker or the process that learns the sub-words. With one worker there is no
+other process. "Pairs/core s" counts processor time, which other work on the machine ("busy", in
+cores) hardly changes.
 """
 
 import argparse

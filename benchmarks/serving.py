@@ -1,11 +1,11 @@
-"""How `regard serve` bears load: many clients against one, then ten times too much.
+"""How `regard serve` handles load: many clients compared with one, then ten times as many.
 
     python benchmarks/serving.py runs/demo=en-de --text runs/demo/corpus/valid.en
 
-Asks for single sentences: one client, one request after another; then 64 clients at once for a
-minute; then ten times as many against a short queue, while /health is asked ten times a second.
-Writes the figures as JSON to standard output. Clients are a process of their own, and share the
-machine with the server.
+Clients ask for single sentences. First there is one client, which sends one request after another;
+then 64 clients at once, for a minute; then ten times as many against a short queue, while /health
+is asked ten times a second. The figures are written to standard output as JSON. The clients are a
+process of their own, and share the machine with the server.
 """
 
 import argparse

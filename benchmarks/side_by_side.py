@@ -1,12 +1,13 @@
-"""Contenders side by side: what every benchmark here shares.
+"""What all benchmarks share: programs that are compared side by side.
 
-Each contender is a process of its own, in an environment of its own. They compute in turn
-(A B C A B C ...), one at a time, so that a machine that slows down slows all of them; the first
-round warms up and does not count. What is reported is the median over the rounds, and ratios
-taken within each round, with the least and the greatest of them.
+Each program runs in a process and an environment of its own. They compute in turn (A B C A B C
+...), one at a time, so that a machine that slows down slows all of them. The first round warms up
+and does not count. What is reported is the median over the rounds, and ratios that are taken within
+each round, with the least and the greatest of them.
 
-A worker is a script that reads a JSON request a line on stdin, {"round": n}, and answers a JSON
-object a line on stdout; see peers/worker.py. `make bench-setup` installs the environments.
+A worker is a script that reads one JSON request per line on stdin, {"round": n}, and answers with
+one JSON object per line on stdout; see peers/worker.py. `make bench-setup` installs the
+environments.
 """
 
 import argparse

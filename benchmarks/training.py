@@ -1,18 +1,18 @@
-"""Training speed, side by side: regard and its peers, on the same batches and model shape.
+"""Training speed: regard and other programs, on the same batches and model shape.
 
-    make bench-setup                            # once: the peers, each in its own environment
+    make bench-setup                            # once: each program in an environment of its own
     .venv/bin/python benchmarks/training.py --source train.en --target train.de --shape base
 
-Contenders take turns, each a process of its own (side_by_side.py); what they do is to be read in
-peers/training_*.py. All see the same vocabulary and the same batches, padded and grouped by length
-so that none is at a disadvantage; JoeyNMT runs a second time on batches as it makes them. With
-`--layout packed` regard has packed rows of the same text instead, as `regard train` by default.
-Without --source the text is the built-in corpus. Reading batches from disk is timed for none.
-Tokens are those of source and target together, without padding.
+The programs take turns, each in a process of its own (side_by_side.py); peers/training_*.py has
+what each of them does. All have the same vocabulary and the same batches, padded and grouped by
+length so that none is at a disadvantage; JoeyNMT runs a second time on batches that it makes
+itself. With `--layout packed` regard has packed rows of the same text instead, the default of
+`regard train`. Without --source the text is the built-in corpus. Reading batches from disk is not
+timed. Tokens of source and target are counted together, without padding.
 
 `of ceiling` is the model's FLOP in matrix products with weights, divided by the time and by the
-fastest matrix product measured in the same rounds, in the contender's own precision; int8, which is
-two precisions, has none. A JSON record is kept with --keep.
+speed of the fastest matrix product measured in the same rounds, in the precision of that program;
+int8, which uses two precisions, has none. --keep writes a JSON record.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What every contender of the decoding benchmark does: its arguments and its turn.
+"""What each program of the decoding benchmark does: its arguments and its turn.
 
-For the peers also a model directory of regard, read with numpy alone: nothing of regard is
-imported here.
+For programs other than regard it also reads a model directory of regard, with numpy only: nothing
+of regard is imported here.
 """
 
 import argparse

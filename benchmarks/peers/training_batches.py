@@ -1,6 +1,7 @@
-"""What every worker of training.py shares: the model's shape, the batches, and the clock.
+"""What the workers of training.py share: the model's shape, the batches, and the clock.
 
-It needs torch and numpy, nothing of regard, for it runs in the environments of the peers too.
+It needs torch and numpy but nothing of regard, because it also runs in the environments of the
+other programs.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """The machine's limit: the fastest sustained matrix product, in fp32 and in bf16.
 
-Of several shapes: those of the model's layers, its logits, and a large square one. A turn measures
-each for a moment, and answers the best rate of each precision.
+The shapes are those of the model's layers and of its logits, and a large square one. A turn
+measures each shape for a moment and answers with the best speed of each precision.
 """
 
 import time

@@ -1,10 +1,10 @@
-"""JoeyNMT: its model, loss, batches and optimizer, in its TrainManager's own step.
+"""JoeyNMT: its model, loss, batches and optimizer, in the step of its own TrainManager.
 
-Only its loop over files is left out. Arguments: folder, and optionally "own" to have its own
-sampler make the batches: of all the text, at random, whatever their lengths.
+Only its loop over files is left out. Arguments: folder, and optionally "own", with which its own
+sampler makes the batches, of all the text, at random, whatever their lengths.
 
-Its label smoothing is a divergence: the others' loss less the entropy of the smoothed targets,
-which is added to what is reported.
+Its label smoothing is a divergence, which is the loss of the other programs minus the entropy of
+the smoothed targets. This entropy is added to the loss that is reported.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Hugging Face's MarianMTModel, randomly initialised, in its usual training step.
 
-The loss is torch's smoothed cross-entropy on its logits: transformers' own LabelSmoother computes
+The loss is torch's smoothed cross-entropy of its logits; the LabelSmoother of transformers computes
 the same with more passes.
 """
 

@@ -1,4 +1,4 @@
-"""regard's own step, as `regard train` takes it. Arguments: folder, fp32, bf16, int8 or auto."""
+"""The training step of `regard train`. Arguments: folder, and fp32, bf16, int8 or auto."""
 
 import sys
 

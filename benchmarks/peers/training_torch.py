@@ -1,7 +1,7 @@
-"""What one writes first: torch.nn.Transformer, padded batches, full logits, torch.optim.Adam.
+"""A straightforward program: torch.nn.Transformer, padded batches, full logits, torch.optim.Adam.
 
-It has two norms more than the paper's: nn.Transformer adds one after each stack.
-Arguments: folder, fp32 or bf16 (the same model under autocast).
+It has two norms more than the paper: nn.Transformer adds one after each stack.
+Arguments: folder, and fp32 or bf16 (the same model under autocast).
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The worker's end of side_by_side.py, for scripts in any environment: standard library only.
+"""A worker for side_by_side.py, in any environment: standard library only.
 
-A worker is a process that answers on stdout, line by line, what it is asked on stdin, in JSON.
+A worker is a process that is asked on stdin and answers on stdout, one JSON object per line.
 """
 
 import json
