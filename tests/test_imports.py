@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import regard
 
 
@@ -26,6 +28,14 @@ def test_loops_are_not_loaded_before_they_are_used() -> None:
     assert "numba" not in found
 
 
+def test_preparing_text_needs_no_torch() -> None:
+    assert "torch" not in imported_by("import regard.inputs, regard.api, regard.cli.progress")
+
+
 def test_what_the_package_offers() -> None:
-    assert sorted(regard.__all__) == ["__version__", "load"]
-    assert callable(regard.load)
+    functions = ["load", "load_parser", "parse", "prepare", "train"]
+    assert sorted(regard.__all__) == sorted(["__version__", *functions])
+    for name in functions:
+        assert callable(getattr(regard, name))
+    with pytest.raises(AttributeError, match="module 'regard' has no attribute 'translate'"):
+        regard.translate  # noqa: B018

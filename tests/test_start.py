@@ -1,0 +1,299 @@
+"""What a run begins with: the table in the docstring of `regard.start`, tried in every way.
+
+Each row is tested with every combination of what can be given for which it is the first that fits.
+"""
+
+import re
+import shutil
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import regard
+import regard.start
+from regard.corpus import example
+from regard.data.pairs import recipe_of
+from regard.errors import ModelError, RecipeError, RegardError, TrainingError
+from regard.inputs import TrainingFiles
+from regard.paper import BASE
+from regard.presets import SMALL, SMALL_CORPUS, SMALL_PARSE
+from regard.recipe import Recipe
+from regard.run.averaging import average_run
+from regard.run.finetuning import keep_origin
+from regard.start import DECIDED, Start, begin, decide
+
+TEXT = Recipe().but(
+    layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, source_tokens=300,
+    target_tokens=300, steps=1, validate_sentences=0, average=1, max_extra=5,
+)  # fmt: skip
+TREES = TEXT.but(output="trees", vocabulary=400, source_tokens=600, target_tokens=600)
+RECIPES = {"text": TEXT, "trees": TREES}
+SEEDS = {"the named one": 11, "the model's": 12, "that of RUN": 13, "that of --data": 14}
+"""Where a recipe comes from can be told by its seed."""
+
+
+class Row(NamedTuple):
+    """A row of the table, its cells as text."""
+
+    number: str
+    RUN: str
+    data: str
+    text: str
+    trees: str
+    start_from: str
+    recipe: str
+    task: str
+    gives_recipe: str
+    gives_data: str
+
+    def fits(self, case: "Case") -> bool:
+        given = {True: "yes", False: "no"}
+        names = ("data", "text", "trees", "start_from", "recipe")
+        return (
+            (self.RUN == "-" or case.RUN in self.RUN)
+            and all(getattr(self, name) in ("-", given[getattr(case, name)]) for name in names)
+            and self.task in ("-", case.task)
+        )
+
+
+class Case(NamedTuple):
+    """One combination of what is there and what is given."""
+
+    RUN: str
+    data: bool
+    text: bool
+    trees: bool
+    start_from: bool
+    recipe: bool
+    task: str | None
+
+    @property
+    def kind(self) -> str:
+        return "trees" if self.trees or self.task == "parse" else "text"
+
+
+def table() -> list[Row]:
+    lines = (regard.start.__doc__ or "").splitlines()
+    [header] = [line for line in lines if line.startswith("    row ")]
+    starts = [match.start() for match in re.finditer(r"\S+", header)]
+    starts[0] = 0
+    rows = [line for line in lines if re.match(r" +\d+  \S", line)]
+    ends = [*starts[1:], None]
+    cells = [[line[a:b].strip() for a, b in zip(starts, ends, strict=True)] for line in rows]
+    return [Row(*one, *[""] * (10 - len(one))) for one in cells]
+
+
+def letters() -> list[str]:
+    return re.findall(r"^    ([a-z])  ", regard.start.__doc__ or "", flags=re.MULTILINE)
+
+
+TABLE = table()
+CASES = [
+    Case(*one)
+    for one in product("NPBE", *[[False, True]] * 5, [None, "translate", "parse", "unknown"])
+]
+
+
+def test_every_case_has_a_row_and_every_row_a_case() -> None:
+    assert [row.number for row in TABLE] == [str(n + 1) for n in range(len(TABLE))]
+    first = [next(row.number for row in TABLE if row.fits(case)) for case in CASES]
+    assert set(first) == {row.number for row in TABLE}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text and trees; data prepared of each, and a model."""
+    folder = tmp_path_factory.mktemp("made")
+    for side, words in (("en", ["dog", "cat", "bird"]), ("de", ["Hund", "Katze", "Vogel"])):
+        lines = (f"{words[i % 3]} {words[i // 3 % 3]} {i}\n" for i in range(60))
+        (folder / side).write_text("".join(lines), "utf-8")
+    (folder / "mrg").write_text("".join(f"( {example(1, i).tree})\n" for i in range(60)), "utf-8")
+    for kind, files in paths(folder).items():
+        given = {name: [str(path) for path in some] for name, some in files.items()}
+        recipe = RECIPES[kind].but(seed=SEEDS["that of --data"], held_out=2)
+        regard.prepare(**given, out=folder / kind / "data", recipe=recipe)  # type: ignore[arg-type]
+        recipe = RECIPES[kind].but(seed=SEEDS["the model's"])
+        regard.train(**given, out=folder / kind / "model", recipe=recipe)  # type: ignore[arg-type]
+        make_runs(folder, kind)
+    average_run(folder / "text/model", folder / "text/other", 1, warn=pytest.fail)
+    keep_origin(folder / "text/other", folder / "text/from other")
+    return folder
+
+
+def paths(folder: Path) -> dict[str, dict[str, list[Path]]]:
+    return {
+        "text": {"source": [folder / "en"], "target": [folder / "de"]},
+        "trees": {"trees": [folder / "mrg"]},
+    }
+
+
+def run_of(case: Case, made: Path) -> Path:
+    """A run directory in the state of the case; it is begun with the model that the case has."""
+    return made / case.kind / f"{case.RUN}{case.start_from}"
+
+
+def make_runs(folder: Path, kind: str) -> None:
+    for case in {run_of(case, folder): case for case in CASES if case.kind == kind}.values():
+        out = run_of(case, folder)
+        if case.RUN in "BE" and case.start_from:
+            keep_origin(folder / kind / "model", out)
+        if case.RUN in "PB":
+            shutil.copytree(folder / kind / "data", out / "data")
+        if case.RUN in "BE":
+            out.mkdir(exist_ok=True)
+            recipe = RECIPES[kind].but(seed=SEEDS["that of RUN"])
+            (out / "recipe.toml").write_text(recipe.to_toml(), "utf-8")
+
+
+def start_of(case: Case, made: Path) -> Start:
+    files = paths(made)
+    given = (files["text"] if case.text else {}) | (files["trees"] if case.trees else {})
+    return Start(
+        run_of(case, made),
+        TrainingFiles(**given),  # type: ignore[arg-type]
+        data=made / case.kind / "data" if case.data else None,
+        recipe=RECIPES[case.kind].but(seed=SEEDS["the named one"]) if case.recipe else None,
+        task=case.task,
+        start_from=made / case.kind / "model" if case.start_from else None,
+    )
+
+
+def expected_recipe(cell: str, kind: str, data: Recipe) -> Recipe:
+    if cell == "small or base":
+        return SMALL
+    if cell == "small-parse":
+        return SMALL_PARSE
+    if cell in ("that of --data", "that of RUN/data"):
+        return data
+    recipe = RECIPES[kind].but(seed=SEEDS[cell.removesuffix("*")])
+    if cell.endswith("*"):
+        prepared = data.model_dump()
+        recipe = recipe.merged(
+            {part: {key: prepared[part][key] for key in keys} for part, keys in DECIDED.items()}
+        )
+    return recipe
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.number)
+def test_row(row: Row, made: Path) -> None:
+    before = sorted(made.rglob("*"))
+    for case in CASES:
+        if next(other for other in TABLE if other.fits(case)) is not row:
+            continue
+        start = start_of(case, made)
+        if row.gives_recipe == "refused":
+            with pytest.raises(RegardError):
+                begin(start)
+            continue
+        found, prepared = decide(start), made / case.kind / "data"
+        data = prepared if row.gives_data == "--data" else start.out / "data"
+        assert (found.data, found.is_prepared) == (data, row.gives_data != "prepared now"), case
+        expected = expected_recipe(row.gives_recipe, case.kind, recipe_of(prepared))
+        assert found.recipe == expected, case
+    assert sorted(made.rglob("*")) == before
+
+
+EN_DE = {"source": "en", "target": "de"}
+FROM = EN_DE | {"start_from": "text/model"}
+SILVER = {"trees": "mrg", "silver": "mrg"}
+SET = "assignments"
+REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
+    ("a", {"data": "text/data", "tokenizer": "text/data/tokenizer.json"}, RegardError, "not both"),
+    ("b", EN_DE | {"valid_trees": "mrg"}, RegardError, "give --trees too"),
+    ("b", EN_DE | {"silver": "mrg"}, RegardError, "give --trees too"),
+    ("c", {"trees": "mrg", "silver_share": 0.5}, RegardError, "give --silver too"),
+    ("c", SILVER | {"silver_share": 1.0}, RecipeError, "--silver-share 1.0: it lies between"),
+    ("d", EN_DE | {"recipe": "wsj"}, RegardError, "parsing is learned from trees: give --trees"),
+    ("e", {"trees": "mrg", "start_from": "text/model"}, RegardError, "is a translator: a parser"),
+    ("e", EN_DE | {"start_from": "trees/model"}, RegardError, "is a parser: a translator"),
+    ("f", FROM | {"tokenizer": "trees/model/tokenizer.json"}, RegardError, "leave out --tokenizer"),
+    ("f", FROM | {SET: "tokenizer.vocabulary=500"}, RegardError, "leave tokenizer.* as it is"),
+    ("g", FROM | {"recipe": "small"}, ModelError, "of another shape (model.layers: 1 -> 3"),
+    ("h", FROM | {"out": "text/model"}, RegardError, "is the model to begin with"),
+    ("h", FROM | {"out": "text/BFalse"}, RegardError, "was begun without --from"),
+    ("h", FROM | {"out": "text/from other"}, RegardError, "was begun with another --from"),
+    ("i", {"source": "de", "target": "de", "out": "text/BFalse"}, RegardError, "another --source"),
+    ("i", EN_DE | {"valid_source": "en", "out": "text/BFalse"}, RegardError, "--valid-source"),
+    ("i", {"source": "en", "out": "text/PFalse"}, RegardError, "other files of --target"),
+    ("i", SILVER | {"out": "trees/BFalse"}, RegardError, "another --silver: choose another --out"),
+    ("j", {"data": "trees/data", "task": "translate"}, RecipeError, "was prepared for parsing"),
+    ("j", {"data": "trees/data", SET: "task.form=normalised"}, RecipeError, "form normalised"),
+    ("k", {"data": "text/data", SET: "data.max_length=32"}, RecipeError, "length: 32 -> 64)"),
+    ("l", EN_DE | {SET: "data.row_length=16"}, TrainingError, "data.row_length = 16 has no room"),
+]  # fmt: skip
+"""What is given, by fields of `Start` and of its files, paths as texts; and what is raised."""
+
+
+def test_every_letter_is_tested() -> None:
+    assert letters() == sorted({letter for letter, *_ in REFUSED})
+
+
+@pytest.mark.parametrize(("letter", "given", "kind", "why"), REFUSED)
+def test_refused_as_well(
+    letter: str,
+    given: dict[str, Any],
+    kind: type[RegardError],
+    why: str,
+    made: Path,
+    tmp_path: Path,
+) -> None:
+    fields: dict[str, Any] = {"out": tmp_path / "run"}
+    files: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "silver_share":
+            files[name] = value
+        elif name in TrainingFiles.__dataclass_fields__:
+            files[name] = [made / value]
+        elif name in ("out", "data", "tokenizer", "start_from"):
+            fields[name] = made / value
+        else:
+            fields[name] = [value] if name == SET else value
+    before = sorted(made.rglob("*"))
+    with pytest.raises(kind, match=re.escape(why)):
+        begin(Start(files=TrainingFiles(**files), **fields))
+    assert sorted(made.rglob("*")) == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_size_of_the_text_chooses_the_recipe(tmp_path: Path) -> None:
+    for count, recipe in ((SMALL_CORPUS, SMALL), (SMALL_CORPUS + 1, BASE)):
+        (tmp_path / "text").write_text("a\n" * count, "utf-8")
+        files = TrainingFiles([tmp_path / "text"], [tmp_path / "text"])
+        assert decide(Start(tmp_path / "run", files)).recipe == recipe
+
+
+def test_the_task_and_the_settings_change_the_recipe(made: Path, tmp_path: Path) -> None:
+    files = TrainingFiles(trees=[made / "mrg"])
+    assignments = ["training.steps=7", "training.warmup_steps=5"]
+    found = decide(Start(tmp_path / "run", files, recipe=TEXT, assignments=assignments)).recipe
+    assert found == TEXT.but(output="trees", steps=7, warmup_steps=5)
+
+
+def test_data_is_prepared_where_the_table_says_so(made: Path, tmp_path: Path) -> None:
+    files = TrainingFiles(**paths(made)["text"])  # type: ignore[arg-type]
+    heard: list[str] = []
+    start = Start(tmp_path / "run", files, recipe=TEXT)
+    recipe, data = begin(start, progress=lambda reading: heard.append(reading.stage))
+    assert (recipe, data) == (TEXT, tmp_path / "run" / "data")
+    assert recipe_of(data) == TEXT
+    assert list(dict.fromkeys(heard)) == ["survey", "learn", "encode"]
+
+
+def test_a_model_to_begin_with_gives_its_tokenizer(made: Path, tmp_path: Path) -> None:
+    files = TrainingFiles([made / "de"], [made / "en"])
+    model = made / "text/model"
+    _, data = begin(Start(tmp_path / "run", files, start_from=model))
+    assert (data / "tokenizer.json").read_bytes() == (model / "tokenizer.json").read_bytes()
+    assert (tmp_path / "run" / "from.json").exists()
+
+
+def test_what_stays_as_it_was_prepared_is_said(made: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    data = made / "text/data"
+    begin(Start(tmp_path / "run", data=data, recipe=TEXT.but(vocabulary=999)), remark=said.append)
+    assert said == [
+        f"{data}: stays as it was prepared (tokenizer.vocabulary: 999 -> 300; "
+        "data.held_out: 1000 -> 2)"
+    ]
