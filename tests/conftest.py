@@ -7,27 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import pytest
 
-# Shapes in the signatures of what handles tensors are checked at each call of a test.
-jaxtyping.install_import_hook(
-    [
-        f"regard.{module}"
-        for module in (
-            "attention",
-            "data.batches",
-            "arithmetic",
-            "layers",
-            "loss",
-            "optimizer",
-            "training",
-            "transformer",
-            "view",
-        )
-    ],
-    "beartype.beartype",
-)
+import shapes
+
+shapes.check_shapes()
 
 # nohup and a shell's & have their children ignore these, and so would those that tests start.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

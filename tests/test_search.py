@@ -74,7 +74,7 @@ def normal(generator: random.Random) -> float:
 def run(
     toy: Toy, source: list[int], max_lengths: list[int], recipe: SearchRecipe, n_best: int = 1
 ) -> list[list[Hypothesis]]:
-    limits = torch.tensor(max_lengths)
+    limits = torch.tensor(max_lengths, dtype=torch.long)
     return search(toy, source, limits, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD)
 
 

@@ -1,0 +1,48 @@
+"""The shapes that signatures give are checked while tests run."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+
+from shapes import SHAPED, has_shape
+
+
+def functions(place: Any, module: str) -> Iterator[Callable[..., Any]]:
+    """The functions that a module or a class defines."""
+    for value in vars(place).values():
+        value = getattr(value, "__func__", getattr(value, "fget", value))
+        if getattr(value, "__module__", None) == module:
+            if inspect.isclass(value):
+                yield from functions(value, module)
+            elif inspect.isfunction(value):
+                yield value
+
+
+def is_checked(function: Callable[..., Any] | None) -> bool:
+    while function:
+        if function.__globals__["__name__"].startswith("jaxtyping."):
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+@pytest.mark.parametrize("name", sorted(SHAPED))
+def test_every_function_with_shapes_is_checked(name: str) -> None:
+    unchecked = [
+        function.__qualname__
+        for function in functions(import_module(name), name)
+        if any(map(has_shape, function.__annotations__.values())) and not is_checked(function)
+    ]
+    assert unchecked == []
+
+
+def test_a_wrong_shape_is_refused() -> None:
+    from regard.loss import smoothed_loss
+
+    with pytest.raises(jaxtyping.TypeCheckError, match="labels"):
+        smoothed_loss(torch.zeros(3, 5), torch.zeros(4, dtype=torch.long), 0.1)
