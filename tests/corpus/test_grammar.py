@@ -1,4 +1,4 @@
-"""The built-in corpus as a stream: what its examples say of themselves, and how they are judged."""
+"""The stream of the built-in corpus: its examples, their dependencies and their scores."""
 
 import itertools
 import os
@@ -66,7 +66,7 @@ def test_every_it_has_an_antecedent(corpus: list[Example]):
 
 
 def test_it_means_the_subject_before_or_the_object_of_a_person(corpus: list[Example]):
-    """Of `The N ...` sentences, by the first noun alone."""
+    """Sentences that begin with `The N` show it by their first noun alone."""
     persons = {noun.english for noun in NOUNS if noun.kind in ("male", "female", "child")}
     checked = 0
     for one in corpus:
@@ -102,7 +102,7 @@ LABELS = {"S", "NP", "VP", "PP", "SBAR", "ADJP", "ADVP", "PRT", "QP", "WHNP", "W
 
 
 def leaves(tree: str) -> list[tuple[str, str]]:
-    """Tag and word of every leaf; fails unless the brackets are well formed and labels known."""
+    """The tag and word of every leaf; fails if brackets are not well formed or labels unknown."""
     depth, found, position = 0, [], 0
     for token in re.finditer(r"\((\S+) ([^()\s]+)\)|\((\S+) |\)| ", tree):
         assert token.start() == position

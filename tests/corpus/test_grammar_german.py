@@ -1,4 +1,4 @@
-"""The German of the built-in corpus, against tables and checkers that know nothing of it."""
+"""The German of the built-in corpus, checked by tables and rules that are independent of it."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ from regard.corpus.morphology import Adjective, Determiner, english_number, germ
 from regard.corpus.phrases import THE, A, Nominal, assemble, prepositional, pronoun
 from regard.corpus.tenses import verb_group
 
-# One noun of each gender for each way to decline, written by hand:
+# One noun of each gender for each declension, written by hand:
 # gender, then nominative, accusative, dative, genitive of the singular, and of the plural.
 FORMS = {
     "dog": "m Hund Hund Hund Hundes Hunde Hunde Hunden Hunde",
@@ -145,7 +145,7 @@ def test_numbers_in_words(number: int, english: str, german: str):
 
 
 def build(base: str, tense: str, subject: Nominal, particle: str = "") -> tuple[str, str, str]:
-    """English, German main clause, German subordinate clause of a verb without complements."""
+    """A verb without complements in English, in a German main and in a subordinate clause."""
     verb = next(
         v for verbs in VERBS.values() for v in verbs
         if v.english.base == base and v.particle == particle and v.frame != "clause"
@@ -237,7 +237,7 @@ def test_the_verb_ends_a_subordinate_clause(corpus: list[Example], english: str,
     for one in sentences_with(corpus, rf"\b{english}\b"):
         for clause in re.findall(rf"\b{german} ([^,]*)[,.]", one.target, re.I):
             if re.search(rf"\b{german} [^,]*, (d|in d)", one.target, re.I):
-                continue  # a relative clause stands inside
+                continue  # a relative clause comes between
             assert clause.split()[-1] in finite, one.target
             checked += 1
     assert checked > 200

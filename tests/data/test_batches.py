@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batches import Batch, Batches
-from regard.data.rows import Rows, one_per_row
+from regard.data.rows import Rows
 from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 
 BOS, EOS = 1, 2
 LAYOUTS = ["grouped", "packed"]
-unhurried = settings(deadline=None)  # a first example pays for imports
+unhurried = settings(deadline=None)  # the first example takes the time of the imports
 
 
 class Corpus:
-    """Pairs of given lengths; no piece but </s> comes twice, so a sentence names its pair."""
+    """Pairs of given lengths; only </s> occurs twice, so a sentence identifies its pair."""
 
     def __init__(self, lengths):
         self.source_lengths, self.target_lengths = np.array(lengths, np.int32).reshape(-1, 2).T
@@ -43,7 +43,7 @@ class Corpus:
 
 
 def sentences(ids, segments):
-    """{(row, segment): ids}, by the definition of segments."""
+    """{(row, segment): ids}, from the definition of segments."""
     return {
         (r, k): row[segment == k].tolist()
         for r, (row, segment) in enumerate(zip(ids, segments, strict=True))
@@ -52,7 +52,7 @@ def sentences(ids, segments):
 
 
 def pairs_of(batch: Batch):
-    """The (source, target) sentences of a batch, read from its segments."""
+    """The (source, target) sentences of a batch, found by its segments."""
     source = sentences(batch.source.ids.numpy(), batch.source.segments.numpy())
     target = sentences(batch.labels.numpy(), batch.target.segments.numpy())
     assert source.keys() == target.keys()  # the same pairs in the same rows
@@ -63,7 +63,7 @@ def an_epoch(batches: Batches):
     start, taken = batches.epoch, []
     while batches.epoch < start + 1:
         taken += batches.take(1)
-        assert len(taken) < 9973  # it ends
+        assert len(taken) < 9973  # it stops before the limit
     assert batches.epoch == start + 1
     return taken
 
@@ -321,18 +321,6 @@ def test_position_of_other_batches_is_refused(named, change):
     state = batches(**given).state()
     with pytest.raises(TrainingError, match=f"{named} = .* resume with the same"):
         batches(**(given | change)).restore(state)
-
-
-def test_one_sentence_a_row_is_padded_at_the_end():
-    rows = one_per_row([[5, 6, 2], [2], [], [7, 2]])
-    assert rows.ids.tolist() == [[5, 6, 2], [2, 0, 0], [0, 0, 0], [7, 2, 0]]
-    assert rows.segments.tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 0]]
-    assert rows.positions.tolist() == [[0, 1, 2], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
-    assert all(tensor.dtype == torch.int64 for tensor in rows)
-
-
-def test_no_sentence_is_no_row():
-    assert one_per_row([]).ids.shape == (0, 0)
 
 
 def test_batch_moves_whole():

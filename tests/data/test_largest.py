@@ -1,4 +1,4 @@
-"""No batch is larger than the largest, whatever the sentences."""
+"""No batch is larger than `largest_batch`, whatever the lengths of the sentences."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_no_part_of_a_batch_is_larger(layout, lengths, cuts) -> None:
     ("layout", "rows", "lengths"), [("packed", 2, (24, 24)), ("grouped", 4, (16, 20))]
 )
 def test_it_is_full(layout, rows, lengths, cuts) -> None:
-    """Of 64 + 80 tokens: two rows of 24, or four of up to 20."""
+    """A batch of 64 + 80 tokens has two rows of 24, or four of up to 20."""
     rules = RULES.model_copy(update={"layout": layout, "max_length": 20})
     largest = largest_batch(Lengths([(3, 4)] * 7), rules, VOCABULARY, cuts)
     assert largest.source.ids.shape == (-(-rows // cuts), lengths[0])
@@ -68,7 +68,7 @@ def test_it_is_full(layout, rows, lengths, cuts) -> None:
 
 
 def test_joined_rows_are_longer_than_a_sentence() -> None:
-    """A batch of pairs so unlike would be half padding; so they share a row."""
+    """Pairs so different in length would be half padding in a batch, so they share a row."""
     rules = RULES.model_copy(update={"layout": "grouped", "max_length": 8})
     pairs = Lengths([(8, 1), (1, 8), (8, 2), (2, 8)])
     batches = Batches(pairs, rules, 1, layout="grouped")

@@ -26,7 +26,7 @@ def batches_of(plan):
 
 
 def padding(plan, *sides):
-    """Share of padding, counted row by row."""
+    """The share of padding, counted row by row."""
     slots = 0
     for pairs, rows in batches_of(plan):
         for lengths in sides:
@@ -64,7 +64,7 @@ def test_rows_hold_one_pair_where_that_pads_little():
 def test_rows_are_joined_where_one_pair_would_pad_much():
     source, target = mixed_lengths(3001)
     plan = grouped(source, target, limits(1699))
-    assert most_pairs_in_a_row(plan) == 2  # joined by their sums first, it would take 4
+    assert most_pairs_in_a_row(plan) == 2  # it would take 4 if rows were first joined by their sums
     assert padding(plan, source, target) <= 0.05
 
 
@@ -89,7 +89,7 @@ def test_long_pairs_are_spread_over_packed_batches():
     long = np.quantile(source, 0.9)
     plan = packed(source, target, limits(1024, row_length=128), np.random.default_rng(1))
     with_long = [(source[pairs] >= long).any() for pairs, _ in batches_of(plan)]
-    assert np.mean(with_long) > 0.6  # rows in the order of packing: a third
+    assert np.mean(with_long) > 0.6  # it would be a third if rows kept the order of packing
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def multi30k(regard_data):
 @pytest.mark.data
 @pytest.mark.parametrize(("tokens", "most"), [(4096, 0.035), (25_000, 0.05)])
 def test_multi30k_grouped_is_padded_little(multi30k, tokens, most):
-    # By the target's length alone, and then by the source's, it is 0.045 with 4,096 tokens.
+    # Sorted by the target's length, then by the source's, it would be 0.045 for 4,096 tokens.
     assert padding(grouped(*multi30k, limits(tokens)), *multi30k) < most
 
 

@@ -1,4 +1,4 @@
-"""Batches packed by another process are the same batches; and that process never stays behind."""
+"""Another process forms the same batches as this one, and never outlives it."""
 
 import os
 import pickle
@@ -45,7 +45,7 @@ def assert_same(one: Batch, other: Batch) -> None:
 def assert_ended(pid: int) -> None:
     deadline = time.monotonic() + 60
     status = Path(f"/proc/{pid}/stat")
-    # whose parent is gone may be listed for a while as a zombie
+    # an orphan may be listed as a zombie for a while
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline, "the process stayed"
         time.sleep(0.01)
@@ -53,7 +53,7 @@ def assert_ended(pid: int) -> None:
 
 @pytest.mark.parametrize("recipe", [RECIPE, PACKED], ids=["grouped", "packed"])
 def test_batches_and_positions_are_those_of_taking_them_here(data: Path, recipe: Recipe) -> None:
-    """From where one stands, over epochs, and beyond what waits in advance."""
+    """The batches start at any position, cross epochs, and exceed those formed in advance."""
     plain = training_batches(data, recipe)
     plain.take(5)
     resumed = training_batches(data, recipe)
@@ -72,7 +72,7 @@ def test_what_is_raised_there_is_raised_here(data: Path, tmp_path: Path) -> None
     with pytest.raises(DataError) as here:
         missing()
     other = Prefetched(batches, missing)
-    for _ in range(2):  # and again for whoever asks again
+    for _ in range(2):  # and once more at the next call
         with pytest.raises(DataError) as there:
             other.take(1)
         assert str(there.value) == str(here.value)
@@ -88,7 +88,7 @@ def test_when_it_is_killed_that_is_said(data: Path) -> None:
 
 def test_it_leaves_signals_to_this_process_and_ends_with_the_object(data: Path) -> None:
     packed = ahead(data, training_batches(data, PACKED))
-    for _ in range(2):  # also before it has begun
+    for _ in range(2):  # also before the process has started its work
         for signum in (signal.SIGINT, signal.SIGTERM):
             os.kill(packed.pid, signum)
         packed.take(AHEAD + 1)
@@ -98,10 +98,8 @@ def test_it_leaves_signals_to_this_process_and_ends_with_the_object(data: Path) 
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGHUP])
-def test_it_ends_with_this_process_however_that_ends_and_in_silence(
-    data: Path, signum: int
-) -> None:
-    """At once, here; or as Python ends, in the midst of receiving."""
+def test_it_ends_silently_with_this_process_however_that_ends(data: Path, signum: int) -> None:
+    """It ends when this process ends at once, or when Python ends while it receives."""
     program = (
         "import pickle, signal, sys, time; from regard.data.prefetch import Prefetched\n"
         "signal.signal(signal.SIGHUP, lambda *_: sys.exit())\n"
@@ -118,7 +116,7 @@ def test_it_ends_with_this_process_however_that_ends_and_in_silence(
     ) as process:
         assert process.stdout
         pid = int(process.stdout.readline())
-        time.sleep(random.random())  # before it has begun, or later
+        time.sleep(random.random())  # before the process has started its work, or later
         process.send_signal(signum)
         assert process.communicate() == ("", "")
         assert process.returncode == {signal.SIGKILL: -signum, signal.SIGHUP: 0}[signum]

@@ -29,7 +29,7 @@ TARGETS = [f"die {i} Katzen saßen auf {i * i} Matten" for i in range(101)]
 
 
 class Corpus:
-    """A source and a target file, to be spoiled by a test."""
+    """A source and a target file, which a test may damage."""
 
     def __init__(self, folder: Path):
         self.source, self.target, self.out = folder / "text.en", folder / "text.de", folder / "out"
@@ -43,7 +43,7 @@ class Corpus:
         return prepare([self.source], [self.target], self.out, recipe, **options)  # type: ignore[arg-type]
 
     def refusal(self, recipe: Recipe = RECIPE, **options: object) -> str:
-        """What the refusal says; nothing may have been left behind."""
+        """The message of the refusal; checks that no file is left behind."""
         before = everything_below(self.out.parent)
         with pytest.raises(DataError) as caught:
             self.prepare(recipe, **options)
@@ -52,7 +52,7 @@ class Corpus:
         return str(caught.value)
 
     def prepared(self, split: str) -> list[tuple[str, str]]:
-        """The text of what was prepared."""
+        """The text of the prepared pairs."""
         tokenizer, pairs = Tokenizer.load(self.out / "tokenizer.json"), Pairs.open(self.out, split)
         sources = tokenizer.decode([pairs.source(i).tolist() for i in range(len(pairs))])
         targets = tokenizer.decode([pairs.target(i).tolist() for i in range(len(pairs))])
@@ -72,7 +72,7 @@ def dropped(counts: SplitCounts) -> dict[str, int]:
     return {v.value: n for v in Verdict if (n := getattr(counts, v)) and v is not Verdict.KEPT}
 
 
-# What it makes.
+# The prepared data.
 
 
 def test_every_pair_is_trained_on_or_held_out_in_order(corpus: Corpus) -> None:
@@ -183,7 +183,7 @@ def test_progress_goes_through_three_readings(corpus: Corpus) -> None:
         assert (last.done, last.total, last.pairs) == (total, total, 101)
 
 
-# What is kept.
+# Which pairs are kept.
 
 
 def test_each_reason_to_drop_a_pair_is_counted(corpus: Corpus) -> None:
@@ -201,7 +201,7 @@ def test_each_reason_to_drop_a_pair_is_counted(corpus: Corpus) -> None:
     corpus.write(sources, targets)
     recipe = RECIPE.but(max_length=61, max_ratio=19.0, deduplicate=True)
     report = corpus.prepare(recipe)
-    # The 70 one-letter words are too long; ratio 97:1 goes, 11:1 does not.
+    # The 70 one-letter words are too long; a ratio of 97:1 is dropped, one of 11:1 is not.
     held_out = report.train.held_out
     expected = {"empty": 2, "too_long": 1, "ratio": 1, "held_out": held_out}
     if SOURCES[0] not in [source for source, _ in corpus.prepared("valid")]:
@@ -230,7 +230,7 @@ def test_lines_of_absurd_length_are_dropped_and_counted(corpus: Corpus) -> None:
     assert report.train.kept == 94
 
 
-# What is held out.
+# Which pairs are held out.
 
 
 def test_held_out_pairs_follow_the_seed(corpus: Corpus) -> None:
@@ -334,7 +334,7 @@ def test_wrong_tokenizers_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     assert everything_below(tmp_path) == before
 
 
-# What is refused in the text.
+# Text that is refused.
 
 
 def test_misaligned_files_are_refused_with_both_counts(corpus: Corpus) -> None:
@@ -433,7 +433,7 @@ def test_text_that_changes_while_it_is_read_is_refused(corpus: Corpus) -> None:
     assert not corpus.out.exists()
 
 
-# What is refused in the output.
+# Outputs that are refused.
 
 
 def test_earlier_prepared_data_is_replaced_and_nothing_else(corpus: Corpus, tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ def test_earlier_prepared_data_is_replaced_and_nothing_else(corpus: Corpus, tmp_
 def test_a_failure_leaves_earlier_prepared_data_as_it_was(corpus: Corpus) -> None:
     corpus.prepare()
     corpus.write(SOURCES, TARGETS[:-1])
-    assert "this is the last line" in corpus.refusal()  # which compares what is there
+    assert "this is the last line" in corpus.refusal()  # which compares the files that are there
     assert len(Pairs.open(corpus.out, "train")) == 94
 
 
@@ -497,7 +497,7 @@ def test_an_interrupt_leaves_nothing(corpus: Corpus, tmp_path: Path, stage: str)
 
 @pytest.mark.parametrize("limit", [1_000, 5_000, 12_000])
 def test_a_full_disk_is_refused_and_nothing_is_left(corpus: Corpus, limit: int) -> None:
-    # A limit on the size of files fails as a full disk does: in the middle of any write.
+    # A limit on the size of files acts like a full disk: any write may fail halfway.
     program = f"""
 import resource, sys, warnings
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Preparation that is killed, in any of its processes, starts clean the next time."""
+"""If any process of a preparation is killed, the next preparation starts from a clean state."""
 
 import os
 import random
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @contextmanager
 def running(folder: Path, stage: str) -> Iterator[subprocess.Popen[str]]:
-    """A preparation that stops in a stage for good, or goes through."""
+    """A preparation that stops for ever in the given stage, or runs to its end."""
     with subprocess.Popen(
         [sys.executable, "-c", TELLING, stage],
         stdout=subprocess.PIPE,
@@ -63,7 +63,7 @@ def running(folder: Path, stage: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def come_to(process: subprocess.Popen[str], stage: str) -> list[int]:
-    """Wait for a stage; returns the ids of the other processes."""
+    """Wait until a stage is reached; returns the ids of the other processes."""
     assert process.stdout
     while process.stdout.readline() != f"{stage}\n":
         assert process.poll() is None
@@ -92,7 +92,7 @@ def test_a_killed_preparation_leaves_what_the_next_clears(folder: Path, stage: s
     assert_gone(pids)
     left = names(folder)
     assert "out" not in left
-    assert len(left) == 4  # the text, a lock and what was written
+    assert len(left) == 4  # the text, a lock and the files written so far
     again(folder)
     assert names(folder) == ["out", "text.de", "text.en"]
 
@@ -161,7 +161,7 @@ def test_a_killed_worker_ends_it_in_one_sentence(
 ) -> None:
     monkeypatch.setattr(module, "BYTES_PER_WORKER", 1)
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    others = children.read_text().split()  # which other tests have left to go on
+    others = children.read_text().split()  # which other tests have left running
     pids: list[int] = []
 
     def kill(progress: Progress) -> None:

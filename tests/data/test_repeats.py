@@ -25,7 +25,7 @@ def test_repeats_agree_with_a_set(
     assert marked(tmp_path, [digest(pair) for pair in pairs]) == expected
 
 
-def test_what_has_no_digest_is_no_repeat(tmp_path: Path) -> None:
+def test_a_pair_without_digest_is_not_a_repeat(tmp_path: Path) -> None:
     assert marked(tmp_path, [NO_DIGEST, 5, NO_DIGEST, 5, NO_DIGEST]) == [0, 0, 0, 1, 0]
 
 

@@ -1,4 +1,4 @@
-"""Trees become pairs of sub-words and symbols, of which every tree can be read again."""
+"""Trees become pairs of sub-words and symbols, from which every tree can be restored."""
 
 from collections import Counter
 from pathlib import Path
@@ -43,7 +43,7 @@ def tree_of(line: str) -> Tree | None:
 
 
 def learned(data: Path, split: str) -> list[tuple[str, Tree]]:
-    """What a split holds: the text of each source, and the tree that its target spells over it."""
+    """The content of a split: the text of each source, and the tree that its target spells."""
     pairs, tokenizer = Pairs.open(data, split), Tokenizer.load(data / "tokenizer.json")
     names = {i: name for name, i in tokenizer.symbols.items()}
     found = []

@@ -1,4 +1,4 @@
-"""§6.1 BLEU and its kin, against worked values and the official tools' recorded output."""
+"""§6.1 BLEU, chrF and TER, against values worked by hand and recorded output of official tools."""
 
 import json
 import math
@@ -121,7 +121,7 @@ def test_official_bleu_of_a_real_test_set(regard_data: Path, system: str) -> Non
 
 
 class TestCommand:
-    """`regard score`, without what `regard` does with a refusal."""
+    """`regard score`, called so that its errors are raised."""
 
     app = typer.Typer()
     app.command()(score_command)

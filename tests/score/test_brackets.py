@@ -1,4 +1,4 @@
-"""Table 4's F1 over files: messages and their limit, sums, and what holds for any trees."""
+"""Table 4's F1 over files: messages and their limit, totals, and properties of any trees."""
 
 import math
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ SURPLUS = "Bracketing unbalance (too many close bracket)"
 def said(
     gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> tuple[list[Row | Message | Remark], str]:
-    """All that is said, and the refusal at the end, if there is one."""
+    """Everything that `compare` yields, and the error at the end, if there is one."""
     found = []
     try:
         for one in compare(gold, test, parameters):
-            found.append(one)  # noqa: PERF402 what was said before the refusal is asked for
+            found.append(one)  # noqa: PERF402 the items before the error are wanted
     except TooManyErrors as error:
         return found, str(error)
     return found, ""
@@ -89,7 +89,7 @@ def test_the_message_after_too_many_ends_the_run(limit: int) -> None:
     assert refusal.startswith(f"line {enough + 1} of the trees: Words unmatch (cat|dog), ")
 
 
-def test_skipped_sentences_are_no_errors() -> None:
+def test_skipped_sentences_are_not_errors() -> None:
     assert said([GOOD] * 20, [EMPTY] * 20)[1] == ""
 
 
@@ -114,7 +114,7 @@ def test_remarks_name_the_side_and_the_line() -> None:
 
 
 def test_sums_and_blocks() -> None:
-    """By hand: one valid, short sentence; one valid and long; an error; a skipped one."""
+    """Worked by hand: a short valid sentence, a long valid one, an error, a skipped one."""
     parameters = replace(COLLINS, cutoff=4)
     gold = [GOOD, b"(S (NP (NN a)) (VP (VB b) (X (NN c) (NN d))) (. .))", GOOD, GOOD]
     test = [GOOD, b"(S (NP (NN a)) (VP (X (VB b) (NN c)) (JJ d)) (. .))", OTHER, EMPTY]
@@ -160,7 +160,7 @@ def test_without_a_bracket_f1_is_not_a_number() -> None:
 
 
 def test_json_has_the_printed_figures() -> None:
-    """1 of 32 is 3.125 per cent, which is printed as C prints it, to the even digit."""
+    """1 of 32 is 3.125 per cent, which C rounds to the even digit."""
     gold = [b"(A (NN a))"] + [b"(B (NN a))"] * 31
     test = [b"(A (NN a))"] + [b"(C (NN a))"] * 31
     shown = score_brackets(gold, test).as_json()

@@ -32,7 +32,7 @@ def saved(tokenizer: Tokenizer) -> str:
 SAVED = {kind: saved(tokenizer) for kind, tokenizer in LEARNT.items()}
 both = pytest.mark.parametrize("kind", KINDS)
 
-# Ordinary text() seldom draws what breaks tokenizers.
+# Plain text() seldom draws the characters that break tokenizers.
 TEXT = st.text() | st.lists(
     st.sampled_from(
         [
@@ -103,7 +103,7 @@ def test_a_vocabulary_begins_with_the_signs_and_has_every_byte(kind: str) -> Non
     assert [entries[sign] for sign in SPECIAL] == [PAD, BOS, EOS] == [0, 1, 2]
     assert set(BYTE_ALPHABET) <= set(entries)
     assert sorted(entries.values()) == list(range(tokenizer.size))
-    assert tokenizer.size < 709  # every word of the verses is one piece before that
+    assert tokenizer.size < 709  # by then every word of the verses is one piece
 
 
 @pytest.mark.parametrize(("kind", "vocabulary"), [("bpe", 331), ("wordpiece", 547)])
@@ -125,7 +125,7 @@ def test_a_vocabulary_too_small_for_the_bytes_is_refused() -> None:
 
 
 @both
-def test_decoding_passes_over_what_is_no_text(kind: str) -> None:
+def test_decoding_ignores_ids_without_text(kind: str) -> None:
     tokenizer = LEARNT[kind]
     (ids,) = tokenizer.encode(["the cat"])
     noisy = [BOS, *ids[:1], tokenizer.size, 10**9, PAD, -1, *ids[1:], EOS, PAD]
@@ -140,7 +140,7 @@ def test_bytes_that_are_not_utf_8_show_as_replacement_characters() -> None:
 
 @both
 @pytest.mark.parametrize("word", ["a", "é", "the", " ", "the ", "1", "."])
-def test_a_word_of_100_000_characters_takes_no_quadratic_time(kind: str, word: str) -> None:
+def test_a_word_of_100_000_characters_does_not_take_quadratic_time(kind: str, word: str) -> None:
     line = word * (100_000 // len(word))
     start = time.process_time()
     assert LEARNT[kind].decode(LEARNT[kind].encode([line])) == [line]

@@ -1,4 +1,4 @@
-"""Random trees: for hypothesis, which shrinks what fails, and by the thousand from a seed."""
+"""Random trees: for Hypothesis, which shrinks failing examples, and by the thousand from a seed."""
 
 import random
 
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from regard.trees.tree import Tree
 
-# Labels and words that look like what is around them, and those of the treebanks.
+# Labels and words that look like syntax, and those of the treebanks.
 ODD = [
     *(
         "",
@@ -75,7 +75,7 @@ def trees(
     words: st.SearchStrategy[str] = anything,
     leaves: int = 20,
 ) -> st.SearchStrategy[Tree]:
-    """Trees with up to so many leaves; without arguments, of any text at all."""
+    """Trees with up to this many leaves; without arguments, labels and words are any text."""
     return st.recursive(
         st.builds(lambda tag, word: Tree(tag, word=word), labels, words),
         lambda inside: st.builds(Tree, labels, st.lists(inside, min_size=1, max_size=4).map(tuple)),
@@ -84,7 +84,7 @@ def trees(
 
 
 def penn_trees() -> st.SearchStrategy[Tree]:
-    """Trees that Penn brackets can hold as they are."""
+    """Trees that Penn bracketing can express unchanged."""
     text = st.text(st.characters(exclude_characters="() \t\r\n\f\v", exclude_categories=["Cs"]))
     words = st.sampled_from(PLAIN_WORDS) | text.filter(bool)
     tree = trees(st.sampled_from(PLAIN_LABELS) | text, words)
@@ -92,7 +92,7 @@ def penn_trees() -> st.SearchStrategy[Tree]:
 
 
 def random_tree(dice: random.Random, words: int = 40) -> Tree:
-    """One tree of up to so many words: wide, deep and full of unary chains in turn."""
+    """One tree of up to this many words: wide, deep or full of unary chains, in turn."""
     forest = [
         Tree(dice.choice(["NN", "DT", "-LRB-", ","]), word=dice.choice(PLAIN_WORDS))
         for _ in range(dice.randint(1, words))
@@ -105,7 +105,7 @@ def random_tree(dice: random.Random, words: int = 40) -> Tree:
 
 
 def chain(levels: int, branch: bool = False) -> Tree:
-    """A tree of so many levels, each with a word beside the next where `branch`."""
+    """A tree of this many levels; with `branch`, each has a word beside the next level."""
     tree = Tree("NN", word="end")
     for _ in range(levels):
         tree = Tree("NP", (Tree("DT", word="a"), tree) if branch else (tree,))

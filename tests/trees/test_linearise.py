@@ -1,4 +1,4 @@
-"""A tree as a sequence and back, without loss; a sequence that is no tree is refused by name."""
+"""A tree becomes a sequence and back without loss; a wrong sequence is refused with a reason."""
 
 import random
 
@@ -96,7 +96,7 @@ def test_words_and_tags_are_those_that_are_given() -> None:
         ("NN NN", 2, "'NN' comes after the end of the tree"),
     ],
 )
-def test_what_is_no_tree_is_refused(tokens: str, position: int, problem: str) -> None:
+def test_a_sequence_that_is_not_a_tree_is_refused(tokens: str, position: int, problem: str) -> None:
     with pytest.raises(IllFormed) as caught:
         delinearise(tokens.split(), ["a", "b"])
     assert caught.value.position == position

@@ -1,4 +1,4 @@
-"""Penn brackets, read and written: every oddity of the files, and every way to be broken."""
+"""Penn bracketing, read and written: every irregularity of real files, and every kind of damage."""
 
 import gzip
 import itertools
@@ -80,7 +80,7 @@ def test_however_it_is_spread_it_is_one_tree(text: str) -> None:
         ("(NN *x*)", leaf("NN", "*x*")),
     ],
 )
-def test_oddities(text: str, tree: Tree) -> None:
+def test_irregular_forms(text: str, tree: Tree) -> None:
     assert read(text) == [tree]
     assert read(bracketed(tree)) == [tree]
 
@@ -97,7 +97,7 @@ def test_several_trees_on_a_line_and_across_lines() -> None:
     ]
 
 
-def test_a_header_inside_a_tree_is_none() -> None:
+def test_a_header_inside_a_tree_is_text() -> None:
     assert read("(NN\n*x*)") == [leaf("NN", "*x*")]
 
 

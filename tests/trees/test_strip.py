@@ -1,4 +1,4 @@
-"""What is taken off a tree before a parser learns from it."""
+"""Stripping a tree before a parser learns from it."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ def test_a_category_is_a_label_without_functions(label: str, expected: str) -> N
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        # WSJ 0001: the subject is a trace, and goes with its phrase; so does the S around it.
+        # WSJ 0001: the subject is a trace, which is removed with its phrase and the S around it.
         (
             "( (S (NP-SBJ-1 (PRP he)) (VP (VBD was) (VP (VBN named) (S (NP-SBJ (-NONE- *-1)))))))",
             "(S (NP (PRP he)) (VP (VBD was) (VP (VBN named))))",
@@ -52,9 +52,9 @@ def test_a_category_is_a_label_without_functions(label: str, expected: str) -> N
         ("(TOP-1 (S (NN a)))", "(S (NN a))"),
         ("( (NN a))", "(NN a)"),
         ("( (NP (NN a)) (. .))", "( (NP (NN a)) (. .))"),
-        # What becomes the only tree inside by losing a trace beside it comes out too.
+        # A bracket whose other child is removed as a trace is an outer bracket too.
         ("( (-NONE- *) (S (NN a)))", "(S (NN a))"),
-        # A phrase that is called -NONE- is none, and the trace need not look like one.
+        # A phrase with the label -NONE- is not a trace, and a trace may be any word.
         ("(S (-NONE- (RB down)) (-NONE- word))", "(S (-NONE- (RB down)))"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tree itself: what is in it, when two are equal, and that depth is no obstacle."""
+"""The tree itself: its content, equality, and any depth."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Every tree of real treebanks, there and back; the program that scores parsers counts the same."""
+"""Every tree of real treebanks is restored; EVALB counts the same words and brackets."""
 
 import re
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_evalb_counts_the_same_words_and_brackets(regard_data: Path) -> None:
     rows = (case / "result.txt").read_text().split("\n")[3:203]
     compared = 0
     for tree, row in zip(trees(case / "gold.trees"), rows, strict=True):
-        if (counts := scored.match(row)) is None:  # where the parse was of another length
+        if (counts := scored.match(row)) is None:  # where the parse had another length
             continue
         plain = stripped(tree, "keep")
         assert plain is not None

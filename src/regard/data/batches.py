@@ -64,9 +64,9 @@ class Batch(NamedTuple):
     source: Rows
     """x_1 ... x_m </s>"""
     target: Rows
-    """What the decoder reads: <s> y_1 ... y_n, the labels shifted right (§3.1)."""
+    """The decoder's input: <s> y_1 ... y_n, the labels shifted right (§3.1)."""
     labels: Int[Tensor, "rows length"]
-    """What the decoder should predict: y_1 ... y_n </s>; 0 in padding."""
+    """The expected output: y_1 ... y_n </s>; 0 in padding."""
     source_tokens: int
     """Source positions that are not padding."""
     target_tokens: int

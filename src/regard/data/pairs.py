@@ -297,5 +297,5 @@ def _checksum(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    problem = f"cannot be read: {error.strerror or error}: mend that, or prepare the data again"
+    problem = f"cannot be read: {error.strerror or error}: correct that, or prepare the data again"
     return DataError(problem, path)

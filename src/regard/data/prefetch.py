@@ -51,7 +51,7 @@ _Received = tuple[list[Batch], dict[str, int], float]
 class Prefetched:
     """The batches that `batches` would give next, formed by another process.
 
-    `make` is pickled and called in that process; it gives an equal of `batches`. Where there is a
+    `make` is pickled and called in that process; it returns an equal `Batches`. Where there is a
     GPU, the tensors are in pinned memory, which the GPU can read while the host goes on.
     """
 

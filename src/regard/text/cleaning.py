@@ -15,7 +15,7 @@ SHORT = 10
 
 
 class Verdict(StrEnum):
-    """What becomes of a pair: kept for training, or the reason why it is not."""
+    """The fate of a pair: kept for training, or the reason why it is dropped."""
 
     KEPT = "kept"
     EMPTY = "empty"

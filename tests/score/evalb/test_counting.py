@@ -28,7 +28,7 @@ def test_precision_and_recall() -> None:
     assert (found.recall, found.precision, found.tagging_accuracy) == (80, 80, 80)
 
 
-def test_nothing_is_nought_per_cent() -> None:
+def test_without_brackets_percentages_are_zero() -> None:
     assert (
         BracketCounts().recall,
         BracketCounts().precision,
@@ -71,9 +71,9 @@ def test_a_label_equal_to_a_deleted_one_is_deleted_as_a_bracket_but_not_as_a_tag
 
 def test_equal_labels_are_taken_in_order_and_not_chained() -> None:
     parameters = equal((b"A", b"B"), (b"B", b"C"))
-    # A takes the first free bracket that it may, B, which leaves none for the second B...
+    # A takes the first free bracket that it may, B, so none is left for the second B...
     assert counts(b"(B (C (NN a)))", b"(B (A (NN a)))", parameters).matched == 1
-    # ... though with the other order both would have had one.
+    # ... although in the other order both would have matched.
     assert counts(b"(B (C (NN a)))", b"(A (B (NN a)))", parameters).matched == 2
     assert counts(b"(A (NN a))", b"(C (NN a))", parameters).matched == 0
 
@@ -144,7 +144,7 @@ def test_equal_words_hold_in_either_order() -> None:
 
 
 class TestQuotes:
-    """A mark that one side has deleted is put back, with the brackets around it and after it."""
+    """A mark that one side deleted is put back; brackets around and after it move."""
 
     parameters = EvalbParameters(deleted=frozenset({b"``"}), quotes=frozenset({b"``", b"POS"}))
     deleted, kept = b'(`` ")', b'(POS ")'
@@ -173,7 +173,7 @@ class TestQuotes:
         one, other = read_sentence(gold, self.parameters), read_sentence(test, self.parameters)
         assert mismatch(one, other, self.parameters) == 'Words unmatch (a|")'
 
-    def test_what_is_no_mark_stays_away(self) -> None:
+    def test_other_words_are_not_put_back(self) -> None:
         one, other = (
             read_sentence(b"(`` x)" + A, self.parameters),
             read_sentence(b"(POS x)" + A, self.parameters),

@@ -1,4 +1,4 @@
-"""Parameter files: what their lines mean, and what is said of those that mean nothing."""
+"""Parameter files: the meaning of their lines, and messages about lines without meaning."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def test_numbers_are_digits_at_the_start(tmp_path: Path, value: bytes, number: i
         (b"DEBUG 2", "my.prm: DEBUG is ignored"),
     ],
 )
-def test_a_line_that_is_passed_over(tmp_path: Path, line: bytes, sentence: str) -> None:
+def test_a_line_that_is_ignored(tmp_path: Path, line: bytes, sentence: str) -> None:
     parameters, said = reading(tmp_path, b"CUTOFF_LEN 9\n" + line + b"\nMAX_ERROR 2\n")
     assert parameters == EvalbParameters(cutoff=9, max_errors=2)
     assert len(said) == 1

@@ -1,4 +1,4 @@
-"""A line of brackets: words, deleted words, the spans of brackets, and lines that are none."""
+"""A line of brackets: words, deleted words, spans of brackets, and malformed lines."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_a_tree() -> None:
     ],
 )
 def test_what_is_a_word(line: bytes, expected: list[tuple[bytes, bytes]] | None) -> None:
-    if expected is None:  # what only looks like a blank is a character
+    if expected is None:  # a character that only looks like a blank is not one
         expected = [(b"NN", word.encode()) for word in ("10\u00a0000", "\u2028", "\x1c")]
     assert words(line) == expected
 

@@ -42,7 +42,7 @@ class BracketCounts(NamedTuple):
 def mismatch(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> str | None:
     """Why two sentences cannot be compared, in EVALB's words; None if they can be.
 
-    Where their lengths differ, deleted quotation marks are first put back into both.
+    Where their lengths differ, deleted quotation marks are first put back, in either sentence.
     """
     if len(gold.words) != len(test.words):
         put_back(gold, test, parameters)
