@@ -9,8 +9,9 @@ from regard.loss import perplexity, smoothed_loss
 
 
 def test_smoothing_spreads_over_every_entry_the_right_one_included() -> None:
-    # p = (1/2, 1/4, 1/4); label 1; epsilon 0.3 -> target (0.1, 0.8, 0.1)
-    logits = torch.tensor([[2.0, 1.0, 1.0]]).log2() * 0 + torch.tensor([[0.5, 0.25, 0.25]]).log()
+    # p = (1/2, 1/4, 1/4), as logits, which need not be normalised; label 1; epsilon 0.3 -> target
+    # (0.1, 0.8, 0.1)
+    logits = 5 + torch.tensor([[0.5, 0.25, 0.25]]).log()
     smoothed, plain = smoothed_loss(logits, torch.tensor([1]), 0.3)
     assert float(plain) == pytest.approx(math.log(4))
     by_hand = 0.1 * math.log(2) + 0.8 * math.log(4) + 0.1 * math.log(4)
@@ -30,3 +31,4 @@ def test_padding_counts_nothing_and_losses_are_sums() -> None:
 def test_perplexity() -> None:
     assert perplexity(7 * math.log(3), 7) == pytest.approx(3)
     assert math.isfinite(perplexity(1e9, 1))
+    assert perplexity(0.0, 0) == 1

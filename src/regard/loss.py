@@ -1,8 +1,8 @@
 """§5.4 Label smoothing: the target distribution is (1 - epsilon) · onehot + epsilon / V.
 
-epsilon is spread over every entry of the vocabulary, the right one included, as Szegedy et al.
-define it, whom the paper cites. Losses are sums with their token count, never means: the mean over
-all processes and micro-batches is taken once, where the update is made.
+epsilon is spread over all V entries of the vocabulary, the label included, as Szegedy et al., whom
+the paper cites, define it. A loss is a sum over tokens, never a mean: the update divides once, by
+the tokens of all processes and parts of the batch.
 """
 
 import math
@@ -16,9 +16,10 @@ def smoothed_loss(
     labels: Int[Tensor, " tokens"],
     smoothing: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """(cross-entropy with the smoothed target, plain -log p), in nats, summed; label 0 is padding.
+    """Return the cross-entropy with the smoothed target and the plain -log p(label), in nats.
 
-    This is the definition; training never keeps logits: see `arithmetic.cross_entropy`.
+    Both are summed over the tokens; those with label 0 are padding and count nothing. This is the
+    definition; `arithmetic.cross_entropy` computes it without keeping the logits of a batch.
     """
     log_p = logits.float().log_softmax(-1)
     real = labels != 0
@@ -28,5 +29,8 @@ def smoothed_loss(
 
 
 def perplexity(plain_loss: float, tokens: int) -> float:
-    """e^(plain loss per token), per sub-word, as in Table 3."""
+    """Return e^(plain loss / tokens), the perplexity per sub-word of Table 3.
+
+    It stays finite: e^700 at most, and 1 if there are no tokens.
+    """
     return math.exp(min(plain_loss / max(tokens, 1), 700.0))
