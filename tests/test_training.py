@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.arithmetic.int8 import in_int8
+from regard.arithmetic.inference import Inference
+from regard.arithmetic.int8 import Int8Products
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
@@ -22,24 +23,17 @@ from regard.files.tensors import read_tensors
 from regard.loss import smoothed_loss
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.machine.processes import OutOfMemory
-from regard.measure.validation import validator
+from regard.measure.validation import plain_loss, validator
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
 from regard.run.checkpoints import newest
-from regard.run.directory import Run
 from regard.run.journal import Record, read_journal
 from regard.run.model_directory import open_model
+from regard.run.run import Run
+from regard.run.setup import Setup
 from regard.schedule import learning_rate
-from regard.training import (
-    Loss,
-    _learned,
-    batch_loss,
-    int8_loss,
-    losses_on,
-    stop_unless_finite,
-    train,
-    update,
-)
+from regard.steps import Steps, batch_loss, steps_for
+from regard.training import Loss, stop_unless_finite, train, update
 from regard.transformer import Transformer
 from run.copying import RECIPE, needs_int8, prepared, trained
 from run.killing import full_at
@@ -66,14 +60,19 @@ def epoch(data: Path, layout: Any, tokens: int, **changes: int) -> list[Batch]:
     return batches.take(batches.batches_per_epoch)
 
 
-def updated(batches: Sequence[Batch], smoothing: float = 0.1) -> tuple[Tensor, tuple[float, float]]:
+def steps_of(model: Transformer, optimizer: FlatAdam) -> Steps:
+    device = torch.device("cpu")
+    return steps_for(model, optimizer, CALM, device, torch.float32, pytest.fail)
+
+
+def updated(batches: Sequence[Batch]) -> tuple[Tensor, tuple[float, float]]:
     """Adam's first moment after one update, a tenth of the gradient; and the losses per token.
 
     The weights tell less: a first step of Adam is the rate, however small the gradient.
     """
     model = model_of()
     optimizer = FlatAdam(model, CALM.training, torch.float32)
-    loss = update(model, optimizer, batches, 0.01, smoothing)
+    loss = update(steps_of(model, optimizer), optimizer, batches, 0.01)
     assert loss.source_tokens == sum(batch.source_tokens for batch in batches)
     assert loss.target_tokens == sum(batch.target_tokens for batch in batches)
     return optimizer.state()["exp_avg"], loss.per_token()
@@ -389,15 +388,21 @@ def test_a_run_that_rounds_goes_on_to_the_bit_too(
 
 
 @needs_int8
-def test_validation_rounds_nothing(data: Path, tmp_path: Path) -> None:
-    rounding = []
+def test_validation_rounds_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computing: list[Any] = []
 
-    def validate(model: Transformer) -> dict[str, float]:
-        rounding.append(in_int8())
-        return {"loss": 1.0}
+    def listening(model: Transformer, *others: Any) -> float:
+        computing.append(model.by)
+        return plain_loss(model, *others)
 
-    trained(tmp_path / "run", data, RECIPE.but(precision="int8", steps=5), validate)
-    assert rounding == [False]
+    monkeypatch.setattr("regard.measure.validation.plain_loss", listening)
+    recipe = RECIPE.but(precision="int8", steps=5)
+    trained(tmp_path / "run", data, recipe, validator(data, recipe))
+    [by] = computing
+    assert isinstance(by, Inference)
+    assert not isinstance(by.products, Int8Products)
 
 
 def test_whatever_is_raised_in_the_loop_the_run_goes_on_from_what_was_saved(
@@ -462,10 +467,10 @@ def test_a_run_whose_batches_another_process_packs_is_the_same_run(
 ) -> None:
     """And it goes on from the batches it has learned from, though more were packed."""
 
-    def ahead(run: Run, batches: Batches) -> Prefetched:
-        return Prefetched(batches, partial(training_batches, run.data, run.recipe))
+    def ahead(setup: Setup, batches: Batches) -> Prefetched:
+        return Prefetched(batches, partial(training_batches, setup.data, setup.recipe))
 
-    monkeypatch.setattr(Run, "_ahead", ahead)
+    monkeypatch.setattr(Setup, "ahead", ahead)
     run, validate = tmp_path / "run", validator(data, RECIPE)
     with pytest.raises(ZeroDivisionError):
         trained(run, data, RECIPE, validate, listeners=(lambda r: 1 // (6 - r["step"]),))
@@ -481,8 +486,8 @@ def test_a_run_that_diverges_stops_before_anything_of_it_is_kept(
     recipe = RECIPE.but(log_every=10, validate_every=10).but(**cadence)
     steps = itertools.count(1)
 
-    def diverging(model: Transformer, optimizer: FlatAdam, *others: Any) -> Loss:
-        loss = update(model, optimizer, *others)
+    def diverging(steps_of_run: Steps, optimizer: FlatAdam, *others: Any) -> Loss:
+        loss = update(steps_of_run, optimizer, *others)
         if next(steps) == 6:
             optimizer.master[5] = math.nan
         return loss
@@ -505,7 +510,7 @@ def test_what_has_diverged_is_said_with_step_rate_and_remedy() -> None:
         with pytest.raises(TrainingError, match=rf"step 7: the loss is {loss}: .* rate 1\.00e-02"):
             stop_unless_finite(loss, optimizer, 7, 0.01)
     optimizer.master[3] = -math.inf
-    with pytest.raises(TrainingError, match=r"some weights are no numbers.* training\.warmup"):
+    with pytest.raises(TrainingError, match=r"some weights are not numbers.* training\.warmup"):
         stop_unless_finite(5.0, optimizer, 7, 0.01)
 
 

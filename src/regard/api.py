@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.machine.processes import Processes
     from regard.measure.plan import Disk, Outline
     from regard.recipe import Recipe
-    from regard.run.journal import Listener
+    from regard.run.journal import RecordListener
     from regard.trees.tree import Tree
 
 Paths = str | Path | Sequence[str | Path]
@@ -112,7 +112,7 @@ def train(
     micro_batches: int | None = None,
     processes: "Processes | None" = None,
     shard: bool = False,
-    progress: "Listener" = lambda _: None,
+    progress: "RecordListener" = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Train a model in the run directory `out`, to the last step of its recipe; returns `out`.
@@ -214,7 +214,7 @@ def train_prepared(
     data: Path,
     out: Path,
     *,
-    listeners: "tuple[Listener, ...]" = (),
+    listeners: "tuple[RecordListener, ...]" = (),
     warn: Callable[[str], None] = lambda _: None,
     announce: "Callable[[Outline], object]" = lambda _: None,
     interrupt: "Interrupt | None" = None,
@@ -238,7 +238,7 @@ def train_prepared(
     from regard.machine.processes import ALONE
     from regard.measure.plan import outline
     from regard.measure.validation import validator
-    from regard.run.directory import Run
+    from regard.run.run import Run
     from regard.run.finetuning import begin_from_model
     from regard.training import train as train_to_the_end
 

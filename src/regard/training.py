@@ -1,7 +1,7 @@
 """§5 Training: the loop.
 
-What it needs from outside, the run gives: files, device, cadence. It knows neither search nor
-scores: a `validate` callable is handed in.
+The run provides files, clock and devices (`regard.run`), and `regard.steps` computes gradients. The
+loop knows neither search nor scores: `validate` is handed in.
 """
 
 import math
@@ -15,64 +15,43 @@ from regard.data.batches import Batch
 from regard.errors import TrainingError
 from regard.machine.devices import is_out_of_memory
 from regard.machine.processes import ALONE, OutOfMemory, Processes
-from regard.recipe import Recipe
-from regard.run.directory import Run
+from regard.run.run import Run
 from regard.run.sharding import Optimizer
-from regard.run.state import State
+from regard.run.state import Due, Training
 from regard.schedule import learning_rate
 from regard.steps import Steps, steps_for
 from regard.transformer import Transformer
 
 Validate = Callable[[Transformer], dict[str, Any]]
-"""What to journal of a model, its validation `loss` at least."""
+"""Measures a model: returns fields for the journal, its validation `loss` among them."""
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
-    """Train to the last step of the run's recipe and average; returns the final fp32 weights.
+    """Train to the last step of the run's recipe; returns the averaged fp32 weights (§6.1).
 
-    Goes on from its newest checkpoint. Of several processes the first has the weights, the
-    others an empty dict. Raises Interrupted after saving where a signal asks for it, and
-    TrainingError where the loss stops being a number.
+    Continues from the run's newest checkpoint. Of several processes the first returns the weights,
+    the others an empty dict. Raises Interrupted, after saving, if a signal asks for it, and
+    TrainingError if the loss is no longer a number.
     """
-    recipe, training = run.recipe, run.resume_or_start()
-    model, optimizer, batches, state = training
-    steps = steps_for(model, optimizer, recipe, run.device, run.dtype, run.warn)
-    while state.step < recipe.training.steps and not _is_over(state, recipe):
-        step = state.step + 1  # steps count from 1, as in §5.3
-        rate = learning_rate(step, recipe.model.d_model, recipe.training.warmup_steps)
-        before = batches.state()
-        some = [batch.to(run.device) for batch in batches.take(recipe.training.accumulate)]
+    training, setup = run.resume_or_start(), run.setup
+    (model, optimizer, _, state), recipe = training, setup.recipe
+    steps = steps_for(model, optimizer, recipe, setup.device, setup.dtype, run.warn)
+    while state.step < recipe.training.steps and not state.gives_up(recipe.training.patience):
+        rate = learning_rate(state.step + 1, recipe.model.d_model, recipe.training.warmup_steps)
+        position = training.batches.state()
+        batches = [b.to(setup.device) for b in training.batches.take(recipe.training.accumulate)]
         try:
-            loss = update(steps, optimizer, some, rate, run.processes)
-        except OutOfMemory:
-            batches = run.cut_smaller(training, before)
-            training = training._replace(batches=batches)
+            loss = update(steps, optimizer, batches, rate, setup.processes)
+        except OutOfMemory:  # nothing was learned: try the same pairs again, in smaller parts
+            training = run.resumption.cut_smaller(training, position)
             continue
-        state.step = step
-        run.tick(state, loss.source_tokens, loss.target_tokens)
-        due = run.due(state)
+        run.clock.tick(state, loss.source_tokens, loss.target_tokens)
+        due = run.clock.due(state)
         if any(due):
-            smoothed, plain = loss.per_token()
-            stop_unless_finite(smoothed, optimizer, state.step, rate)
-            if due.log:
-                run.log(training, rate, smoothed, plain)
-            if due.validate and validate:
-                result = validate(training.whole_model())
-                run.journal.write("validation", step=state.step, **result)
-                state.judge(result["loss"])
-            save = due.save or _is_over(state, recipe)
-            if save or due.leave:
-                run.save(training, extra=not save)
-            if due.leave:
-                run.leave(state)
-    if _is_over(state, recipe):
+            follow_up(run, training, due, rate, loss, validate)
+    if state.gives_up(recipe.training.patience):
         run.warn(f"step {state.step}: no lower loss in {state.no_better} validations: the end")
     return run.finish(state)
-
-
-def _is_over(state: State, recipe: Recipe) -> bool:
-    """Whether patience with validations has come to its end."""
-    return 0 < recipe.training.patience <= state.no_better
 
 
 class Loss(NamedTuple):
@@ -84,7 +63,7 @@ class Loss(NamedTuple):
     target_tokens: int
 
     def per_token(self) -> tuple[float, float]:
-        """(smoothed, plain) per target token."""
+        """(smoothed, plain) loss per target token; waits for the device."""
         return float(self.smoothed) / self.target_tokens, float(self.plain) / self.target_tokens
 
 
@@ -95,48 +74,63 @@ def update(
     rate: float,
     processes: Processes = ALONE,
 ) -> Loss:
-    """One optimizer step on the sum of the losses over the sum of the tokens, of all processes.
+    """One optimizer step on the loss per target token, of the batches of all processes (§5.3).
 
-    `batches` are those of this process. Nothing here waits for a GPU: the losses stay there. Raises
-    OutOfMemory, in all processes alike.
+    `batches` are those of this process. Nothing here waits for a GPU: the losses stay there. If the
+    memory of one process does not suffice, all of them raise OutOfMemory, and learn nothing.
     """
     try:
-        found = _collected(steps, optimizer, batches)
-        processes.agree_on_memory(found is not None)
+        losses: Tensor | None = None
+        try:
+            each = []
+            for batch in batches:
+                optimizer.make_way()
+                each.append(steps.learn(batch))
+            losses = torch.stack(each).sum(0)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        processes.agree_on_memory(losses is not None)
     except OutOfMemory:
         optimizer.forget()
         raise
-    assert found is not None
+    assert losses is not None
     source_tokens, target_tokens = processes.sum(
         sum(batch.source_tokens for batch in batches),
         sum(batch.target_tokens for batch in batches),
     )
-    processes.add_up(found)
+    processes.add_up(losses)
     if processes.count > 1:
         optimizer.add_up(processes.add_up)
     optimizer.step(rate, target_tokens)
-    smoothed, plain = found.unbind()
+    smoothed, plain = losses.unbind()
     return Loss(smoothed, plain, source_tokens, target_tokens)
 
 
-def _collected(steps: Steps, optimizer: Optimizer, batches: Sequence[Batch]) -> Tensor | None:
-    """Collect the gradient of these batches; (smoothed, plain) loss, or None without memory."""
-    each = []
-    try:
-        for batch in batches:
-            optimizer.make_way()
-            each.append(steps.learn(batch))
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return None
-    return torch.stack(each).sum(0)
+def follow_up(
+    run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
+) -> None:
+    """Do what is due after a step: log, validate, save, leave."""
+    state, patience = training.state, run.setup.recipe.training.patience
+    smoothed, plain = loss.per_token()
+    stop_unless_finite(smoothed, training.optimizer, state.step, rate)
+    if due.log:
+        run.clock.log(training, rate, smoothed, plain)
+    if due.validate and validate:
+        result = validate(training.whole_model())
+        run.journal.write("validation", step=state.step, **result)
+        state.judge(result["loss"])
+    save = due.save or state.gives_up(patience)
+    if save or due.leave:
+        run.save(training, extra=not save)
+    if due.leave:
+        run.leave(state)
 
 
 def stop_unless_finite(loss: float, optimizer: Optimizer, step: int, rate: float) -> None:
-    """Raise TrainingError, with what to change, where training has diverged."""
+    """Raise TrainingError, with what to change, if training has diverged."""
     if not (math.isfinite(loss) and optimizer.is_finite()):
-        problem = "some weights are no numbers" if math.isfinite(loss) else f"the loss is {loss}"
+        problem = "some weights are not numbers" if math.isfinite(loss) else f"the loss is {loss}"
         raise TrainingError(
             f"step {step}: {problem}: training diverged at rate {rate:.2e}; the "
             "checkpoints are from before: raise training.warmup_steps, enlarge the batch "

@@ -167,11 +167,11 @@ def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> N
     advice = "use regard parse or regard.parsing.load, or name a translator"
     assert said == f"{folder / 'run'}: is a parser: {advice}"
     said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
-    assert said == f"{world.made / 'model'}: is no parser: use regard translate, or name one"
+    assert said == f"{world.made / 'model'}: is not a parser: use regard translate, or name a parser"
     data = world.made / "data"
     for command in ("parse", "translate"):
         said = refused(command, data, stdin=GOOD.encode())
-        assert said.startswith(f"{data}: is prepared data, no model yet: learn from it by regard")
+        assert said.startswith(f"{data}: is prepared data and not a model: learn from it by regard")
 
 
 def test_data_for_one_task_is_not_learned_from_for_the_other(folder: Path, world: World) -> None:
@@ -215,7 +215,7 @@ def test_options_that_do_not_go_together(world: World, argv: str, said: str) -> 
         (["--draw", "--json"], "--pretty, --draw, --json and --write-silver exclude one another"),
         (["--precision", "half"], "precision half: it is fp32, bf16, int8 or auto"),
         (["--beam", "1001"], "search.beam: input should be less than or equal to 1000"),
-        (["--write-silver=nan"], "--write-silver nan: it is a log p per word, as -0.1"),
+        (["--write-silver=nan"], "--write-silver nan: give a log p per word, such as -0.1"),
     ],
 )
 def test_what_cannot_be_parsed(folder: Path, options: list[str], said: str) -> None:

@@ -195,7 +195,7 @@ def test_an_unfinished_run_says_how_to_go_on(world: World) -> None:
     for name in ("model.safetensors", "manifest.json"):
         (run / name).unlink()
     said = refused("translate", run, stdin=GOOD.encode())
-    assert said.startswith(f"{run}: training has not finished: go on with regard train")
+    assert said.startswith(f"{run}: training has not finished: continue with regard train")
     assert f"regard average {run}" in said
 
 

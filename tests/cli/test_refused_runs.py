@@ -105,7 +105,7 @@ def test_checkpoints_that_do_not_belong_together(world: World) -> None:
     [
         ("nowhere", "nowhere: is not a run directory, it has no recipe.toml: name one that"),
         ("data", "data: is prepared data: name another directory for the run"),
-        ("model", "model: has no checkpoint to average yet: train on"),
+        ("model", "model: has no checkpoint to average yet: continue training"),
         ("source.en", "source.en: is a file: name a run directory"),
     ],
 )
@@ -133,14 +133,14 @@ def test_int8_where_there_is_none(
     world: World, also: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before text is prepared for it."""
-    monkeypatch.setattr("regard.arithmetic.int8.has_int8_training", lambda: False)
+    monkeypatch.setattr("regard.arithmetic.choose.has_int8_training", lambda: False)
     asked = ["--set", "training.precision=int8", *world.out, *also]
     for command in (
         ["train", *world.text, *world.recipe, *asked],
         ["train", "--from", world.made / "model", "--data", world.made / "data", *asked],
     ):
         with unchanged(world.folder):
-            assert refused(*command).startswith("training.precision = int8: here are no exact")
+            assert refused(*command).startswith("training.precision=int8 needs an x86 processor")
 
 
 def test_a_run_keeps_the_recipe_it_was_begun_with(world: World) -> None:

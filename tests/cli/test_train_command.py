@@ -252,7 +252,7 @@ def test_a_model_to_begin_with_is_not_forgotten_by_a_kill(text: Path, tmp_path: 
     finish([*arguments(text, model), "-q", "--set", "training.steps=4"])
     files = ["--source", str(text / "digits"), "--target", str(text / "digits"), "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("regard.run.directory.Run.__post_init__", lambda _: 1 // 0)
+        patch.setattr("regard.run.run.Run.__init__", lambda *_, **__: 1 // 0)
         regard("train", "-q", "--from", model, *files, "--set", "training.steps=6")
     assert (out / "data").is_dir()
     assert not (out / "checkpoints").exists()

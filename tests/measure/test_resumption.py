@@ -12,7 +12,7 @@ from cli.spoiling import reseal
 from regard.errors import ModelError, TrainingError
 from regard.files.tensors import read_tensors, write_tensors
 from regard.measure.resumption import verify_resume
-from regard.run.directory import Run
+from regard.run.run import Run
 from regard.training import train, update
 from run.copying import RECIPE, prepared, trained
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.arithmetic.int8 import has_int8_training
 from regard.data.prepare import prepare
 from regard.recipe import Recipe
-from regard.run.directory import Run
+from regard.run.run import Run
 from regard.training import Validate, train
 
 needs_int8 = pytest.mark.skipif(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.files.tensors import write_tensors
-from regard.run.averaging import average
+from regard.run.averaging import average_weights
 from regard.run.checkpoints import Checkpoint
 
 
@@ -24,7 +24,7 @@ def test_the_mean_of_each_weight(tmp_path: Path) -> None:
         checkpoint(tmp_path / "2", a=torch.tensor([2.0, 4.0]), b=torch.tensor(5.0)),
         checkpoint(tmp_path / "3", a=torch.tensor([6.0, 1.0]), b=torch.tensor(8.0)),
     ]
-    mean = average(given)
+    mean = average_weights(given)
     assert {k: t.tolist() for k, t in mean.items()} == {"a": [3.0, 1.0], "b": 6.0}
     assert all(tensor.dtype == torch.float32 for tensor in mean.values())
 
@@ -34,17 +34,17 @@ def test_equal_checkpoints_have_themselves_as_their_mean_and_order_is_nothing(
 ) -> None:
     weights = torch.randn(97, generator=torch.Generator().manual_seed(1))
     equal = [checkpoint(tmp_path / str(i), a=weights) for i in range(7)]
-    assert torch.equal(average(equal)["a"], weights)
+    assert torch.equal(average_weights(equal)["a"], weights)
     different = [checkpoint(tmp_path / f"x{i}", a=weights * 2.0**i) for i in range(-5, 6)]
-    assert torch.equal(average(different)["a"], average(different[::-1])["a"])
+    assert torch.equal(average_weights(different)["a"], average_weights(different[::-1])["a"])
 
 
 def test_nothing_to_average_and_strangers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no whole checkpoint"):
-        average([])
+        average_weights([])
     one = checkpoint(tmp_path / "1", a=torch.zeros(3))
     wider = checkpoint(tmp_path / "2", a=torch.zeros(5))
     other = checkpoint(tmp_path / "3", b=torch.zeros(3))
     for stranger in (wider, other):
         with pytest.raises(ModelError, match=f"{stranger.path}: its weights differ in shape"):
-            average([one, stranger])
+            average_weights([one, stranger])

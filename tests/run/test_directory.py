@@ -14,13 +14,13 @@ from cli.spoiling import reseal
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.machine.interrupt import Interrupt, Interrupted
-from regard.run.averaging import average, average_run
+from regard.run.averaging import average_run, average_weights
 from regard.run.beginning import begun, differences
 from regard.run.checkpoints import newest, paths
-from regard.run.directory import Run
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
-from regard.run.state import Due, State
+from regard.run.run import Run
+from regard.run.state import Due, TrainingState
 from run.copying import RECIPE, prepared, strings, trained
 
 SHORT = RECIPE.but(steps=6)
@@ -75,7 +75,7 @@ def test_averaging_a_run_anew_keeps_the_newest_step(finished: Path, tmp_path: Pa
     assert average_run(finished, tmp_path / "new" / "two", 2, pytest.fail) == [4, 6]
     two = open_model(tmp_path / "new" / "two")
     assert (two.manifest["step"], two.manifest["averaged"]) == (6, [4, 6])
-    expected = average(newest(finished / "checkpoints", 2, pytest.fail))
+    expected = average_weights(newest(finished / "checkpoints", 2, pytest.fail))
     for name, parameter in two.transformer.named_parameters():
         assert torch.equal(parameter, expected[name])
     average_run(finished, tmp_path / "three", 3, pytest.fail)
@@ -274,8 +274,8 @@ def test_a_damaged_last_checkpoint_costs_only_the_steps_since_the_one_before(
 
 def due(run: Run) -> dict[str, list[int]]:
     """The steps after which each is due, in a run whose minutes do not pass."""
-    total = run.recipe.training.steps
-    each = {step: run.due(State(step)) for step in range(1, total + 1)}
+    total = run.setup.recipe.training.steps
+    each = {step: run.clock.due(TrainingState(step)) for step in range(1, total + 1)}
     return {name: [s for s, d in each.items() if getattr(d, name)] for name in Due._fields}
 
 
@@ -302,22 +302,22 @@ def test_minutes_make_a_save_due(
     run = Run(tmp_path / "run", RECIPE.but(save_every=0, save_minutes=2.0), data)
     training = run.resume_or_start()
     now += 119
-    assert not run.due(State(5)).save
+    assert not run.clock.due(TrainingState(5)).save
     now += 1
-    assert run.due(State(5)).save
+    assert run.clock.due(TrainingState(5)).save
     training.state.step = 5
     run.save(training)
     assert training.state.seconds == 120
-    assert not run.due(State(6)).save
+    assert not run.clock.due(TrainingState(6)).save
 
 
 def test_a_signal_makes_it_leave_at_whatever_step(tmp_path: Path, data: Path) -> None:
     run = Run(tmp_path / "run", RECIPE.but(log_every=10), data)
-    assert not any(run.due(State(3)))
-    run.interrupt.signum = signal.SIGTERM
-    assert run.due(State(3)) == Due(log=False, validate=False, save=False, leave=True)
+    assert not any(run.clock.due(TrainingState(3)))
+    run.clock.interrupt.signum = signal.SIGTERM
+    assert run.clock.due(TrainingState(3)) == Due(log=False, validate=False, save=False, leave=True)
     with pytest.raises(Interrupted, match="step 3") as left:
-        run.leave(State(3))
+        run.leave(TrainingState(3))
     assert left.value.status == 143
 
 

@@ -10,10 +10,10 @@ from cli.spoiling import reseal
 from regard.errors import ModelError, RegardError
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
-from regard.run.directory import Run
 from regard.run.finetuning import begin_from_model, keep_origin, refuse_other_shape
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
+from regard.run.run import Run
 from run.copying import RECIPE, prepared, strings, trained
 
 

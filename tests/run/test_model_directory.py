@@ -84,7 +84,7 @@ def test_killed_at_any_instant_of_replacing_there_is_the_old_model_the_new_or_no
         try:
             seen.add("old" if is_of(folder, 1) else "new")
         except ModelError as error:
-            assert "training has not finished: go on with regard train" in str(error)
+            assert "training has not finished: continue with regard train" in str(error)
             seen.add("none")
         remove_leftovers(folder)  # as the next start does
         write(folder, 5)

@@ -20,9 +20,10 @@ from regard.measure.plan import Memory, plan
 from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
-from regard.run.directory import Run
+from regard.run.run import Run
 from regard.run.sharding import model_and_optimizer
-from regard.training import batch_loss, losses_on, update
+from regard.steps import batch_loss, steps_for
+from regard.training import update
 from regard.transformer import Transformer
 from run.copying import needs_int8, prepared, strings, trained
 from run.ranks import ended, finished, started
@@ -71,7 +72,7 @@ def test_the_updates_and_validations_are_those_of_one_process(
 
 
 def test_accumulated_batches_and_learned_positions(data: Path, tmp_path: Path) -> None:
-    """Three processes, so that matrices end in shares of unlike sizes, and some biases in none."""
+    """Three processes, so that matrices end in shards of unlike sizes, and some biases in none."""
     recipe = SHORT.but(accumulate=6, steps=6, d_model=4, positions="learned", max_positions=257)
     trained(tmp_path / "alone", data, recipe)
     finished(3, train_divided, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
@@ -191,9 +192,9 @@ def train_short_of_memory(forward: bool, rows: int, *arguments: Any) -> None:
         finally:
             hook.remove()
 
-    import regard.training
+    import regard.steps
 
-    regard.training.batch_loss = losses
+    regard.steps.batch_loss = losses
     train_divided(*arguments)
 
 
@@ -217,17 +218,18 @@ def weigh(file: Path, data: Path, shard: bool) -> None:
     with together() as processes:
         run = Run(file.parent / f"run-{shard}", WIDE, data, processes=processes, shard=shard)
         model, optimizer, batches, _ = run.resume_or_start()
-        losses = losses_on(run.device, model, WIDE, pytest.fail, optimizer)
+        setup = run.setup
+        steps = steps_for(model, optimizer, WIDE, setup.device, setup.dtype, pytest.fail)
         [batch] = batches.take(1)
         optimizer.make_way()
-        losses(model, batch, 0.1)[0].backward()
+        steps.learn(batch)
         held = [thing for thing in gc.get_objects() if isinstance(thing, Tensor)]
         held += [tensor.grad for tensor in held if tensor.grad is not None]
         sizes = {}
         for tensor in held:
             local = getattr(tensor, "_local_tensor", tensor).untyped_storage()
             sizes[local.data_ptr()] = local.nbytes()
-        update(model, optimizer, [batch], 1e-3, 0.1, losses, processes)
+        update(steps, optimizer, [batch], 1e-3, processes)
         planned = plan(WIDE, data, file.parent / "none", processes, shard=shard)
         mine = sum(sizes.values()), sum(planned.memory)
         for held_bytes, planned_bytes in processes.all(mine):
@@ -236,7 +238,7 @@ def weigh(file: Path, data: Path, shard: bool) -> None:
                     print(held_bytes, planned_bytes, file=to)
 
 
-def test_a_process_holds_its_share_as_planned(data: Path, tmp_path: Path) -> None:
+def test_a_process_holds_its_shard_as_planned(data: Path, tmp_path: Path) -> None:
     """A third less than half of it all, for there is no second gradient."""
     for shard in (False, True):
         finished(2, weigh, tmp_path / "bytes", data, shard, stderr=tmp_path / "log")
@@ -288,17 +290,17 @@ def test_an_older_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weights_that_are_no_numbers_end_all(data: Path, tmp_path: Path) -> None:
     statuses = ended(started(2, diverge, tmp_path / "run", data, stderr=tmp_path / "log"))
     assert statuses == [2, 2]
-    assert "step 1: some weights are no numbers" in (tmp_path / "log").read_text()
+    assert "step 1: some weights are not numbers" in (tmp_path / "log").read_text()
     assert not newest(tmp_path / "run" / "checkpoints", 1, pytest.fail)
 
 
 def diverge(run: Path, data: Path) -> None:
     import regard.training
 
-    def broken(model: Any, optimizer: Any, *others: Any) -> Any:
-        found = update(model, optimizer, *others)
+    def broken(steps: Any, optimizer: Any, *others: Any) -> Any:
+        found = update(steps, optimizer, *others)
         if os.environ["RANK"] == "1":
-            next(model.decoder.parameters()).data.fill_(float("nan"))
+            next(iter(optimizer._mine.values())).fill_(float("nan"))
         return found
 
     regard.training.update = broken

@@ -102,9 +102,10 @@ def unseal(directory: Path) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:
-    """The JSON object that a manifest is, unverified; raises OSError or ValueError if it is none.
+    """The JSON object in a manifest, unverified.
 
-    A stranger's manifest must be a regular file, and of bounded size; not so the user's `own`.
+    Unless it is the user's `own`, it must be a regular file of at most LONGEST_MANIFEST bytes.
+    Raises OSError if it cannot be read, ValueError if it is not a JSON object.
     """
     path = directory / MANIFEST
     if own:
@@ -142,7 +143,7 @@ def _own_checksum(manifest: dict[str, Any]) -> str:
 
 
 def _refusal(path: Path, error: Exception) -> ModelError:
-    """What to raise if a file could not be read; only a lasting error means that it is damaged."""
+    """The error to raise if a file could not be read; a passing error does not mean damage."""
     if not isinstance(error, OSError):
         return ModelError(f"{path}: damaged: {error}: {COPY_AGAIN}")
     if error.errno in MISSING:

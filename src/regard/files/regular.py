@@ -39,5 +39,5 @@ def checksum(path: Path, *, follow_links: bool = False) -> str:
 
 
 def reason(error: Exception) -> str | Exception:
-    """What to show of an error: the system's own words, or the error itself."""
+    """The part of an error to show: the system's own words, or else the error itself."""
     return error.strerror or error if isinstance(error, OSError) else error

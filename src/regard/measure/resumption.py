@@ -13,7 +13,7 @@ from regard.files.whole import refusing_write_errors
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.checkpoints import Checkpoint
-from regard.run.directory import Run
+from regard.run.run import Run
 from regard.training import train
 
 STATE = ("weights.safetensors", "optimizer.safetensors")

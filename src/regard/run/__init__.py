@@ -1,1 +1,1 @@
-"""What surrounds training: run directories, checkpoints, averaging, devices, the journal."""
+"""A training run: its directory, clock and resumption, its checkpoints, journal and final model."""

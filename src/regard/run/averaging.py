@@ -12,10 +12,11 @@ from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 
 
-def average(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of each weight, one checkpoint in memory at a time, summed in fp64.
+def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
+    """The mean of each weight, in fp32, summed in fp64.
 
-    Raises ModelError where there is none, or where two do not belong together.
+    One checkpoint is in memory at a time. Raises ModelError if there is no checkpoint, or if two of
+    them are of different models.
     """
     if not checkpoints:
         raise ModelError("no whole checkpoint to average")
@@ -32,9 +33,9 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
 
 
 def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], None]) -> list[int]:
-    """Make a model directory of a run's last checkpoints; returns their steps.
+    """Make the model directory `out` from a run's `last` newest checkpoints; returns their steps.
 
-    Raises ModelError where the run has none, RegardError where `out` is in the way.
+    Raises ModelError if the run has fewer checkpoints, RegardError if `out` exists.
     """
     recipe = begun(directory)
     if recipe is None:
@@ -46,15 +47,14 @@ def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], Non
         raise RegardError(f"{out}: exists already: name a new directory")
     found = newest(directory / "checkpoints", last, warn)
     if not found:
-        raise ModelError(f"{directory}: has no checkpoint to average yet: train on")
+        raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
     if len(found) < last:
         raise ModelError(
             f"{directory}: has {len(found)} whole checkpoints, not {last}: give --last {len(found)}"
         )
     steps = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
+    about |= {"step": steps[-1], "averaged": steps}
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
-    write_model(
-        out, recipe, tokenizer, average(found), about | {"step": steps[-1], "averaged": steps}
-    )
+    write_model(out, recipe, tokenizer, average_weights(found), about)
     return steps

@@ -1,15 +1,19 @@
-"""What a run directory was begun with: a recipe and a tokenizer, to which it stays."""
+"""The recipe and the tokenizer that a run directory was begun with; the run stays with them."""
 
 from collections.abc import Collection
 from pathlib import Path
 
 from regard.errors import ModelError, RecipeError, RegardError
+from regard.files.manifest import MANIFEST
 from regard.files.whole import refusing_write_errors, write_file
 from regard.recipe import Recipe
 
 
 def begun(directory: Path) -> Recipe | None:
-    """The recipe that a run directory was begun with, or None for a new one."""
+    """The recipe that a run directory was begun with, or None for a new one.
+
+    Raises RegardError if the path names something else, RecipeError if the recipe is damaged.
+    """
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
     if (directory / "train.source.ids.npy").exists():
@@ -19,12 +23,12 @@ def begun(directory: Path) -> Recipe | None:
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
-    """Raise RecipeError, with the differences, where the directory was begun with another."""
+    """Raise RecipeError, with the differences, if the directory was begun with another recipe."""
     earlier = begun(directory)
     if earlier and (changes := differences(earlier, recipe)):
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(changes)}): choose another "
-            "--out, or go on knowingly with --accept-changes"
+            "--out, or continue knowingly with --accept-changes"
         )
 
 
@@ -40,28 +44,34 @@ def differences(before: Recipe, after: Recipe) -> list[str]:
 
 
 def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
-    """Write what differs; a finished model of before is then no longer one."""
-    wanted = {
-        "recipe.toml": recipe.to_toml().encode(),
-        "tokenizer.json": (data / "tokenizer.json").read_bytes(),
-    }
-    for name, content in wanted.items():
-        path = directory / name
-        if not path.exists() or path.read_bytes() != content:
-            with refusing_write_errors(path):
-                (directory / "manifest.json").unlink(missing_ok=True)
-            write_file(path, content)
+    """Write the recipe and the tokenizer of the data into the directory, if it has others or none.
+
+    A recipe.toml that means the same is left as it is; an older version may have written it with
+    fewer fields. If something is written, the directory's finished model is no longer one.
+    """
+    path = directory / "recipe.toml"
+    if not path.exists() or Recipe.read(path) != recipe:
+        _replace(path, recipe.to_toml().encode())
+    path, tokenizer = directory / "tokenizer.json", (data / "tokenizer.json").read_bytes()
+    if not path.exists() or path.read_bytes() != tokenizer:
+        _replace(path, tokenizer)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    with refusing_write_errors(path):
+        path.with_name(MANIFEST).unlink(missing_ok=True)
+    write_file(path, content)
 
 
 def changed_shape(directory: Path, recipe: Recipe) -> str:
-    """What of the model the run was begun with otherwise; empty if nothing."""
+    """The fields of the model that the run was begun with otherwise; empty if there are none."""
     before = begun(directory) or recipe
     return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
 
 
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
-    """Raise ModelError where the tokenizer has changed, or the data unless `knowingly`."""
-    if "tokenizer" in changed:  # its pieces are what the weights have been learned for
+    """Raise ModelError if the tokenizer has changed, or if the data has, unless `knowingly`."""
+    if "tokenizer" in changed:  # the weights have been learned for its pieces
         raise ModelError(
             f"{checkpoint}: the tokenizer changed since this run began, as it does when other text "
             "is prepared: put it back, or choose another --out"
@@ -69,5 +79,5 @@ def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: boo
     if changed and not knowingly:
         raise ModelError(
             f"{checkpoint}: the data changed since this run began: put it back, choose another "
-            "--out, or go on knowingly with --accept-changes"
+            "--out, or continue knowingly with --accept-changes"
         )

@@ -1,4 +1,4 @@
-"""Checkpoints: `checkpoints/step-N/`, each sealed; a damaged one is passed over by name."""
+"""Checkpoints: sealed directories RUN/checkpoints/step-N; damaged ones are skipped, and named."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from regard.files.whole import remove_directory
 from regard.run.sharding import Optimizer
 
 FINGERPRINTS = ("data", "tokenizer")
-"""What a checkpoint's manifest identifies by checksum, so that a run goes on with the same."""
+"""Names of the checksums in a checkpoint's manifest, by which a run stays with its files."""
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint on disk, verified."""
+    """A verified checkpoint on disk."""
 
     path: Path
     manifest: dict[str, Any]
@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many made it, each of which left where its dropout stood."""
+        """How many processes made it; each left the state of its random numbers, for dropout."""
         with safe_open(self.path / "optimizer.safetensors", "pt") as tensors:
             names = tensors.keys()
         return sum(name.startswith("random.cpu") for name in names)
@@ -44,7 +44,7 @@ class Checkpoint(NamedTuple):
 
 
 RandomStates = dict[str, Tensor]
-"""By the name of a device, and `device.rank` in a process that is not the first."""
+"""States of generators: "cpu" and "cuda" of the first process, "cpu.1", "cuda.1" of the next."""
 
 
 def save(
@@ -57,9 +57,9 @@ def save(
 ) -> Path:
     """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
 
-    `weights` and `moments` are an optimizer's named weights and state, `randoms` those of all
-    processes, by rank. Others that were `extra`, as about["extra"] said, go first. Of later steps
-    there are only damaged ones, from behind which the run came back: they go too.
+    `weights` and `moments` are an optimizer's named weights and state, `randoms` the random states
+    of all processes, by rank. Earlier checkpoints with about["extra"] are removed in any case. So
+    are those of later steps: they are damaged, else the run would have continued from them.
     """
     path = directory / f"step-{about['step']}"
 
@@ -68,7 +68,7 @@ def save(
         states = {f"random.{name}": state for one in randoms for name, state in one.items()}
         write_tensors(folder / "optimizer.safetensors", moments | states)
 
-    remove_directory(path)  # if it exists it is damaged
+    remove_directory(path)  # if it exists, it is damaged
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
@@ -80,7 +80,7 @@ def save(
 
 
 def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
-    """Put weights and moments back; returns the random states of all processes."""
+    """Put weights and moments into the optimizer; returns the random states of all processes."""
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
     names = [name for name in state if name.startswith("random.")]
     randoms = {name.removeprefix("random."): state.pop(name) for name in names}
@@ -89,31 +89,34 @@ def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
 
 
 def random_states(rank: int = 0) -> RandomStates:
-    """Where this process's dropout stands."""
-    states = {_of("cpu", rank): torch.get_rng_state()}
+    """The states of the random generators of the process with this rank."""
+    states = {_named("cpu", rank): torch.get_rng_state()}
     if torch.cuda.is_available():
-        states[_of("cuda", rank)] = torch.cuda.get_rng_state()
+        states[_named("cuda", rank)] = torch.cuda.get_rng_state()
     return states
 
 
 def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> None:
-    """Go on as a process of this rank stood, or where there was none, from `seed` and rank."""
-    if _of("cpu", rank) not in states:
+    """Restore the generators of the process with this rank; if `states` has none, seed them.
+
+    Then every rank draws other numbers, from `seed` and the rank.
+    """
+    if _named("cpu", rank) not in states:
         words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
         torch.manual_seed(int(words[0] >> np.uint64(1)))
         return
-    torch.set_rng_state(states[_of("cpu", rank)])
-    on_gpu = states.get(_of("cuda", rank))
+    torch.set_rng_state(states[_named("cpu", rank)])
+    on_gpu = states.get(_named("cuda", rank))
     if on_gpu is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(on_gpu)
 
 
-def _of(device: str, rank: int) -> str:
+def _named(device: str, rank: int) -> str:
     return f"{device}.{rank}" if rank else device
 
 
 def paths(directory: Path) -> list[Path]:
-    """The checkpoints in a folder by step, oldest first, whole or not."""
+    """The checkpoints in a folder, whole or not, in the order of their steps."""
     found = [
         (int(match[1]), path)
         for path in directory.glob("step-*")
@@ -125,8 +128,8 @@ def paths(directory: Path) -> list[Path]:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` whole checkpoints, newest first; `warn` hears of damaged ones.
 
-    Raises ModelError where all are damaged, or one that may be whole cannot be read: to go on from
-    the one before would remove it.
+    Raises ModelError if all are damaged. Raises it too if one cannot be read that may be whole,
+    because a run that continued from an earlier one would remove it.
     """
     whole: list[Checkpoint] = []
     damaged: list[ModelError] = []
@@ -142,7 +145,7 @@ def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Che
     if damaged and not whole:
         raise ModelError(
             f"{directory}: no checkpoint is whole ({damaged[0]}): put one back from a copy, or "
-            "remove them all to begin again"
+            "remove them all to start again"
         )
     for problem in damaged:
         warn(f"skipping a damaged checkpoint: {problem}")
@@ -166,4 +169,4 @@ def _is_extra(path: Path) -> bool:
     try:
         return bool(read_manifest(path).get("extra"))
     except (OSError, ValueError):
-        return False  # whether it is whole is asked when it is used
+        return False  # a checkpoint is verified when it is used

@@ -1,7 +1,7 @@
-"""Going on from a finished model, on other data: its weights are the first checkpoint of a run.
+"""Fine-tuning: a run on other data that begins with the weights of a finished model.
 
-RUN/from.json names the model from before anything else is done, so that whoever goes on with the
-run, however it was stopped, begins with those weights too.
+The weights become the run's first checkpoint, of step 0. RUN/from.json names the model before
+anything else is written, so that the run begins with those weights however it is interrupted.
 """
 
 import json
@@ -9,25 +9,26 @@ from pathlib import Path
 
 import torch
 
-from regard.data.prefetch import batches_of
 from regard.errors import ModelError, RegardError
+from regard.files.manifest import MANIFEST
 from regard.files.regular import checksum
 from regard.files.whole import write_file
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.beginning import differences
-from regard.run.directory import Run
 from regard.run.model_directory import Model, open_model
-from regard.run.state import State
+from regard.run.run import Run
+from regard.run.state import TrainingState
 
-FREE = ("model.dropout", "model.attention_dropout", "model.relu_dropout")
-"""What of a model's recipe may be another, with the same weights."""
+FREE_FIELDS = ("model.dropout", "model.attention_dropout", "model.relu_dropout")
+"""Fields of a model's recipe that may differ while the weights are the same."""
 
 
 def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
-    """Raise ModelError where a run of this recipe cannot begin with the model's weights."""
-    free = FREE if model.recipe.model.positions == "learned" else (*FREE, "model.max_positions")
+    """Raise ModelError if a run of this recipe cannot begin with the weights of the model."""
+    learned_positions = model.recipe.model.positions == "learned"
+    free = FREE_FIELDS if learned_positions else (*FREE_FIELDS, "model.max_positions")
     changes = [
         change
         for change in differences(model.recipe, recipe)
@@ -41,10 +42,10 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
 
 
 def keep_origin(directory: Path, run: Path) -> None:
-    """Write down that a run begins with a model; raises RegardError where it began otherwise."""
+    """Write down the model that a run begins with; raises RegardError if it began otherwise."""
     if directory.resolve() == run.resolve():
         raise RegardError(f"{run}: is the model to begin with: choose another --out")
-    path, manifest = run / "from.json", directory / "manifest.json"
+    path, manifest = run / "from.json", directory / MANIFEST
     if path.exists():
         if _origin(run)["sha256"] != checksum(manifest):
             raise RegardError(f"{run}: was begun with another --from: choose another --out")
@@ -57,36 +58,39 @@ def keep_origin(directory: Path, run: Path) -> None:
 
 
 def begin_from_model(run: Run) -> None:
-    """Save the model's weights as step 0, its moments zero, of a run that is to begin with them.
+    """Save the weights of the model that a run is to begin with as step 0, with zero moments.
 
-    Raises ModelError where the model has another tokenizer or shape, or is no longer there.
+    Does nothing if the run begins with no model, or has begun. Raises ModelError if the model has
+    another tokenizer or shape, or is no longer there.
     """
-    path, folder = run.directory / "from.json", run.directory / "checkpoints"
-    ended = (run.directory / "model.safetensors").exists()
-    if not path.exists() or ended or checkpoints.paths(folder):
+    setup, place = run.setup, run.directory
+    ended = (place.path / "model.safetensors").exists()
+    named = (place.path / "from.json").exists()
+    if not named or ended or checkpoints.paths(place.checkpoints):
         return
-    origin = _origin(run.directory)
+    origin = _origin(place.path)
     directory = Path(origin["model"])
     model = open_model(directory)
-    if checksum(directory / "manifest.json") != origin["sha256"]:
-        raise ModelError(f"{directory}: is no longer the model that {run.directory} begins with")
-    refuse_other_shape(directory, model, run.recipe)
-    if model.tokenizer.fingerprint != run.tokenizer.fingerprint:
+    if checksum(directory / MANIFEST) != origin["sha256"]:
+        raise ModelError(f"{directory}: is no longer the model that {place.path} begins with")
+    refuse_other_shape(directory, model, setup.recipe)
+    if model.tokenizer.fingerprint != setup.tokenizer.fingerprint:
         raise ModelError(
-            f"{directory}: has another tokenizer than {run.data}: prepare that with --tokenizer "
+            f"{directory}: has another tokenizer than {setup.data}: prepare that with --tokenizer "
             f"{directory / 'tokenizer.json'}"
         )
-    optimizer = FlatAdam(model.transformer, run.recipe.training, torch.float32)
+    optimizer = FlatAdam(model.transformer, setup.recipe.training, torch.float32)
     about = {
         "step": 0,
         "extra": True,
-        "state": vars(State()),
-        "batches": batches_of(run.pairs, run.recipe).state(),
-        **run.fingerprints,
+        "state": TrainingState().saved(),
+        "batches": setup.batches(1).state(),
+        **setup.fingerprints,
     }
-    checkpoints.save(folder, optimizer.named_weights(), optimizer.state(), about, keep=1)
+    weights, moments = optimizer.named_weights(), optimizer.state()
+    checkpoints.save(place.checkpoints, weights, moments, about, keep=1)
     run.journal.write("begin", model=str(directory), step=0)
-    run.warn(f"{run.directory}: begins with the weights of {directory}")
+    run.warn(f"{place.path}: begins with the weights of {directory}")
 
 
 def _origin(run: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""journal.jsonl: a line for each logged step, validation, save and start of a run.
+"""journal.jsonl: one line for each start, logged step, validation and save of a run.
 
-Listeners hear the same records: the progress display, TensorBoard.
+Listeners hear the same records, for instance the progress display and TensorBoard.
 """
 
 import json
@@ -15,17 +15,20 @@ from regard.errors import MissingExtra
 from regard.files.whole import refusing_write_errors, sync, write_file
 
 Record = dict[str, Any]
-Listener = Callable[[Record], None]
+RecordListener = Callable[[Record], None]
 
 
 class Journal:
-    """Appends records to a file and tells listeners; each record has `event` and `time`."""
+    """Appends records to a file and passes them to listeners; each has `event` and `time`."""
 
-    def __init__(self, path: Path, listeners: tuple[Listener, ...] = ()):
+    def __init__(self, path: Path, listeners: tuple[RecordListener, ...] = ()):
         self.path, self.listeners = path, list(listeners)
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one record; numbers that are not finite become null, so that it stays JSON."""
+        """Append one record; raises RegardError if it cannot be written.
+
+        Numbers that are not finite become null in the file, because JSON has no others.
+        """
         record: Record = {"event": event, "time": round(time.time(), 3), **fields}
         clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}
         with (
@@ -37,12 +40,12 @@ class Journal:
             listener(record)
 
     def sync(self) -> None:
-        """Make what was written durable: what a checkpoint follows on is never less than it."""
+        """Make the records survive a power cut, so that a checkpoint never knows more than they."""
         with refusing_write_errors(self.path):
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Forget what was written after `step`: a resumed run does those steps again."""
+        """Forget the records after `step`, because a resumed run does those steps again."""
         if not self.path.exists():
             return
         text = self.path.read_text(encoding="utf-8", errors="replace")
@@ -52,7 +55,7 @@ class Journal:
 
 
 class NoJournal(Journal):
-    """That of a process beside the first, which keeps the one there is."""
+    """The journal of a process that is not the first one of its run: it writes nothing."""
 
     def __init__(self) -> None:
         super().__init__(Path(os.devnull))
@@ -62,12 +65,12 @@ class NoJournal(Journal):
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The records of a journal, oldest first; also while it is written."""
+    """The records of a journal, oldest first; the run may still be writing it."""
     text = path.read_text(encoding="utf-8", errors="replace")
     return [json.loads(line) for line in _whole_lines(text)]
 
 
-def tensorboard(directory: Path) -> Listener:
+def tensorboard(directory: Path) -> RecordListener:
     """A listener that writes TensorBoard events; raises MissingExtra without the extra `board`."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -78,7 +81,7 @@ def tensorboard(directory: Path) -> Listener:
     def listen(record: Record) -> None:
         nonlocal writer
         if record["event"] == "start":
-            # What an earlier start wrote after this step is done again: purge it from the charts.
+            # The steps after this one are done again: remove them from the charts.
             writer = SummaryWriter(str(directory), purge_step=record["step"] + 1)
         if writer and "step" in record:
             for name, value in record.items():
@@ -90,7 +93,7 @@ def tensorboard(directory: Path) -> Listener:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """All but a last one that a kill cut short, or that is not yet written to its end."""
+    """All lines but the last if that one was cut short by a kill, or is not yet complete."""
     return text.split("\n")[:-1]
 
 
@@ -102,4 +105,4 @@ def _step_of(line: str) -> float:
     try:
         return float(json.loads(line).get("step", 0))
     except (ValueError, TypeError, AttributeError):
-        return math.inf  # no record: a power cut may leave anything
+        return math.inf  # not a record: a power cut may leave anything

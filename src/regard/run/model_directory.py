@@ -1,7 +1,7 @@
 """A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
 
-It is all that a user hands around. Everything in it is text or safetensors, and checked before it
-is used, so that a stranger's model can be opened safely.
+It is all that a user passes on. Everything in it is text or safetensors, and verified before it is
+used, so that a stranger's model can be opened safely.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 
 MOST_LOGITS = 2**26
-"""For one sentence at a step of its search: 256 MiB, and a few times that to rank them."""
+"""Most logits of a sentence at a step of its search: 256 MiB; ranking them takes more."""
 MODEL_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors", MANIFEST)
 
 
 @dataclass(frozen=True)
 class Model:
-    """What a model directory holds, opened."""
+    """The content of a model directory, opened."""
 
     recipe: Recipe
     tokenizer: Tokenizer
@@ -42,10 +42,10 @@ def write_model(
     weights: dict[str, Tensor],
     about: dict[str, Any],
 ) -> None:
-    """Make a model directory; or replace the model in a run directory, whose other files stay.
+    """Make a model directory, or replace the model in a run directory, whose other files stay.
 
-    `about` goes into the manifest: step, fingerprints, scores. Raises RegardError when it cannot
-    be written; the old model is then still whole.
+    `about` goes into the manifest: the step, fingerprints, the steps that were averaged. Raises
+    RegardError if it cannot be written; the old model is then whole, or there is none.
     """
 
     def fill(folder: Path) -> None:
@@ -58,7 +58,10 @@ def write_model(
 
 
 def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Model:
-    """Open and verify a model directory; raises ModelError that says what to do."""
+    """Open and verify a model directory, with the weights in the precision `dtype`.
+
+    Raises ModelError if it is damaged or does not fit together.
+    """
     directory = Path(directory)
     if not directory.is_dir():
         problem = (
@@ -67,14 +70,14 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             else ("no such model directory: name one that regard train or regard average made")
         )
         raise ModelError(f"{directory}: {problem}")
-    if not (directory / "manifest.json").exists() and (directory / "checkpoints").is_dir():
+    if not (directory / MANIFEST).exists() and (directory / "checkpoints").is_dir():
         raise ModelError(
-            f"{directory}: training has not finished: go on with regard train --out {directory}, "
-            f"or average what is there: regard average {directory} --out MODEL"
+            f"{directory}: training has not finished: continue with regard train --out "
+            f"{directory}, or average what is there: regard average {directory} --out MODEL"
         )
     if (directory / "train.source.ids.npy").exists():
         raise ModelError(
-            f"{directory}: is prepared data, no model yet: learn from it by regard train --data "
+            f"{directory}: is prepared data and not a model: learn from it by regard train --data "
             f"{directory}"
         )
     manifest = unseal(directory)
@@ -102,9 +105,12 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
 
 
 def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Path) -> Transformer:
-    """A Transformer with these weights; raises ModelError where they do not fit the recipe."""
+    """A Transformer with these weights; raises ModelError if they do not fit the recipe.
+
+    `where` begins the message.
+    """
     asked, given = parameters(recipe.model, vocabulary), sum(w.numel() for w in weights.values())
-    if asked > 2 * given:  # perhaps more than could be built to compare
+    if asked > 2 * given:  # a model that does not fit the memory cannot be built to compare
         raise ModelError(
             f"{where}: the weights do not fit recipe.toml: it asks for {asked:,} numbers, and "
             f"they are {given:,}"

@@ -1,9 +1,9 @@
-"""A model divided among processes, for one that outgrows a device: FSDP, by `fully_shard`.
+"""A model divided among processes, for one that does not fit a device: FSDP, by `fully_shard`.
 
-Each process keeps its rows of every matrix, in fp32, with their gradients and moments. The weights
-of a layer are gathered when it computes, in the arithmetic of training, and dropped behind it; its
-gradient is added up over all processes and divided again. What is computed is what one process with
-all of it computes, but for the rounding of sums.
+Each process keeps a shard of every parameter: some of its rows, in fp32, with their gradients and
+moments. The weights of a layer are gathered when it computes, in the precision of training, and
+dropped afterwards; its gradient is added up over all processes and divided again. The result is
+that of one process with the whole model, except for the rounding of sums.
 """
 
 from collections.abc import Callable
@@ -23,15 +23,16 @@ from regard.recipe import Recipe
 from regard.transformer import Transformer
 
 BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]
-"""Of a model, a batch and the smoothing: (smoothed, plain) loss, summed over target tokens."""
+"""From a model, a batch and the smoothing to the (smoothed, plain) loss, summed over the tokens."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Names of Adam's moments, m and v in §5.3's reference, in torch and in checkpoints."""
 
 
 class ShardedAdam:
-    """What FlatAdam does, over the processes' shares of the parameters of `model`.
+    """Adam over this process's shards of the parameters of `model`; it is used as FlatAdam is.
 
-    The model comes whole, on the CPU; `give` divides it and moves each share to `device`. From then
-    on it computes in `losses` only. All processes call each method alike, but for `restore`.
+    The model comes whole, on the CPU; `give` divides it and moves the shards to `device`. From then
+    on the model computes in `compute` only. All processes call each method alike, except `restore`.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class ShardedAdam:
         self._restored: dict[str, Tensor] = {}
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
-        """Take over, in the first process, what FlatAdam's do, to be handed out by `give`."""
+        """Take over weights and FlatAdam's state in the first process; `give` hands them out."""
         for name, parameter in self._model.named_parameters():
             parameter.data.copy_(weights[name])
         self._restored = {"step": state["step"]}
@@ -63,14 +64,14 @@ class ShardedAdam:
             self._restored[name] = state[name]
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
-        """Divide what the first process has among all of them."""
+        """Divide the weights and moments of the first process among all processes."""
         for parameter in self._model.parameters():
             to_processes(parameter.data)
         self._root = _sharded(self._model, self._dtype, self._device, self._processes)
-        self._shares: dict[str, Any] = dict(self._model.named_parameters())
+        self._shards: dict[str, Any] = dict(self._model.named_parameters())
         training = self._recipe.training
         with torch.no_grad():
-            self._mine = {name: share.to_local() for name, share in self._shares.items()}
+            self._mine = {name: shard.to_local() for name, shard in self._shards.items()}
         self._adam = torch.optim.Adam(
             list(self._mine.values()),
             betas=(training.beta1, training.beta2),
@@ -86,18 +87,18 @@ class ShardedAdam:
         self._restored = {}
 
     def _given(self, moment: str, name: str, to_processes: Callable[[Tensor], None]) -> Tensor:
-        """This process's share of a parameter's moment, of which the first has all."""
-        share = self._shares[name]
-        whole = torch.zeros(share.shape)
+        """This process's shard of a parameter's moment, which the first process has whole."""
+        shard = self._shards[name]
+        whole = torch.zeros(shard.shape)
         if self._restored:
-            whole.copy_(self._restored[moment][self._places[name]].view(share.shape))
+            whole.copy_(self._restored[moment][self._places[name]].view(shard.shape))
         to_processes(whole)
-        rows = self._rows(share)
+        rows = self._rows(shard)
         return whole[rows * self._processes.rank :][:rows].to(self._device, copy=True)
 
-    def _rows(self, share: Tensor) -> int:
-        """As many as a process has of this tensor; the last ones have fewer, or none."""
-        return -(-len(share) // self._processes.count)
+    def _rows(self, shard: Tensor) -> int:
+        """Rows of this parameter in a shard of it; the last shards have fewer rows, or none."""
+        return -(-len(shard) // self._processes.count)
 
     def compute(self, loss: BatchLoss, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss of a batch, for which the weights of each layer are gathered when needed."""
@@ -105,25 +106,25 @@ class ShardedAdam:
         return result
 
     def make_way(self) -> None:
-        """Nothing: each backward pass adds its share to the sum, in fp32."""
+        """Do nothing: each backward pass adds its gradient to the sum, in fp32."""
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Nothing: the backward pass has."""
+        """Do nothing: the backward pass has added the gradients up."""
 
     def forget(self) -> None:
-        """Drop what was collected, also by a pass that was broken off."""
+        """Drop the gradient, also that of a backward pass that was interrupted."""
         self._root.reset_iter_state()
         self._clear()
 
     def _clear(self) -> None:
-        for share, mine in zip(self._shares.values(), self._mine.values(), strict=True):
-            share.grad = mine.grad = None
+        for shard, mine in zip(self._shards.values(), self._mine.values(), strict=True):
+            shard.grad = mine.grad = None
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
         """Update with the collected gradient divided by `tokens`, the loss's token count."""
         for name, mine in self._mine.items():
-            gradient = self._shares[name].grad
-            if gradient is not None:  # some parameters are not learned
+            gradient = self._shards[name].grad
+            if gradient is not None:  # some parameters are not trained
                 mine.grad = gradient.to_local().div_(tokens)
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
@@ -134,12 +135,12 @@ class ShardedAdam:
         return bool(torch.stack([mine.sum() for mine in self._mine.values()]).isfinite().all())
 
     def named_weights(self) -> dict[str, Tensor]:
-        """The fp32 weights by parameter name, on the CPU; for the first process only."""
-        whole = {name: self._first_has(self._mine[name], name) for name in self._shares}
+        """The fp32 weights by parameter name, on the CPU; empty in all but the first process."""
+        whole = {name: self._first_has(self._mine[name], name) for name in self._shards}
         return {name: tensor for name, tensor in whole.items() if tensor is not None}
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's step count and moments as FlatAdam has them; for the first process only."""
+        """Adam's step count and moments in FlatAdam's form; empty in all but the first process."""
         states = {name: self._adam.state[mine] for name, mine in self._mine.items()}
         found = {}
         for moment in MOMENTS:
@@ -149,11 +150,11 @@ class ShardedAdam:
                 if whole is not None:
                     flat[self._places[name]] = whole.flatten()
             found[moment] = flat
-        learned = next(name for name, share in self._shares.items() if share.requires_grad)
+        learned = next(name for name, shard in self._shards.items() if shard.requires_grad)
         return {"step": states[learned]["step"].cpu(), **found} if self._processes.first else {}
 
     def whole_model(self) -> Transformer:
-        """A copy with all weights, on this process's device, in the arithmetic of training."""
+        """A copy with all weights, on this process's device, in the precision of training."""
         with torch.device("meta"):
             model = Transformer(self._recipe.model, self._vocabulary)
         weights = {
@@ -167,14 +168,14 @@ class ShardedAdam:
         return whole.cpu() if self._processes.first else None
 
     def _gathered(self, mine: Tensor, name: str) -> Tensor:
-        """All rows of a tensor that is divided as the named parameter is."""
-        share = self._shares[name]
-        rows = self._rows(share)
-        padded = mine.new_zeros(rows, *share.shape[1:])
+        """The whole tensor of which `mine` is a shard, divided as the named parameter is."""
+        shard = self._shards[name]
+        rows = self._rows(shard)
+        padded = mine.new_zeros(rows, *shard.shape[1:])
         padded[: len(mine)] = mine
-        whole = mine.new_empty(rows * self._processes.count, *share.shape[1:])
+        whole = mine.new_empty(rows * self._processes.count, *shard.shape[1:])
         self._processes.gather(whole, padded)
-        return whole[: len(share)]
+        return whole[: len(shard)]
 
 
 Optimizer = FlatAdam | ShardedAdam
@@ -188,9 +189,10 @@ def model_and_optimizer(
     processes: Processes,
     shard: bool,
 ) -> tuple[Transformer, Optimizer]:
-    """A model to be trained, drawn from the seed, and Adam over it: whole on `device`, or divided.
+    """A model to train, drawn from the recipe's seed, and Adam over it.
 
-    They are ready after `give`.
+    With `shard` and several processes they are divided, else they are whole on `device`. Both are
+    ready after `give`.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -202,7 +204,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """Computes something with a model, whose weights are there in a module's forward only."""
+    """A module around the model: the model's weights are there only within a module's forward."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -215,13 +217,13 @@ class _Root(nn.Module):
 def _sharded(
     model: Transformer, dtype: torch.dtype, device: torch.device, processes: Processes
 ) -> Any:
-    """The model's root, with each layer and the rest of it divided, and moved to the device."""
+    """The root of the model, whose layers, and the rest, are divided and moved to the device."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
     if not (hasattr(FSDPModule, "reset_iter_state") and hasattr(dist, "all_gather_single")):
         raise TrainingError(
-            f"--shard: PyTorch {torch.__version__} cannot take back a step that ran out of memory: "
+            f"--shard: PyTorch {torch.__version__} cannot undo a step that ran out of memory: "
             "install 2.13 or later"
         )
     mesh = init_device_mesh(device.type, (processes.count,))
@@ -233,17 +235,17 @@ def _sharded(
     )
     root: Any = _Root(model)
     for module in (*model.encoder, *model.decoder, root):
-        part: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
-        part.set_gradient_divide_factor(1.0)  # a sum: it is divided by the tokens
-        part.set_custom_all_gather(_Gather(processes))
-        part.set_custom_reduce_scatter(_AddUp(processes))
+        divided: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
+        divided.set_gradient_divide_factor(1.0)  # a sum; `step` divides it by the tokens
+        divided.set_custom_all_gather(_Gather(processes))
+        divided.set_custom_reduce_scatter(_AddUp(processes))
     return root
 
 
 class _Exchange:
-    """Between processes that agree, before each exchange, that none has run out of memory.
+    """An exchange between the processes, before which they agree that none is out of memory.
 
-    One that has will not take part, and the others would wait for it for ever.
+    A process that is out of memory takes no part, and the others would wait for it for ever.
     """
 
     def __init__(self, processes: Processes):

@@ -1,7 +1,9 @@
-"""Where a run stands, and what is to be done after a step."""
+"""Values that the loop of training works on: where it stands, and what is due after a step."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.data.batches import Batches
 from regard.data.prefetch import Prefetched
@@ -10,51 +12,65 @@ from regard.transformer import Transformer
 
 
 @dataclass
-class State:
-    """Where training stands; what a checkpoint keeps beside tensors."""
+class TrainingState:
+    """Where training stands: what a checkpoint keeps besides tensors."""
 
     step: int = 0
     """Optimizer steps done."""
     source_tokens: int = 0
+    """Source tokens learned from so far; </s> counts, padding does not."""
     target_tokens: int = 0
-    """Tokens learned from so far, </s> included, padding not."""
+    """Target tokens learned from so far; </s> counts, padding does not."""
     seconds: float = 0.0
     """Time spent training, validation and saving included, over all starts of the run."""
-    cuts: int = 1
-    """Parts that each batch is cut into at least, so that one fits the memory."""
+    parts: int = 1
+    """Parts that each batch is divided into at least, so that one part fits the memory."""
     lowest_loss: float = 0.0
-    """Of a validation; 0 before the first."""
+    """The lowest loss of a validation; 0 before the first validation."""
     no_better: int = 0
-    """Validations since that one."""
+    """Validations since the one with the lowest loss."""
 
     def judge(self, loss: float) -> None:
-        """Take notice of a validation's loss."""
+        """Compare a validation's loss with the lowest one so far."""
         if loss < self.lowest_loss or not self.lowest_loss:
             self.lowest_loss, self.no_better = loss, 0
         else:
             self.no_better += 1
 
+    def gives_up(self, patience: int) -> bool:
+        """Whether `patience` validations in a row have brought no lower loss; 0 is without end."""
+        return 0 < patience <= self.no_better
+
+    def saved(self) -> dict[str, Any]:
+        """The fields by their names in a checkpoint's manifest, where `parts` is "cuts"."""
+        return {"cuts" if name == "parts" else name: value for name, value in vars(self).items()}
+
+    @classmethod
+    def restored(cls, saved: dict[str, Any]) -> TrainingState:
+        """The state of which `saved` was made; raises TypeError for an unknown field."""
+        return cls(**{"parts" if name == "cuts" else name: value for name, value in saved.items()})
+
 
 class Due(NamedTuple):
-    """What is to be done after a step, decided once: what happens meanwhile is for the next."""
+    """The work that is due after a step; a signal during that work waits for the next step."""
 
     log: bool
     validate: bool
     save: bool
     leave: bool
-    """A signal has come: save though it may not be due, and raise Interrupted."""
+    """Whether a signal has come: save even if saving is not due, and raise Interrupted."""
 
 
 class Training(NamedTuple):
-    """What the loop works on."""
+    """The objects that the loop works on."""
 
     model: Transformer
     optimizer: Optimizer
     batches: Batches | Prefetched
-    state: State
+    state: TrainingState
 
     def whole_model(self) -> Transformer:
-        """The model with all its weights in this process; of several, all ask for it."""
+        """The model with all its weights in this process; all processes call this alike."""
         if isinstance(self.optimizer, ShardedAdam):
             return self.optimizer.whole_model()
         return self.model

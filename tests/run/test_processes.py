@@ -21,9 +21,10 @@ from regard.machine.processes import together
 from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
-from regard.run.directory import Run
 from regard.run.journal import Record, read_journal
-from regard.training import batch_loss, train
+from regard.run.run import Run
+from regard.steps import batch_loss
+from regard.training import train
 from run.copying import RECIPE, prepared, strings, trained
 from run.ranks import ended, finished, started
 
@@ -200,9 +201,9 @@ def train_short_of_memory(rank: int, rows: int, *arguments: Any) -> None:
             raise torch.OutOfMemoryError("no room")
         return batch_loss(model, batch, smoothing)
 
-    import regard.training
+    import regard.steps
 
-    regard.training.losses_on = lambda *_: losses  # type: ignore[assignment]
+    regard.steps.batch_loss = losses
     train_together(*arguments)
 
 
@@ -226,7 +227,7 @@ def test_a_model_that_never_fits_is_refused(data: Path, tmp_path: Path, monkeypa
     def losses(*_: Any) -> Any:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: not enough")
 
-    monkeypatch.setattr("regard.training.losses_on", lambda *_: losses)
+    monkeypatch.setattr("regard.steps.batch_loss", losses)
     with pytest.raises(TrainingError, match="step 1: not even one row of a batch fits the memory"):
         trained(tmp_path / "run", data, CALM)
 

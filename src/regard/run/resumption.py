@@ -1,0 +1,155 @@
+"""The resumption of a run: it continues from its newest checkpoint, or starts without one."""
+
+from collections.abc import Callable
+
+import torch
+
+from regard.data.batches import Batches
+from regard.data.layouts import most_rows
+from regard.data.prefetch import Prefetched
+from regard.errors import ModelError, TrainingError
+from regard.machine.devices import free_memory, in_words
+from regard.run import checkpoints
+from regard.run.beginning import changed_shape, refuse_changed
+from regard.run.checkpoints import Checkpoint, RandomStates
+from regard.run.directory import RunDirectory
+from regard.run.setup import Setup
+from regard.run.sharding import Optimizer, model_and_optimizer
+from regard.run.state import Training, TrainingState
+from regard.transformer import Transformer
+
+Position = dict[str, int]
+"""A place in the data, as `Batches.state` gives it."""
+Found = tuple[TrainingState, Position, RandomStates]
+"""The content of a checkpoint besides weights and moments."""
+
+
+class Resumption:
+    """Where a run begins or continues: its state, its weights and its place in the data.
+
+    `micro_batches` is the number of parts that a process divides its share of a batch into; None
+    keeps that of the checkpoint. With `accept_changes` the data may be other than it was.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        directory: RunDirectory,
+        warn: Callable[[str], None],
+        *,
+        accept_changes: bool,
+        micro_batches: int | None,
+    ):
+        self._setup, self._directory, self._warn = setup, directory, warn
+        self._accept_changes, self._micro_batches = accept_changes, micro_batches
+
+    def resume_or_start(self) -> Training:
+        """Restore the newest whole checkpoint, or draw a new model from the recipe's seed."""
+        setup = self._setup
+        setup.refuse_differences()
+        model, optimizer = model_and_optimizer(
+            setup.recipe,
+            setup.tokenizer.size,
+            setup.dtype,
+            setup.device,
+            setup.processes,
+            setup.shard,
+        )
+        state, position, randoms = TrainingState(), None, checkpoints.random_states()
+        if found := self._found(optimizer):
+            state, position, randoms = found
+        seed = setup.recipe.training.seed, state.step
+        checkpoints.set_random_states(randoms, setup.processes.rank, seed)
+        optimizer.give(setup.processes.give)
+        if self._micro_batches:
+            state.parts = self._micro_batches * setup.share(1).parts
+        batches = setup.batches(state.parts)
+        if position:
+            self._go_to(position, batches)
+        self._directory.begin(setup, state.step)
+        self._write_start(model, batches, state)
+        return Training(model, optimizer, setup.ahead(batches), state)
+
+    def cut_smaller(self, training: Training, position: Position) -> Training:
+        """Continue from this position with batches of twice as many parts, of half the size.
+
+        An update does not depend on the number of parts. Raises TrainingError if a part is a single
+        row already.
+        """
+        setup, state = self._setup, training.state
+        before = setup.share(state.parts).parts
+        state.parts = 2 * before
+        if before >= most_rows(setup.recipe.data):
+            raise TrainingError(
+                f"step {state.step + 1}: not even one row of a batch fits the memory: lower "
+                "data.row_length, data.max_length or the size of the model"
+            )
+        self._warn(
+            f"step {state.step + 1}: out of memory: each batch is now learned from in "
+            f"{state.parts} parts, not {before}; the update stays the same"
+        )
+        self._directory.journal.write("out of memory", step=state.step, cuts=state.parts)
+        if isinstance(training.batches, Prefetched):
+            training.batches.close()
+        free_memory(setup.device)
+        batches = setup.batches(state.parts)
+        batches.restore(position)
+        return training._replace(batches=setup.ahead(batches))
+
+    def _found(self, optimizer: Optimizer) -> Found | None:
+        """Restore the newest checkpoint, if any, into the optimizer of the first process.
+
+        All processes return the rest of what that process found.
+        """
+        newest = self._directory.newest(1)
+        if not newest:
+            self._directory.refuse_finished()
+        mine = self._restored(newest[0], optimizer) if newest else None
+        return self._setup.processes.all(mine)[0]
+
+    def _restored(self, checkpoint: Checkpoint, optimizer: Optimizer) -> Found:
+        setup, about = self._setup, checkpoint.manifest
+        changed = [what for what, mine in setup.fingerprints.items() if about[what] != mine]
+        refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)
+        if changed:
+            self._warn(f"{checkpoint.path}: the data changed since this run began")
+        try:
+            randoms = checkpoints.restore(checkpoint, optimizer)
+            return TrainingState.restored(about["state"]), about["batches"], randoms
+        except (KeyError, TypeError, RuntimeError) as error:
+            why = changed_shape(self._directory.path, setup.recipe) or str(error)
+            raise ModelError(
+                f"{checkpoint.path}: does not fit this recipe ({why}): choose another --out"
+            ) from None
+
+    def _go_to(self, position: Position, batches: Batches) -> None:
+        try:
+            batches.restore(position)
+        except (KeyError, TypeError) as error:
+            raise ModelError(
+                f"{self._directory.checkpoints}: the newest does not tell where in the data it was "
+                f"({error!r}): choose another --out"
+            ) from None
+        except TrainingError as error:  # the position was counted in other batches
+            if not self._accept_changes:
+                raise
+            self._warn(f"reading the data from its beginning: {error}")
+
+    def _write_start(self, model: Transformer, batches: Batches, state: TrainingState) -> None:
+        """Write into the journal that the run starts here, and with what."""
+        setup = self._setup
+        self._directory.journal.write(
+            "start",
+            step=state.step,
+            steps=setup.recipe.training.steps,
+            parameters=model.parameter_count,
+            pairs=len(setup.pairs),
+            vocabulary=setup.tokenizer.size,
+            batches_per_epoch=batches.batches_per_epoch,
+            device=str(setup.device),
+            dtype=in_words(setup.dtype, setup.recipe.training.precision),
+            threads=torch.get_num_threads(),
+            processes=setup.processes.count,
+            cuts=batches.share.parts,
+            shares=setup.shards,
+        )

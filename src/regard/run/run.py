@@ -1,0 +1,116 @@
+"""A run: what `train` receives. It is made of a directory, a clock and a resumption."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from torch import Tensor
+
+from regard.machine.interrupt import Interrupt, Interrupted
+from regard.machine.processes import ALONE, Processes
+from regard.recipe import Recipe
+from regard.run import checkpoints
+from regard.run.beginning import refuse_another_recipe
+from regard.run.clock import Clock
+from regard.run.directory import RunDirectory
+from regard.run.journal import RecordListener
+from regard.run.resumption import Resumption
+from regard.run.setup import Setup
+from regard.run.state import Training, TrainingState
+
+
+class Run:
+    """Training on prepared data, in a directory that keeps all that it needs to continue.
+
+    Opening a run locks its directory, so that two processes never train in one. What cannot be
+    trained is refused before anything is written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        recipe: Recipe,
+        data: Path,
+        listeners: tuple[RecordListener, ...] = (),
+        interrupt: Interrupt | None = None,
+        warn: Callable[[str], None] = lambda message: None,
+        accept_changes: bool = False,
+        processes: Processes = ALONE,
+        micro_batches: int | None = None,
+        shard: bool = False,
+    ):
+        """Open a run.
+
+            listeners       hear each record of the journal
+            interrupt       tells whether a signal asks the run to save and leave
+            warn            hears sentences about what may not be intended
+            accept_changes  continue although the recipe or the data has changed
+            processes       those that train together; only the first one writes
+            micro_batches   parts that a process divides its share of a batch into; None leaves
+                            their number as it was
+            shard           divide weights and moments among the processes
+
+        Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
+        if the data is damaged, TrainingError if another process trains in the directory or the
+        model or a pair of sentences is too large, RegardError if the directory cannot be written.
+        """
+        if not accept_changes:
+            refuse_another_recipe(directory, recipe)
+        self.warn = warn
+        self.setup = Setup.open(recipe, data, processes, shard=shard)
+        if shard and self.setup.shards == 1:
+            warn("--shard divides a model among torchrun's processes; the only one has it all")
+        self.directory = RunDirectory(directory, listeners, warn, writes=processes.first)
+        self.journal = self.directory.journal
+        self.clock = Clock(self.setup, self.journal, interrupt or Interrupt())
+        self.resumption = Resumption(
+            self.setup,
+            self.directory,
+            warn,
+            accept_changes=accept_changes,
+            micro_batches=micro_batches,
+        )
+
+    def close(self) -> None:
+        """Unlock the directory; the end of this object does so too."""
+        self.directory.close()
+
+    def resume_or_start(self) -> Training:
+        """Restore the newest whole checkpoint, or draw a new model; the clock starts."""
+        training = self.resumption.resume_or_start()
+        self.clock.start(training.state)
+        return training
+
+    def save(self, training: Training, *, extra: bool = False) -> None:
+        """Write a checkpoint, and remove those that are no longer kept.
+
+        An `extra` one was not due, and goes with the next: the final model is the average of those
+        that were due.
+        """
+        setup, state, optimizer = self.setup, training.state, training.optimizer
+        self.clock.count_time(state)
+        about: dict[str, Any] = {
+            "step": state.step,
+            "extra": extra,
+            "state": state.saved(),
+            "batches": training.batches.state(),
+            **setup.fingerprints,
+        }
+        randoms = setup.processes.all(checkpoints.random_states(setup.processes.rank))
+        weights, moments = optimizer.named_weights(), optimizer.state()
+        self.directory.save(weights, moments, about, setup.recipe.training.keep, randoms)
+        self.clock.saved()
+
+    def leave(self, state: TrainingState) -> NoReturn:
+        """Raise Interrupted for the signal that has come; the caller has saved."""
+        signum = self.clock.interrupt.signum
+        assert signum is not None
+        raise Interrupted(signum, state.step)
+
+    def finish(self, state: TrainingState) -> dict[str, Tensor]:
+        """Make the final model, the average of the newest checkpoints; returns its weights.
+
+        The first process does it; the others return an empty dict.
+        """
+        self.clock.count_time(state)
+        return self.directory.finish(self.setup, state)

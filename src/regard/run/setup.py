@@ -1,0 +1,92 @@
+"""The setup of a run: what it learns, from which data, and where. It does not change in a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from regard.arithmetic.choose import choose_dtype
+from regard.data.batches import Batches, BatchShare
+from regard.data.pairs import Pairs
+from regard.data.prefetch import Prefetched, batches_of, training_batches
+from regard.machine.devices import choose_device, refuse_too_large
+from regard.machine.processes import Processes
+from regard.paper import parameters
+from regard.recipe import Recipe
+from regard.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A recipe, opened data, and the device and processes of a run.
+
+    Three words divide the work: a batch has *parts*; a process has a *share* of the parts of each
+    batch; and, if the model is divided, it has a *shard* of each weight.
+    """
+
+    recipe: Recipe
+    data: Path
+    pairs: Pairs
+    tokenizer: Tokenizer
+    device: torch.device
+    dtype: torch.dtype
+    processes: Processes
+    shard: bool
+    """Whether weights and moments are divided among the processes."""
+
+    @classmethod
+    def open(cls, recipe: Recipe, data: Path, processes: Processes, *, shard: bool) -> Setup:
+        """Open prepared data and choose the device.
+
+        Raises DataError or ModelError if the data is damaged, TrainingError if the model or a pair
+        of sentences is too large to train.
+        """
+        pairs = Pairs.open(data, "train")
+        tokenizer = Tokenizer.load(data / "tokenizer.json")
+        device = choose_device()
+        dtype = choose_dtype(recipe.training.precision, device)
+        batches_of(pairs, recipe)  # refuses a pair that fits no batch
+        setup = cls(recipe, data, pairs, tokenizer, device, dtype, processes, shard)
+        refuse_too_large(parameters(recipe.model, tokenizer.size), device, setup.shards)
+        return setup
+
+    @property
+    def shards(self) -> int:
+        """How many shards each weight has; 1 if each process has the whole model."""
+        return self.processes.count if self.shard else 1
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Checksums of the data and the tokenizer, which the run stays with."""
+        return {"data": self.pairs.fingerprint, "tokenizer": self.tokenizer.fingerprint}
+
+    def refuse_differences(self) -> None:
+        """Raise TrainingError if another process has another setup."""
+        self.processes.refuse_differences(
+            recipe=self.recipe,
+            arithmetic=self.dtype,
+            torch=torch.__version__,
+            shard=self.shard,
+            **self.fingerprints,
+        )
+
+    def share(self, parts: int) -> BatchShare:
+        """The share of this process in batches that are divided into `parts` parts or more."""
+        rank, count = self.processes.rank, self.processes.count
+        return BatchShare.even(rank, count, self.recipe.training.accumulate, parts)
+
+    def batches(self, parts: int) -> Batches:
+        """The batches of this process, from the beginning of the data."""
+        return batches_of(self.pairs, self.recipe, self.share(parts))
+
+    def ahead(self, batches: Batches) -> Batches | Prefetched:
+        """Have another process form the batches ahead of need if they are for a GPU.
+
+        On a CPU they are returned as they are: forming one takes much less time than a step.
+        """
+        if self.device.type == "cpu":
+            return batches
+        return Prefetched(batches, partial(training_batches, self.data, self.recipe, batches.share))
