@@ -67,6 +67,12 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
     )
 
 
+def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
+    """Add the gradient of the smoothed loss to the parameters' own; returns both losses."""
+    smoothed.backward()
+    return torch.stack([smoothed.detach(), plain])
+
+
 class Whole:
     """Learns from all rows of a batch at once."""
 
@@ -75,13 +81,7 @@ class Whole:
 
     def learn(self, batch: Batch) -> Float[Tensor, 2]:
         """Add the gradient of the batch; see `Steps`."""
-        smoothed, plain = self.loss(batch)
-        smoothed.backward()
-        return torch.stack([smoothed.detach(), plain])
-
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(smoothed, plain) loss of the batch."""
-        return batch_loss(self.model, batch, self.smoothing)
+        return add_gradient(*batch_loss(self.model, batch, self.smoothing))
 
 
 class Compiled(Whole):
@@ -91,9 +91,9 @@ class Compiled(Whole):
         super().__init__(model, smoothing)
         self._program = compiled(batch_loss, warn)
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(smoothed, plain) loss of the batch; the next call overwrites it."""
-        return self._program(self.model, batch, self.smoothing)
+    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
+        """Add the gradient of the batch; see `Steps`."""
+        return add_gradient(*self._program(self.model, batch, self.smoothing))
 
 
 class Sharded(Whole):
@@ -103,9 +103,9 @@ class Sharded(Whole):
         super().__init__(model, smoothing)
         self._optimizer = optimizer
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(smoothed, plain) loss of the batch."""
-        return self._optimizer.compute(batch_loss, batch, self.smoothing)
+    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
+        """Add the gradient of the batch; see `Steps`."""
+        return add_gradient(*self._optimizer.compute(batch_loss, batch, self.smoothing))
 
 
 class Halves:
