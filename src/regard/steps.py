@@ -4,8 +4,6 @@
 `Halves`, and `BySize`, which uses two of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -28,7 +26,7 @@ from regard.transformer import Transformer
 class Steps(Protocol):
     """How a batch is learned from."""
 
-    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the smoothed loss of a batch to the gradients of the parameters.
 
         Returns the (smoothed, plain) loss in nats, summed over the target tokens of the batch.
@@ -79,7 +77,7 @@ class Whole:
     def __init__(self, model: Transformer, smoothing: float):
         self.model, self.smoothing = model, smoothing
 
-    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
         return add_gradient(*batch_loss(self.model, batch, self.smoothing))
 
@@ -123,7 +121,7 @@ class Halves:
             same_weights.compute_by(part)
             self._steps.append(Whole(same_weights, smoothing))
 
-    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradients of both halves; see `Steps`."""
         seeds = torch.randint(2**62, (2,)).tolist()
         for generator, seed in zip(self._generators, seeds, strict=True):
@@ -141,7 +139,7 @@ class BySize:
         self._model, self._whole, self._chosen, self._can_halve = model, whole, chosen, can_halve
         self._weights = sum(weight.numel() for weight in model.parameters())
 
-    def learn(self, batch: Batch) -> Float[Tensor, 2]:
+    def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
         if batch.slots * self._weights < self._chosen.large:
             return self._whole.learn(batch)
