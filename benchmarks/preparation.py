@@ -105,7 +105,7 @@ PARTS = ("survey", "sample", "learn", "encode", "rest")
 PROGRAM = """
 import json, sys, time
 from pathlib import Path
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.recipe import Recipe
 
 source, target, out, workers = sys.argv[1:]
@@ -117,7 +117,7 @@ def listen(progress):
         ends.setdefault("learn", now)
     ends[{"learn": "sample"}.get(progress.stage, progress.stage)] = now
 
-prepare([Path(source)], [Path(target)], Path(out), Recipe().but(deduplicate=True),
+prepare_text([Path(source)], [Path(target)], Path(out), Recipe().but(deduplicate=True),
         workers=int(workers), progress=listen)
 ends["rest"] = time.monotonic() - began
 print(json.dumps(ends))

@@ -29,7 +29,7 @@ import numpy as np
 from regard.corpus import write_corpus
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.measure.plan import Flop, flop
 from regard.recipe import Recipe
 
@@ -106,7 +106,7 @@ def prepared(args: argparse.Namespace, recipe: Recipe, folder: Path) -> Pairs:
     if not args.source:
         write_corpus(folder / "corpus", seed=1, sentences=10_000)
         args.source, args.target = [folder / "corpus.en"], [folder / "corpus.de"]
-    prepare(args.source, args.target, folder / "data", recipe)
+    prepare_text(args.source, args.target, folder / "data", recipe)
     return Pairs.open(folder / "data", "train")
 
 

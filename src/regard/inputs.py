@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from regard.data.aligned import Progress
-from regard.data.prepare import Report, prepare
+from regard.data.prepare import Report, prepare_text
 from regard.data.treebank import prepare_trees
 from regard.errors import RecipeError, RegardError
 from regard.files.lines import read_lines, refuse_unreadable
@@ -98,7 +98,7 @@ class TrainingFiles:
         workers: int | None = None,
         progress: Callable[[Progress], object] = lambda _: None,
     ) -> Report:
-        """Make `out`, a directory of prepared data; raises as `data.prepare.prepare` does."""
+        """Make `out`, a directory of prepared data; raises as `data.prepare.prepare_text` does."""
         if self.trees:
             return prepare_trees(
                 self.trees,
@@ -110,7 +110,7 @@ class TrainingFiles:
                 tokenizer=tokenizer,
                 progress=progress,
             )
-        return prepare(
+        return prepare_text(
             self.source,
             self.target,
             out,
@@ -140,7 +140,7 @@ def prepare_files(
 
     An assignment is a text, "section.key=value", as for `Recipe.set`. Raises RegardError where the
     files exclude one another, are too few, or do not fit the recipe; RecipeError for an unknown
-    recipe or field; and what `data.prepare.prepare` raises.
+    recipe or field; and what `data.prepare.prepare_text` raises.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

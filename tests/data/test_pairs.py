@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from regard.data.pairs import EncodedSentences, Pairs, SideWriter
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.errors import DataError
 from regard.recipe import Recipe
 from regard.text.tokenizer import EOS, Tokenizer
@@ -19,7 +19,7 @@ def prepared(tmp_path: Path) -> Path:
     (tmp_path / "en").write_text("\n".join(SOURCES), "utf-8")
     (tmp_path / "de").write_text("\n".join(TARGETS), "utf-8")
     recipe = Recipe().but(vocabulary=307, held_out=7)
-    prepare([tmp_path / "en"], [tmp_path / "de"], tmp_path / "out", recipe)
+    prepare_text([tmp_path / "en"], [tmp_path / "de"], tmp_path / "out", recipe)
     return tmp_path / "out"
 
 
@@ -56,7 +56,7 @@ def test_there_is_no_pair_before_the_first_or_after_the_last(prepared: Path) -> 
 def test_fingerprints_tell_splits_and_corpora_apart(prepared: Path, tmp_path: Path) -> None:
     (tmp_path / "de").write_text("\n".join(TARGETS[1:] + TARGETS[:1]), "utf-8")
     recipe = Recipe().but(vocabulary=307, held_out=7)
-    prepare([tmp_path / "en"], [tmp_path / "de"], tmp_path / "other", recipe)
+    prepare_text([tmp_path / "en"], [tmp_path / "de"], tmp_path / "other", recipe)
     prints = [
         Pairs.open(d, s).fingerprint
         for d in (prepared, tmp_path / "other")

@@ -82,7 +82,7 @@ def test_when_it_is_killed_that_is_said(data: Path) -> None:
     packed = ahead(data, training_batches(data, PACKED))
     packed.take(1)
     os.kill(packed.pid, signal.SIGKILL)
-    with pytest.raises(TrainingError, match=r"ended with status -9: .* goes on from the last"):
+    with pytest.raises(TrainingError, match=r"ended with status -9: .* continues from the last"):
         packed.take(1000)
 
 

@@ -17,7 +17,7 @@ from regard.data import prepare as module
 from regard.data.aligned import Progress
 from regard.data.encoding import SplitCounts
 from regard.data.pairs import FILES, Pairs
-from regard.data.prepare import Report, prepare
+from regard.data.prepare import Report, prepare_text
 from regard.errors import DataError, ModelError, RecipeError
 from regard.recipe import Recipe
 from regard.text.cleaning import Verdict
@@ -40,7 +40,7 @@ class Corpus:
             path.write_bytes("".join(line + "\n" for line in lines).encode())
 
     def prepare(self, recipe: Recipe = RECIPE, **options: object) -> Report:
-        return prepare([self.source], [self.target], self.out, recipe, **options)  # type: ignore[arg-type]
+        return prepare_text([self.source], [self.target], self.out, recipe, **options)  # type: ignore[arg-type]
 
     def refusal(self, recipe: Recipe = RECIPE, **options: object) -> str:
         """The message of the refusal; checks that no file is left behind."""
@@ -105,7 +105,7 @@ def test_files_of_every_format_are_read_one_after_the_other(corpus: Corpus, tmp_
             path = tmp_path / f"{number}.{side}"
             path.write_bytes(pack("\n".join(lines[number * 26 : number * 26 + 26]).encode()))
             files[side].append(path)
-    prepare(files["en"], files["de"], tmp_path / "parts", RECIPE)
+    prepare_text(files["en"], files["de"], tmp_path / "parts", RECIPE)
     corpus.prepare()
     parts, whole = everything_below(tmp_path / "parts"), everything_below(corpus.out)
     arrays = [name for name in FILES if name != "manifest.json"]
@@ -354,9 +354,9 @@ def test_misaligned_files_are_refused_with_both_counts(corpus: Corpus) -> None:
 
 def test_files_must_come_in_pairs(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 source files but 1 target files"):
-        prepare([corpus.source] * 2, [corpus.target], corpus.out, RECIPE)
+        prepare_text([corpus.source] * 2, [corpus.target], corpus.out, RECIPE)
     with pytest.raises(DataError, match="at least one source and one target"):
-        prepare([], [], corpus.out, RECIPE)
+        prepare_text([], [], corpus.out, RECIPE)
     assert "1 source files but 0" in corpus.refusal(valid_sources=[corpus.source])
 
 
@@ -413,7 +413,7 @@ def test_wrong_paths_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     ):
         for sides in ([wrong], [corpus.target]), ([corpus.source], [wrong]):
             with pytest.raises(DataError, match=said):
-                prepare(*sides, corpus.out, RECIPE)
+                prepare_text(*sides, corpus.out, RECIPE)
         assert said in corpus.refusal(valid_sources=[wrong], valid_targets=[corpus.target])
 
 
@@ -469,7 +469,7 @@ def test_a_place_that_cannot_be_written_is_refused(corpus: Corpus, tmp_path: Pat
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that is read-only")
 def test_a_read_only_place_is_refused(corpus: Corpus) -> None:
     with pytest.raises(DataError, match="/proc/prepared: cannot be written"):
-        prepare([corpus.source], [corpus.target], Path("/proc/prepared"), RECIPE)
+        prepare_text([corpus.source], [corpus.target], Path("/proc/prepared"), RECIPE)
 
 
 def test_folders_made_on_the_way_go_when_it_fails(corpus: Corpus, tmp_path: Path) -> None:
@@ -501,13 +501,13 @@ def test_a_full_disk_is_refused_and_nothing_is_left(corpus: Corpus, limit: int) 
     program = f"""
 import resource, sys, warnings
 from pathlib import Path
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.errors import DataError
 from regard.recipe import Recipe
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 recipe = Recipe().but(vocabulary=307, held_out=7)
 try:
-    prepare([Path("text.en")], [Path("text.de")], Path("out"), recipe)
+    prepare_text([Path("text.en")], [Path("text.de")], Path("out"), recipe)
 except DataError as error:
     print(error)
 """
@@ -534,7 +534,7 @@ except DataError as error:
 def test_real_captions_are_prepared(regard_data: Path, tmp_path: Path) -> None:
     folder, out = regard_data / "multi30k", tmp_path / "out"
     sides = {s: (folder / f"val.{s}").read_text("utf-8").split("\n")[:-1] for s in ("en", "de")}
-    report = prepare(
+    report = prepare_text(
         [folder / "val.en"],
         [folder / "val.de"],
         out,

@@ -15,7 +15,7 @@ import pytest
 from machine.ended import assert_gone
 from regard.data import prepare as module
 from regard.data.aligned import Progress
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.errors import RegardError
 from regard.recipe import Recipe
 
@@ -36,7 +36,7 @@ def tell(progress):
     if progress.stage == sys.argv[1]:
         signal.pause()
 
-prepare.prepare([Path("text.en")], [Path("text.de")], Path("out"),
+prepare.prepare_text([Path("text.en")], [Path("text.de")], Path("out"),
                 Recipe().but(vocabulary=307, held_out=7), workers=3, progress=tell)
 """
 
@@ -72,7 +72,7 @@ def come_to(process: subprocess.Popen[str], stage: str) -> list[int]:
 
 
 def again(folder: Path) -> None:
-    prepare([folder / "text.en"], [folder / "text.de"], folder / "out", RECIPE)
+    prepare_text([folder / "text.en"], [folder / "text.de"], folder / "out", RECIPE)
 
 
 def names(folder: Path) -> list[str]:
@@ -172,7 +172,7 @@ def test_a_killed_worker_ends_it_in_one_sentence(
     # Small blocks, so that there is still work to do.
     monkeypatch.setattr("regard.data.aligned._BLOCK_PAIRS", 20)
     with pytest.raises(RegardError, match=r"was killed \(signal 9\)") as caught:
-        prepare(
+        prepare_text(
             [folder / "text.en"], [folder / "text.de"], folder / "out", RECIPE,
             workers=3, progress=kill,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.data.rows import one_per_row
 from regard.errors import DataError
 from regard.measure.validation import plain_loss, validator
@@ -158,5 +158,7 @@ def with_long_validation(folder: Path, longest: int) -> Path:
     train, valid = folder / "train", folder / "valid"
     train.write_text("\n".join(strings(61, seed=1)), "utf-8")
     valid.write_text("\n".join(["3 1 4", " ".join("0123456789"[i % 10] for i in range(longest))]))
-    prepare([train], [train], folder / "data", RECIPE, valid_sources=[valid], valid_targets=[valid])
+    prepare_text(
+        [train], [train], folder / "data", RECIPE, valid_sources=[valid], valid_targets=[valid]
+    )
     return folder / "data"

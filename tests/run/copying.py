@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.arithmetic.int8 import has_int8_training
-from regard.data.prepare import prepare
+from regard.data.prepare import prepare_text
 from regard.recipe import Recipe
 from regard.run.run import Run
 from regard.training import Validate, train
@@ -56,7 +56,7 @@ def prepared(
     """Data to train on, in `folder`/data."""
     text = folder / "digits.txt"
     text.write_text("".join(line + "\n" for line in lines or strings(97, seed=1)), "utf-8")
-    prepare([text], [text], folder / "data", recipe, tokenizer=tokenizer)
+    prepare_text([text], [text], folder / "data", recipe, tokenizer=tokenizer)
     return folder / "data"
 
 

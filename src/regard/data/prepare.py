@@ -40,7 +40,7 @@ BYTES_PER_WORKER = 2 * 2**20
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of `prepare`."""
+    """The outcome of a preparation."""
 
     train: SplitCounts
     valid: SplitCounts
@@ -50,7 +50,7 @@ class Report:
     """The tokenizer's fingerprint."""
 
 
-def prepare(
+def prepare_text(
     sources: Sequence[Path],
     targets: Sequence[Path],
     out: Path,
