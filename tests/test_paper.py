@@ -1,4 +1,4 @@
-"""The paper's tables: that the recipes are the printed rows, and that the figures hang together."""
+"""The paper's tables: the recipes are the printed rows, and the figures are consistent."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from regard.paper import (
     BIG_VOCABULARY,
     CONTIGUOUS_PATH,
     CORPORA,
-    NAMED,
+    PAPER_RECIPES,
     SEPARABLE_COMPLEXITY,
     TABLE_1,
     TABLE_2,
@@ -83,7 +83,7 @@ def test_a_row_differs_from_base_only_where_the_table_prints_a_value(row, change
 
 
 def differences(recipe: Recipe, base: Recipe) -> dict[str, object]:
-    """{field: value} of everything in which a recipe is not its base."""
+    """The fields in which a recipe differs from its base, with their values."""
     return {
         field: value
         for name, section in recipe
@@ -143,15 +143,15 @@ def test_a_recipe_learns_its_corpus_vocabulary(corpus, recipe):
     assert recipe.tokenizer.vocabulary == CORPORA[corpus].vocabulary
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", PAPER_RECIPES)
 def test_a_named_recipe_survives_toml(name):
-    recipe = Recipe.from_toml(f'base = "{name}"', NAMED)
-    assert Recipe.from_toml(recipe.to_toml(), NAMED) == NAMED[name]
+    recipe = Recipe.from_toml(f'base = "{name}"', PAPER_RECIPES)
+    assert Recipe.from_toml(recipe.to_toml(), PAPER_RECIPES) == PAPER_RECIPES[name]
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(RecipeError, match=r"mine\.toml: unknown base recipe bigg: .* big\?"):
-        Recipe.from_toml('base = "bigg"', NAMED, where="mine.toml")
+        Recipe.from_toml('base = "bigg"', PAPER_RECIPES, where="mine.toml")
 
 
 # Parameter counts

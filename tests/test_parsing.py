@@ -1,4 +1,4 @@
-"""§6.3 Whatever the sentence and whatever the model, there is one tree over exactly its words."""
+"""§6.3 For any sentence and any model, the result is one tree over exactly its words."""
 
 import math
 import random
@@ -79,7 +79,7 @@ def test_several_trees_come_best_first_and_differ() -> None:
     assert len({one.tree for one in best}) == 3
     assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
     penalties = {round(one.confidence * 9 / one.score, 6) for one in best}
-    assert all(penalty > 1 for penalty in penalties)  # log p over the score is ((5 + n) / 6)^alpha
+    assert all(penalty > 1 for penalty in penalties)  # log p / score is ((5 + n) / 6)^alpha
 
 
 def test_a_normalised_model_gives_punctuation_its_tag() -> None:
@@ -152,7 +152,7 @@ def test_a_parser_is_no_translator_and_the_other_way_round(tmp_path: Path) -> No
         write_model(tmp_path / output, recipe, TOKENIZER, weights, {})
     with pytest.raises(ModelError, match=r"trees: is a parser: use regard parse"):
         load_translator(tmp_path / "trees")
-    with pytest.raises(ModelError, match=r"text: is no parser: use regard translate"):
+    with pytest.raises(ModelError, match=r"text: is not a parser: use regard translate"):
         load(tmp_path / "text")
     words = by_blanks(SENTENCES[0])
     assert load(tmp_path / "trees").parse([words])[0].words() == words
@@ -165,7 +165,7 @@ def test_a_tokenizer_without_trees_is_no_parsers() -> None:
 
 def test_a_wide_beam_and_a_model_that_is_sure_of_nonsense() -> None:
     some = parser(RECIPE.but(beam=21))
-    with torch.no_grad():  # it would write nothing but the closing symbol of S
+    with torch.no_grad():  # unconstrained, it would write only the closing symbol of S
         some.model.embedding.tokens.weight[TOKENIZER.symbols[")S"]] *= 50
     words = by_blanks(SENTENCES[1])
     assert some.parse([words])[0].words() == words

@@ -1,4 +1,4 @@
-"""Every recipe that is shipped can be read and built; names and sizes choose among them."""
+"""Every shipped recipe can be read and built; recipes are chosen by name and by corpus size."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 from regard import paper
 from regard.cli.demo_translate import demo_recipe
 from regard.errors import RecipeError
-from regard.presets import NAMED, SMALL, SMALL_CORPUS, recipe_named, suited_to
+from regard.presets import RECIPES, SMALL, SMALL_CORPUS, recipe_named, suited_to
 from regard.recipe import Recipe
 from regard.transformer import Transformer
 
@@ -20,10 +20,10 @@ def built(recipe: Recipe) -> None:
         Transformer(recipe.model, recipe.tokenizer.vocabulary)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", RECIPES)
 def test_named_recipes_are_built(name: str) -> None:
-    assert recipe_named(name) is NAMED[name]
-    built(NAMED[name])
+    assert recipe_named(name) is RECIPES[name]
+    built(RECIPES[name])
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
@@ -36,7 +36,7 @@ def test_the_demo_is_built() -> None:
 
 
 def test_a_recipe_survives_toml() -> None:
-    for recipe in NAMED.values():
+    for recipe in RECIPES.values():
         assert Recipe.from_toml(recipe.to_toml()) == recipe
 
 

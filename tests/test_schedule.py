@@ -1,4 +1,4 @@
-"""§5.3: the peak, the rise and the fall."""
+"""§5.3: the rise, the peak and the fall of the learning rate."""
 
 import pytest
 

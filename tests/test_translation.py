@@ -1,4 +1,4 @@
-"""Text in, text out: in its own order, whatever is decoded together."""
+"""Translation from text to text: the order of results, batches, copies and refusals."""
 
 import itertools
 import os
@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import regard.decoding
 import regard.machine.copies
-from regard.arithmetic.one_core import can_use_loops
+from regard.arithmetic.choose import can_use_loops, for_inference
 from regard.data.rows import Rows
+from regard.equations import Arithmetic
 from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
@@ -31,7 +32,7 @@ LINES = strings(23, seed=2, longest=19)
 
 
 class Heard(Transformer):
-    """Remembers the batches it was given."""
+    """Records the batches that it is given."""
 
     def __init__(self, recipe: Recipe):
         super().__init__(recipe.model, TOKENIZER.size)
@@ -43,7 +44,7 @@ class Heard(Transformer):
 
     @property
     def sources(self) -> list[list[int]]:
-        """Of all batches, each without padding."""
+        """The sources of all batches, without padding."""
         return [
             ids[: int((segments != 0).sum())].tolist()
             for batch in self.batches
@@ -52,16 +53,18 @@ class Heard(Transformer):
 
 
 def translator(recipe: Recipe = BRIEF, longest: int = 61) -> Translator:
-    """An untrained model: what it says is nonsense, but of its source."""
+    """An untrained model; its output is nonsense, but depends on the source."""
     torch.manual_seed(3)
-    return Translator(Heard(recipe).eval(), TOKENIZER, recipe.search, longest)
+    model = Heard(recipe).eval()
+    model.compute_by(for_inference(torch.device("cpu"), torch.float32))
+    return Translator(model, TOKENIZER, recipe.search, longest)
 
 
 def test_all_together_is_each_alone_in_the_same_order() -> None:
     alone = [translator().translate([line])[0] for line in LINES]
     assert translator().translate(LINES) == alone
     assert translator().translate(iter(LINES[::-1])) == alone[::-1]
-    assert len(set(alone)) > 10  # the source matters
+    assert len(set(alone)) > 10  # the output depends on the source
 
 
 @pytest.mark.parametrize(("window", "tokens"), [(1, 2048), (7, 11), (5, 61), (100, 61)])
@@ -69,7 +72,7 @@ def test_neither_windows_nor_batches_change_anything(
     window: int, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = list(translator().stream(LINES, n_best=2))
-    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", tokens)
+    monkeypatch.setattr(Arithmetic, "batch_tokens", tokens)
     some = translator()
     found = list(some.stream(LINES, n_best=2, window=window))
     for one, other in zip(found, expected, strict=True):
@@ -82,7 +85,7 @@ def test_neither_windows_nor_batches_change_anything(
 
 
 def test_batches_side_by_side_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    monkeypatch.setattr(Arithmetic, "batch_tokens", 61)
     before = torch.get_num_threads()
     found = []
     try:
@@ -112,7 +115,7 @@ def three_cores() -> Iterator[None]:
 @pytest.mark.usefixtures("three_cores")
 @pytest.mark.parametrize("room", ["for all", "for no process", "for few bytes", "forbidden"])
 def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    monkeypatch.setattr(Arithmetic, "batch_tokens", 61)
     here, there = translator(), translator()
     expected = list(here.stream(LINES, n_best=2))
     monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
@@ -139,7 +142,7 @@ def test_copies_of_the_process_find_the_same(room: str, monkeypatch: pytest.Monk
 def test_copies_of_a_long_text_use_loops_unless_each_bit_counts(
     exact: bool | None, least: int, loops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 61)
+    monkeypatch.setattr(Arithmetic, "batch_tokens", 61)
     expected = list(translator().stream(LINES, n_best=2))
     monkeypatch.setattr(regard.decoding, "COPIES_FROM", 100)
     monkeypatch.setattr(regard.decoding, "LOOPS_FROM", least)
@@ -189,7 +192,7 @@ def _refuse(*_: object) -> NoReturn:
 
 
 def test_sentences_of_like_length_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regard.decoding, "BATCH_TOKENS", 97)
+    monkeypatch.setattr(Arithmetic, "batch_tokens", 97)
     some = translator()
     some.translate(LINES)
     assert isinstance(some.model, Heard)
@@ -223,7 +226,7 @@ def test_reading_is_never_more_than_a_window_ahead() -> None:
 
     def lines() -> Iterator[str]:
         nonlocal read
-        for line in itertools.cycle(LINES):  # without end
+        for line in itertools.cycle(LINES):  # an endless input
             read += 1
             yield line
 
@@ -236,12 +239,12 @@ def test_reading_is_never_more_than_a_window_ahead() -> None:
 
 def test_an_over_long_sentence_is_refused_by_name() -> None:
     pieces = len(TOKENIZER.encode([LINES[0]])[0])
-    translator(longest=pieces + 1).translate(LINES[:1])  # with its </s> it just fits
+    translator(longest=pieces + 1).translate(LINES[:1])  # with </s> it just fits
     lines = ["1", "", LINES[0]]
     with pytest.raises(DataError, match=rf"^sentence:3: {pieces + 1} pieces; .* at most {pieces}:"):
         translator(longest=pieces).translate(lines)
     stream = translator(longest=pieces).stream(lines, where="in.txt", window=2)
-    assert len(next(stream)) == len(next(stream)) == 1  # those before it are translated
+    assert len(next(stream)) == len(next(stream)) == 1  # those before the long one are translated
     with pytest.raises(DataError, match=r"^in\.txt:3: .*--split"):
         next(stream)
 

@@ -1,4 +1,4 @@
-"""§6.3 Only trees: against the enumeration of every sequence, read by `delinearise`."""
+"""§6.3 Well-formed trees, against the enumeration of all sequences, read by `delinearise`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from regard.recipe import SearchRecipe
 from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.trees.linearise import IllFormed, delinearise
-from regard.wellformed import Alphabet, Sentences, WellFormed, kind_of
+from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
 NAMES = ["(A", "(B", ")B", ")A", "x", "yy"]
 SYMBOLS = dict(zip(NAMES, [11, 5, 7, 6, 13, 12], strict=True))
-VOCABULARY = 14  # the other ids are of text
+VOCABULARY = 14  # the other ids are those of text
 ALPHABET = Alphabet(SYMBOLS)
 Prefix = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Toy:
-    """A model whose logits depend on the sentence and all that was written."""
+    """A model whose logits depend on the sentence and on everything written so far."""
 
     seed: int
 
@@ -55,7 +55,7 @@ class ToyState:
 
 
 def trees(words: int, longest: int) -> Iterator[tuple[str, ...]]:
-    """Every sequence of fewer than `longest` symbols that is a tree over so many words."""
+    """Every sequence of fewer than `longest` symbols that is a tree over this many words."""
     for length in range(1, longest):
         for names in itertools.product(NAMES, repeat=length):
             try:
@@ -66,7 +66,7 @@ def trees(words: int, longest: int) -> Iterator[tuple[str, ...]]:
 
 
 def log_p(toy: Toy, sentence: int, names: tuple[str, ...]) -> float:
-    """What the model itself gives to a tree, among all that it could write."""
+    """log p of a tree by the model itself, without constraints."""
     tokens = [*(SYMBOLS[name] for name in names), EOS]
     steps = enumerate(tokens)
     rows = ((toy.row(sentence, (BOS, *tokens[:i])).log_softmax(0), token) for i, token in steps)
@@ -78,7 +78,7 @@ def found(
 ) -> list[list[Hypothesis]]:
     limits = torch.tensor(longest)
     kinds = torch.zeros(len(words), max(words), dtype=torch.long)
-    asked = Sentences(list(range(len(words))), torch.tensor(words), kinds, limits)
+    asked = ParserInput(list(range(len(words))), torch.tensor(words), kinds, limits)
     recipe = SearchRecipe(beam=beam, alpha=alpha)
     model = WellFormed(toy, ALPHABET)
     return search(model, asked, limits, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD)
@@ -140,7 +140,7 @@ def test_what_may_not_follow_is_not_handed_to_what_may() -> None:
     toy = Toy(5)
     model = WellFormed(toy, ALPHABET)
     state = model.start(
-        Sentences([0], torch.tensor([2]), torch.zeros(1, 2).long(), torch.tensor([9]))
+        ParserInput([0], torch.tensor([2]), torch.zeros(1, 2).long(), torch.tensor([9]))
     )
     logits, _ = model.step(torch.tensor([BOS]), state)
     kept = logits[0].softmax(0)
@@ -156,7 +156,7 @@ def test_punctuation_marks_have_tags_of_punctuation_and_no_other_words_do() -> N
     words = ["dog", ",", "'", "!", ":", "''"]
     kinds = torch.tensor([[kind_of(word) for word in reversed(words)]])
     limits = torch.tensor([len(words) + 3])
-    asked = Sentences([0], torch.tensor([len(words)]), kinds, limits)
+    asked = ParserInput([0], torch.tensor([len(words)]), kinds, limits)
     recipe = SearchRecipe(beam=500, alpha=0.0)
     model = WellFormed(Toy(6), alphabet)
     [best] = search(model, asked, limits, recipe, n_best=500, bos=BOS, eos=EOS, pad=PAD)
@@ -168,7 +168,7 @@ def test_punctuation_marks_have_tags_of_punctuation_and_no_other_words_do() -> N
 
 @pytest.mark.parametrize("symbols", [{}, {"(A": 5, "x": 6}, {"(A": 5, ")A": 6}, {"x": 5}])
 def test_a_vocabulary_without_trees_is_refused(symbols: dict[str, int]) -> None:
-    with pytest.raises(ModelError, match="no parser"):
+    with pytest.raises(ModelError, match="not a parser"):
         Alphabet(symbols)
 
 

@@ -1,14 +1,14 @@
-"""Everything that regard refuses, as one small tree.
+"""The errors that regard raises for its users.
 
-    RegardError            what a user can mend; the command line prints it and exits with status 2
-    ├── RecipeError        a key or value of a recipe, or of --set
-    ├── DataError          a corpus: missing, misaligned, not UTF-8, empty, unreadable
-    ├── ModelError         a model directory or checkpoint: missing or damaged
-    │   └── Unreadable     whole perhaps, but not to be read here and now, or by this version
-    ├── TrainingError      training cannot go on: the loss is no longer finite, nothing fits a batch
+    RegardError            an error that the user can correct; the command line exits with status 2
+    ├── RecipeError        an invalid key or value in a recipe or in an option
+    ├── DataError          a corpus that is missing, misaligned, not UTF-8, empty or unreadable
+    ├── ModelError         a model directory or checkpoint that is missing or damaged
+    │   └── Unreadable     one that may be intact, but cannot be read now, or by this version
+    ├── TrainingError      training that cannot continue, for example because the loss is not finite
     └── MissingExtra       an optional dependency that is not installed
 
-A message is one sentence for a person: where (file and line), what is wrong, the bound, the remedy.
+A message is one sentence: the place (file and line), the problem, the bound, the remedy.
 """
 
 from collections.abc import Callable
@@ -16,24 +16,25 @@ from pathlib import Path
 
 
 class RegardError(Exception):
-    """Base of every refusal; `str(error)` is the sentence to show."""
+    """Base class of all errors; `str(error)` is the message to show."""
 
 
 def printable(sentence: str) -> str:
-    """A sentence on one line: names from files of strangers may hold commands to the terminal."""
+    """The sentence on one line; characters that could control the terminal are escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in sentence.replace("\n", " "))
 
 
 class RecipeError(RegardError):
-    """A recipe names an unknown key, or gives a value that its field does not take."""
+    """A recipe or an option has an unknown key or an invalid value."""
 
 
 def unknown(
     what: str, name: str, names: list[str], part: Callable[[str], str] = str
 ) -> RecipeError:
-    """The error to raise for a name that is none of `names`; it tells the nearest, or some.
+    """A RecipeError for a `name` that is not among `names`; it suggests the most similar of them.
 
-    What is compared is `part` of each.
+    `part` extracts from a name the part that is compared. If no name is similar, the error lists
+    the first twenty.
     """
     from difflib import get_close_matches
 
@@ -45,7 +46,7 @@ def unknown(
 
 
 class DataError(RegardError):
-    """A corpus cannot be used; says which file and, where there is one, which line (from 1)."""
+    """A corpus cannot be used; the message names the file and the line, counted from 1."""
 
     def __init__(self, problem: str, path: str | Path | None = None, line: int | None = None):
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
@@ -53,19 +54,19 @@ class DataError(RegardError):
 
 
 class ModelError(RegardError):
-    """A model directory or checkpoint is missing, damaged or not ours."""
+    """A model directory or checkpoint is missing, damaged, or of the wrong kind."""
 
 
 class Unreadable(ModelError):
-    """It may be whole: the system did not let it be read, or it is of another format."""
+    """The system does not allow it to be read, or it has another format; it may be intact."""
 
 
 class TrainingError(RegardError):
-    """Training stopped itself, or could not begin."""
+    """Training cannot begin, or cannot continue."""
 
 
 class MissingExtra(RegardError):
-    """A feature needs an optional dependency: `pip install 'regard[name]'`."""
+    """A feature needs an optional dependency; the message gives the command to install it."""
 
     def __init__(self, feature: str, extra: str):
         super().__init__(f"{feature} needs an extra: pip install 'regard[{extra}]'")

@@ -1,8 +1,8 @@
-"""The paper's tables as values: recipes to build from, and every number it printed beside them.
+"""The paper's tables as values: its recipes, and every result printed with them.
 
 The figures are those of "Attention Is All You Need", arXiv 1706.03762v7. A recipe of Table 3 is the
-base model with one thing changed, exactly as the table shows it: blanks inherit from base.
-`base = "A1"` in a recipe file, or any other name in `NAMED`, starts from one of them.
+base model with the changes printed in its row. In a recipe file, `base = "A1"`, or any other name
+in `PAPER_RECIPES`, starts from that recipe.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from typing import Literal
 from regard.recipe import ModelRecipe, Recipe
 
 BASE = Recipe()
-"""The base model, English to German (§3, §5): the defaults of a recipe are the paper's."""
+"""The base model, English to German (§3, §5); its values are the defaults of `Recipe`."""
 
 BIG = BASE.but(d_model=1024, d_ff=4096, heads=16, dropout=0.3, steps=300_000, keep=20, average=20)
 """The big model, English to German: the last row of Table 3, 20 checkpoints averaged (§6.1)."""
@@ -46,37 +46,35 @@ TABLE_3: Mapping[str, Recipe] = MappingProxyType(
         "big": BIG,
     }
 )
-"""Table 3 in the paper's order. The paper only letters its groups; the digits, which count the rows
-of a group from the top, are ours. 306 positions hold the longest training sentence, 256 pieces, and
-the 50 more that its translation may have (§6.1); the paper does not say how many were learned.
+"""Table 3 in the paper's order. The letters are the paper's groups; the digits number the rows of a
+group and are ours. The paper does not print how many positions row E learned: 306 are enough for
+the longest training sentence, 256 pieces, and the 50 more that its translation may have (§6.1).
 """
 
 WSJ = BASE.but(
     output="trees", layers=4, d_model=1024, dropout=0.2, attention_dropout=0.2, warmup_steps=16_000,
     max_length=512, row_length=512, vocabulary=16_000, beam=21, alpha=0.3, max_extra=300
 )  # fmt: skip
-"""§6.3: the parser trained on the Wall Street Journal alone.
+"""§6.3: the parser trained on the Wall Street Journal only.
 
-Both dropouts and the learning rate were tuned on section 22 and not printed; 0.2, 16,000 warm-up
-steps and sentences of up to 512 pieces are the setting that the authors released.
+The paper tuned both dropouts and the learning rate on section 22 and does not print them; 0.2,
+16,000 warm-up steps and sentences of up to 512 pieces are those of the authors' released code.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
-"""§6.3: the semi-supervised parser. Residual dropout and warm-up as the authors released them; how
-much attention dropout they used here is not printed, and 0.1 is our choice."""
+"""§6.3: the semi-supervised parser. Residual dropout and warm-up are those of the authors' released
+code; the attention dropout is not published, and 0.1 is our choice."""
 
-NAMED: Mapping[str, Recipe] = MappingProxyType(
+PAPER_RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {**TABLE_3, "big-en-fr": BIG_EN_FR, "wsj": WSJ, "wsj-semi": WSJ_SEMI}
 )
-"""Every recipe that `base = "name"` may start from."""
+"""All recipes of the paper by name."""
 
 
 # Table 1 -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The four symbols of Table 1."""
+    """The four sizes in Table 1."""
 
     n: int
     """Sequence length."""
@@ -85,15 +83,17 @@ class Sizes:
     k: int
     """Kernel width of a convolution."""
     r: int
-    """Size of the neighbourhood in restricted self-attention."""
+    """Size of the neighbourhood that restricted self-attention sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """O(expression): how a cost grows with the sizes, without its constant factor."""
+    """O(expression): how a cost grows with the sizes, up to a constant factor."""
 
     expression: str
+    """The expression as it is printed."""
     of: Callable[[Sizes], float]
+    """Its value for given sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ class LayerCosts:
     complexity: Order
     """Operations in one layer."""
     sequential: Order
-    """Operations that must wait for one another."""
+    """Operations that must run one after another."""
     path: Order
-    """Longest way that a signal takes between two positions."""
+    """Longest path of a signal between two positions."""
 
 
 _CONSTANT = Order("1", lambda s: 1)
@@ -127,21 +127,19 @@ TABLE_1: Mapping[str, LayerCosts] = MappingProxyType(
         ),
     }
 )
-"""Table 1. The convolutional path is that of dilated kernels."""
+"""Table 1. The path of the convolutional layer is that of dilated kernels."""
 
 CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)
-"""§4: the path, and the number of layers, of convolutions with contiguous kernels."""
+"""§4: path length and number of layers for convolutions with contiguous kernels."""
 
 SEPARABLE_COMPLEXITY = Order("k n d + n d^2", lambda s: s.k * s.n * s.d + s.n * s.d**2)
 """§4: operations in one layer of separable convolutions."""
 
 
 # Table 2 and the training behind it ---------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """A row of Table 2, newstest2014; None where the paper leaves a blank."""
+class Table2Row:
+    """A row of Table 2, on newstest2014; None where the paper leaves a blank."""
 
     en_de: float | None
     """BLEU, English to German."""
@@ -150,49 +148,49 @@ class Translation:
     en_de_flops: float | None
     """Training cost in floating-point operations, English to German."""
     en_fr_flops: float | None
-    """The same, English to French."""
+    """Training cost in floating-point operations, English to French."""
 
 
-TABLE_2: Mapping[str, Translation] = MappingProxyType(
+TABLE_2: Mapping[str, Table2Row] = MappingProxyType(
     {
-        "ByteNet": Translation(23.75, None, None, None),
-        "Deep-Att + PosUnk": Translation(None, 39.2, None, 1.0e20),
-        "GNMT + RL": Translation(24.6, 39.92, 2.3e19, 1.4e20),
-        "ConvS2S": Translation(25.16, 40.46, 9.6e18, 1.5e20),
-        "MoE": Translation(26.03, 40.56, 2.0e19, 1.2e20),
-        "Deep-Att + PosUnk Ensemble": Translation(None, 40.4, None, 8.0e20),
-        "GNMT + RL Ensemble": Translation(26.30, 41.16, 1.8e20, 1.1e21),
-        "ConvS2S Ensemble": Translation(26.36, 41.29, 7.7e19, 1.2e21),
-        "Transformer (base model)": Translation(27.3, 38.1, 3.3e18, 3.3e18),
-        "Transformer (big)": Translation(28.4, 41.8, 2.3e19, 2.3e19),
+        "ByteNet": Table2Row(23.75, None, None, None),
+        "Deep-Att + PosUnk": Table2Row(None, 39.2, None, 1.0e20),
+        "GNMT + RL": Table2Row(24.6, 39.92, 2.3e19, 1.4e20),
+        "ConvS2S": Table2Row(25.16, 40.46, 9.6e18, 1.5e20),
+        "MoE": Table2Row(26.03, 40.56, 2.0e19, 1.2e20),
+        "Deep-Att + PosUnk Ensemble": Table2Row(None, 40.4, None, 8.0e20),
+        "GNMT + RL Ensemble": Table2Row(26.30, 41.16, 1.8e20, 1.1e21),
+        "ConvS2S Ensemble": Table2Row(26.36, 41.29, 7.7e19, 1.2e21),
+        "Transformer (base model)": Table2Row(27.3, 38.1, 3.3e18, 3.3e18),
+        "Transformer (big)": Table2Row(28.4, 41.8, 2.3e19, 2.3e19),
     }
 )
-"""Table 2. For the two Transformers the paper prints one cost under both pairs of languages."""
+"""Table 2. For the two Transformers the paper prints one cost for both language pairs."""
 
 BIG_EN_FR_IN_TEXT = 41.0
-"""BLEU of the big English-French model in the sentence of §6.1, which kept the figure of the first
-versions when Table 2 and the abstract moved to 41.8."""
+"""BLEU of the big English-French model in the text of §6.1. Table 2 and the abstract print 41.8;
+the text still has the figure of the paper's first versions."""
 
 SUSTAINED_FLOPS: Mapping[str, float] = MappingProxyType(
     {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 )
-"""Single-precision operations a second that §6.1's footnote assumes of each GPU."""
+"""Single-precision operations per second of each GPU, as assumed in a footnote of §6.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingTime:
-    """§5.2: how long a model trained on eight P100."""
+    """§5.2: the training time of a model on eight P100 GPUs."""
 
     steps: int
     seconds_per_step: float
     hours: float
-    """Time in all, as printed: a little over steps * seconds_per_step."""
+    """Total time as printed; it is slightly more than steps * seconds_per_step."""
     gpus: int = 8
     gpu: str = "P100"
 
     @property
     def flops(self) -> float:
-        """Table 2's training cost: time x GPUs x sustained speed, not operations counted."""
+        """The training cost of Table 2: time x number of GPUs x sustained speed of a GPU."""
         return self.hours * 3600 * self.gpus * SUSTAINED_FLOPS[self.gpu]
 
 
@@ -202,12 +200,12 @@ BIG_TIME = TrainingTime(steps=300_000, seconds_per_step=1.0, hours=3.5 * 24)
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """§5.1, §6.3: training data; sizes are the paper's round figures."""
+    """§5.1, §6.3: a training corpus; the sizes are rounded in the paper."""
 
     sentences: int
     """Sentences, or sentence pairs."""
     vocabulary: int
-    """Tokens of the vocabulary that source and target share."""
+    """Tokens in the vocabulary, which source and target share."""
 
 
 CORPORA: Mapping[str, Corpus] = MappingProxyType(
@@ -221,63 +219,61 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
 
 
 # Table 3 -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
-class Variation:
-    """What Table 3 reports of a row, on newstest2013, without checkpoint averaging (§6.2)."""
+class Table3Row:
+    """The results in a row of Table 3, on newstest2013, without checkpoint averaging (§6.2)."""
 
     steps: int
     """Training steps."""
     perplexity: float
-    """Per sub-word, without smoothing."""
+    """Perplexity per sub-word, without label smoothing."""
     bleu: float
     millions: int
-    """Parameters x 10^6."""
+    """Parameters, in millions."""
 
 
-TABLE_3_RESULTS: Mapping[str, Variation] = MappingProxyType(
+TABLE_3_RESULTS: Mapping[str, Table3Row] = MappingProxyType(
     {
-        "base": Variation(100_000, 4.92, 25.8, 65),
-        "A1": Variation(100_000, 5.29, 24.9, 65),
-        "A2": Variation(100_000, 5.00, 25.5, 65),
-        "A3": Variation(100_000, 4.91, 25.8, 65),
-        "A4": Variation(100_000, 5.01, 25.4, 65),
-        "B1": Variation(100_000, 5.16, 25.1, 58),
-        "B2": Variation(100_000, 5.01, 25.4, 60),
-        "C1": Variation(100_000, 6.11, 23.7, 36),
-        "C2": Variation(100_000, 5.19, 25.3, 50),
-        "C3": Variation(100_000, 4.88, 25.5, 80),
-        "C4": Variation(100_000, 5.75, 24.5, 28),
-        "C5": Variation(100_000, 4.66, 26.0, 168),
-        "C6": Variation(100_000, 5.12, 25.4, 53),
-        "C7": Variation(100_000, 4.75, 26.2, 90),
-        "D1": Variation(100_000, 5.77, 24.6, 65),
-        "D2": Variation(100_000, 4.95, 25.5, 65),
-        "D3": Variation(100_000, 4.67, 25.3, 65),
-        "D4": Variation(100_000, 5.47, 25.7, 65),
-        "E": Variation(100_000, 4.92, 25.7, 65),
-        "big": Variation(300_000, 4.33, 26.4, 213),
+        "base": Table3Row(100_000, 4.92, 25.8, 65),
+        "A1": Table3Row(100_000, 5.29, 24.9, 65),
+        "A2": Table3Row(100_000, 5.00, 25.5, 65),
+        "A3": Table3Row(100_000, 4.91, 25.8, 65),
+        "A4": Table3Row(100_000, 5.01, 25.4, 65),
+        "B1": Table3Row(100_000, 5.16, 25.1, 58),
+        "B2": Table3Row(100_000, 5.01, 25.4, 60),
+        "C1": Table3Row(100_000, 6.11, 23.7, 36),
+        "C2": Table3Row(100_000, 5.19, 25.3, 50),
+        "C3": Table3Row(100_000, 4.88, 25.5, 80),
+        "C4": Table3Row(100_000, 5.75, 24.5, 28),
+        "C5": Table3Row(100_000, 4.66, 26.0, 168),
+        "C6": Table3Row(100_000, 5.12, 25.4, 53),
+        "C7": Table3Row(100_000, 4.75, 26.2, 90),
+        "D1": Table3Row(100_000, 5.77, 24.6, 65),
+        "D2": Table3Row(100_000, 4.95, 25.5, 65),
+        "D3": Table3Row(100_000, 4.67, 25.3, 65),
+        "D4": Table3Row(100_000, 5.47, 25.7, 65),
+        "E": Table3Row(100_000, 4.92, 25.7, 65),
+        "big": Table3Row(300_000, 4.33, 26.4, 213),
     }
 )
-"""The right-hand columns of Table 3, in the order of `TABLE_3`; what is blank there is base's."""
+"""The result columns of Table 3, in the order of `TABLE_3`; a blank repeats the value of base."""
 
 TABLE_3_VOCABULARY = 40_960
-"""The vocabulary that gives the parameter count of every row of Table 3 but big: the authors' code
-padded the 37,000 entries of §5.1 to it. See `parameters`."""
+"""A vocabulary that gives the parameter count of every row of Table 3 except big; see `parameters`.
+The authors' code padded the 37,000 entries of §5.1 to this size."""
 
 BIG_VOCABULARY = 36_000
-"""A vocabulary that gives the big row its 213 million parameters. See `parameters`."""
+"""A vocabulary that gives the big row its 213 million parameters; see `parameters`."""
 
 
 def parameters(model: ModelRecipe, vocabulary: int) -> int:
-    """How many numbers a model learns, counted from its sizes alone (§3.1 to §3.5).
+    """The number of parameters of a model, from its sizes alone (§3.1 to §3.5).
 
-    One embedding matrix serves source, target and softmax, which has no bias (§3.4). The four
+    Source, target and the softmax, which has no bias, share one embedding matrix (§3.4). The four
     projections of an attention and both layers of a feed-forward network have biases; a LayerNorm
-    has a gain and a bias. Learned positions are one table, which encoder and decoder share.
+    has a gain and a bias. Encoder and decoder share one table of learned positions.
 
-    Which vocabularies round to the digits that Table 3 prints:
+    The vocabularies whose counts round to the digits printed in Table 3:
 
         row    printed   at 40,960   vocabulary from - to
         base      65        65.11     39,769 - 41,721     also (A), (D): nothing changes the count
@@ -293,9 +289,9 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
         E       blank       65.27     39,463 - 41,415     306 positions
         big      213       218.30     35,296 - 36,272
 
-    So 40,932 to 41,160 entries explain all rows but big, which the paper prints inconsistently with
-    the rest: it is 218 at 40,960, 214 at the 37,000 of §5.1, and 213.7, that is 213 only when cut
-    instead of rounded, at about 36,500.
+    So vocabularies of 40,932 to 41,160 explain all rows except big, which is inconsistent with the
+    others: it has 218 million at 40,960 and 214 million at the 37,000 of §5.1; at about 36,500 it
+    has 213.7 million, which gives 213 if truncated instead of rounded.
     """
     keys, values = model.heads * model.d_k, model.heads * model.d_v
     attention = (
@@ -312,30 +308,29 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
 
 
 # Table 4 -----------------------------------------------------------------------------------------
-
 Regime = Literal["WSJ only, discriminative", "semi-supervised", "multi-task", "generative"]
 
 
 @dataclass(frozen=True, slots=True)
-class Parser:
-    """A row of Table 4: labelled bracket F1 on section 23 of the Wall Street Journal."""
+class Table4Row:
+    """A row of Table 4: labelled bracketing F1 on section 23 of the Wall Street Journal."""
 
     name: str
     training: Regime
     f1: float
 
 
-TABLE_4: tuple[Parser, ...] = (
-    Parser("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
-    Parser("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
-    Parser("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
-    Parser("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
-    Parser("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
-    Parser("Zhu et al. (2013)", "semi-supervised", 91.3),
-    Parser("Huang & Harper (2009)", "semi-supervised", 91.3),
-    Parser("McClosky et al. (2006)", "semi-supervised", 92.1),
-    Parser("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
-    Parser("Transformer (4 layers)", "semi-supervised", 92.7),
-    Parser("Luong et al. (2015)", "multi-task", 93.0),
-    Parser("Dyer et al. (2016)", "generative", 93.3),
+TABLE_4: tuple[Table4Row, ...] = (
+    Table4Row("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
+    Table4Row("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
+    Table4Row("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
+    Table4Row("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
+    Table4Row("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
+    Table4Row("Zhu et al. (2013)", "semi-supervised", 91.3),
+    Table4Row("Huang & Harper (2009)", "semi-supervised", 91.3),
+    Table4Row("McClosky et al. (2006)", "semi-supervised", 92.1),
+    Table4Row("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
+    Table4Row("Transformer (4 layers)", "semi-supervised", 92.7),
+    Table4Row("Luong et al. (2015)", "multi-task", 93.0),
+    Table4Row("Dyer et al. (2016)", "generative", 93.3),
 )

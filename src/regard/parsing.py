@@ -1,7 +1,7 @@
-"""§6.3 English constituency parsing: a sentence in, its tree out.
+"""§6.3 English constituency parsing: from a sentence to its tree.
 
 The encoder reads the sub-words of the sentence, the decoder writes the tree as symbols, and the
-search considers nothing but trees over exactly the words of the sentence (`wellformed`).
+search considers only trees over exactly the words of the sentence (`wellformed`).
 """
 
 from __future__ import annotations
@@ -29,44 +29,41 @@ from regard.trees.linearise import NORMALISED, delinearise
 from regard.trees.penn import bracketed
 from regard.trees.punctuation import MARKS
 from regard.trees.tree import Tree
-from regard.wellformed import Alphabet, Sentences, WellFormed, kind_of
+from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
 LONGEST = 2048
-"""Pieces of the longest sentence that is parsed as a whole, where positions have no limit of their
-own. One that is longer than any the model was trained on is parsed too, if less well."""
+"""Pieces of the longest sentence that is parsed as a whole, unless learned positions are fewer. A
+sentence longer than those in training is parsed too, but less accurately."""
 
 Split = Callable[[str], Sequence[str]]
-"""A line as its words."""
+"""A function that splits a line into words."""
 
 
 @dataclass(frozen=True)
 class Parse:
-    """A tree over a sentence."""
+    """The tree of a sentence, with its score."""
 
     tree: Tree
-    """Without a bracket around the whole; its leaves are the words as they were given."""
+    """The tree without an outer, unlabelled bracket; its leaves are the words as given."""
     score: float
     """log p / ((5 + length) / 6)^alpha, natural logarithm."""
     confidence: float
-    """log p of the tree by the number of its words."""
+    """log p of the tree divided by the number of its words."""
 
 
 def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None = None) -> Parser:
-    """Open a model directory for parsing; raises ModelError where it is missing or no parser.
+    """Open a model directory for parsing; raises ModelError if it is missing or not a parser.
 
-    `precision` and `exact` are as in `translate.load`.
+    For `precision` and `exact`, see `translation.load`.
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "trees":
-        raise ModelError(f"{directory}: is no parser: use regard translate, or name one")
+        raise ModelError(f"{directory}: is not a parser: use regard translate, or name a parser")
     return Parser(model.transformer, model.tokenizer, model.recipe, exact=exact)
 
 
 class Parser(Decoding):
-    """A model of trees, its tokenizer and how to search.
-
-    For one thread at a time, as `translate.Translator` is.
-    """
+    """A model of trees with its tokenizer and search; only one thread may use it at a time."""
 
     def __init__(
         self,
@@ -76,7 +73,7 @@ class Parser(Decoding):
         *,
         exact: bool | None = False,
     ):
-        """Raises ModelError for a tokenizer without symbols of trees."""
+        """Raises ModelError if the tokenizer has no symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
         self.longest = min(LONGEST, model.embedding.longest - 2)  # a tree has two symbols more
@@ -84,7 +81,7 @@ class Parser(Decoding):
         self._trees = WellFormed(model, self.alphabet)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
-        """The best tree of each sentence, a list of at least one word; else raises DataError."""
+        """The best tree of each sentence, a list of words; raises DataError if it has no words."""
         trees = []
         for number, best in enumerate(self.stream(sentences), 1):
             if not best:
@@ -99,15 +96,15 @@ class Parser(Decoding):
         n_best: int = 1,
         window: int = WINDOW,
     ) -> Iterator[list[Parse]]:
-        """Up to `n_best` trees of each sentence, best first, in order, a window at a time.
+        """Yield up to `n_best` trees of each sentence, best first; one window at a time.
 
-        A sentence without words has none. One of more than `longest` pieces is parsed in parts,
-        which then stand side by side in one phrase. Raises TypeError for a str.
+        A sentence without words has no trees. One of more than `longest` pieces is parsed in parts,
+        whose trees become the children of one phrase. Raises TypeError if a sentence is a str.
         """
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
             if any(isinstance(words, str) for words in some):
-                raise TypeError("one str is no list of words: give text.split()")
+                raise TypeError("expected a list of words, not a str: give text.split()")
             cuts = [self._parts(words) for words in some]
             found = self._parsed([part for cut in cuts for part in cut], n_best)
             for cut in cuts:
@@ -115,9 +112,9 @@ class Parser(Decoding):
                 yield [_joined(one) for one in zip(*best, strict=False)]
 
     def _parts(self, words: Sequence[str]) -> list[tuple[Sequence[str], list[int]]]:
-        """The words and their pieces, in as many parts as are needed to parse each.
+        """The words with their pieces, halved into parts until each is short enough to parse.
 
-        Of a single word that has too many pieces the first are read.
+        A single word that has too many pieces is cut.
         """
         [pieces] = self.tokenizer.encode([as_text(words)])
         if len(words) < 2 or len(pieces) < self.longest:
@@ -128,7 +125,7 @@ class Parser(Decoding):
     def _parsed(
         self, parts: Sequence[tuple[Sequence[str], list[int]]], n_best: int
     ) -> Iterator[list[Parse]]:
-        """The trees of words with their pieces."""
+        """The trees of sentences that are given as words with their pieces."""
         sentences, sources = [words for words, _ in parts], [pieces for _, pieces in parts]
         counts = torch.tensor([len(words) for words in sentences])
 
@@ -136,9 +133,9 @@ class Parser(Decoding):
             kinds = [_kinds(sentences[i]) for i in batch]
             words = counts[batch].to(limits.device)
             limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
-            asked = Sentences(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
+            inputs = ParserInput(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
             return search(
-                self._trees, asked, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
+                self._trees, inputs, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
                 ranker=self.model.by.most_likely,
             )  # fmt: skip
 
@@ -153,7 +150,7 @@ class Parser(Decoding):
 
 
 def _joined(parts: Sequence[Parse]) -> Parse:
-    """The tree of a sentence from those of its parts."""
+    """The tree of a sentence from the trees of its parts."""
     if len(parts) == 1:
         return parts[0]
     trees = tuple(part.tree for part in parts)
@@ -169,14 +166,14 @@ def _kinds(words: Sequence[str]) -> Tensor:
 
 
 def by_blanks(line: str) -> list[str]:
-    """The words of a tokenised line: what stands between blanks, as brackets have them."""
+    """The words of a tokenised line, split at ASCII white space as in bracketed trees."""
     return [word for word in re.split(r"[ \t\r\n\f\v]+", line) if word]
 
 
 def treebank_words() -> Split:
-    """A tokenizer of raw text that cuts as the Penn treebank does: don't is do n't.
+    """A function that splits raw text into words like the Penn Treebank: don't becomes do n't.
 
-    Raises MissingExtra where NLTK is not installed.
+    Raises MissingExtra if NLTK is not installed.
     """
     try:
         from nltk.tokenize import NLTKWordTokenizer
@@ -187,15 +184,15 @@ def treebank_words() -> Split:
 
 
 def in_treebank(tree: Tree) -> Tree:
-    """The tree as treebanks have it, in a bracket of its own: ( (S ...))."""
+    """The tree inside an outer, unlabelled bracket, as in treebanks: ( (S ...))."""
     return Tree("", (tree,))
 
 
 def treebank_line(tree: Tree) -> str:
-    """The tree as treebanks have it, on one line."""
+    """The tree as one line of a treebank, with the outer bracket."""
     return bracketed(in_treebank(tree))
 
 
 def is_confident(parse: Parse, threshold: float) -> bool:
-    """Whether a tree is worth learning from: its log p per word is that, or more."""
+    """Whether a tree is certain enough to train on: its log p per word is at least `threshold`."""
     return math.isfinite(parse.confidence) and parse.confidence >= threshold

@@ -1,4 +1,4 @@
-"""Recipes by name: the paper's, and ours for less text and smaller machines."""
+"""Recipes by name: the paper's, and two for smaller corpora and machines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ SMALL = Recipe().but(
     keep=8,
     average=8,
 )
-"""Up to some 200,000 pairs, on a laptop: strong dropout, a short warm-up, small batches."""
+"""For up to about 200,000 pairs, on a laptop: strong dropout, short warm-up, small batches."""
 
 SMALL_PARSE = Recipe().but(
     output="trees",
@@ -51,30 +51,30 @@ SMALL_PARSE = Recipe().but(
     alpha=0.3,
     max_extra=300,
 )
-"""Parsers (§6.3) from thousands of trees, in an hour and a half of one core.
+"""A parser (§6.3) from thousands of trees, trained in an hour and a half on one core.
 
-With d_model 256 F1 is lower, and a step takes twice the time; a beam of 4 has 7 points less, one of
-21 not a point more: experiments/table4.
+Measured in experiments/table4: d_model 256 gives a lower F1 and takes twice the time per step; a
+beam of 4 gives 7 points less, and one of 21 not a point more.
 """
 
-NAMED: Mapping[str, Recipe] = MappingProxyType(
-    {**paper.NAMED, "small": SMALL, "small-parse": SMALL_PARSE}
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {**paper.PAPER_RECIPES, "small": SMALL, "small-parse": SMALL_PARSE}
 )
-"""Every recipe that `--recipe NAME` or `base = "NAME"` may start from."""
+"""All recipes that `--recipe NAME` and `base = "NAME"` may name."""
 
 SMALL_CORPUS = 200_000
-"""Pairs up to which the paper's models learn their training text by heart."""
+"""The paper's models memorise a corpus of up to this number of pairs."""
 
 
 def recipe_named(name: str) -> Recipe:
-    """The recipe of this name, or in the file of this name; raises RecipeError."""
-    if name in NAMED:
-        return NAMED[name]
+    """The recipe with this name, or in the file with this name; raises RecipeError."""
+    if name in RECIPES:
+        return RECIPES[name]
     if Path(name).suffix or "/" in name or Path(name).exists():
-        return Recipe.read(name, NAMED)
-    raise unknown("recipe", name, list(NAMED))
+        return Recipe.read(name, RECIPES)
+    raise unknown("recipe", name, list(RECIPES))
 
 
 def suited_to(pairs: int) -> Recipe:
-    """The recipe to begin with for so many sentence pairs."""
+    """The recipe to use by default for a corpus of this many sentence pairs."""
     return SMALL if pairs <= SMALL_CORPUS else paper.BASE

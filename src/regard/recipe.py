@@ -1,4 +1,4 @@
-"""What to build and how: a recipe is a value, written in the paper's symbols.
+"""A recipe: what to build and how, as an immutable value in the paper's symbols.
 
 A recipe has six sections. Every field name is unique among them, so that a variation reads as the
 paper's Table 3 does: `BASE.but(heads=1, d_k=512, d_v=512)`. On disk it is TOML:
@@ -21,23 +21,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from regard.errors import RecipeError, unknown
 
-LONGEST_FILE = 2**14
-"""Characters of the longest recipe that is read; ours have 1,500. TOML takes quadratic time."""
+_LONGEST_FILE = 2**14
+"""Characters of a recipe file at most, since reading TOML may take quadratic time."""
 MOST_STEPPED = 100_000
-"""Steps of all hypotheses of a sentence: their keys and values are all kept."""
+"""The largest beam x max_extra: keys and values are kept for every step of every hypothesis."""
 Count = Annotated[int, Field(ge=1, lt=2**31)]
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+_Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Section(BaseModel):
-    """Frozen, strictly typed, finite, and closed to unknown keys."""
+    """A section of a recipe: immutable, strictly typed, without NaN, infinity or unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
 
@@ -45,7 +41,7 @@ class ModelRecipe(Section):
     """§3: the architecture. The defaults are the paper's base model."""
 
     layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """N: identical layers in the encoder, and as many in the decoder."""
+    """N: identical layers in the encoder, and in the decoder."""
     d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
     """Width of the embeddings and of every sub-layer's output."""
     d_ff: Count = 2048
@@ -53,19 +49,19 @@ class ModelRecipe(Section):
     heads: Count = 8
     """h: parallel attention heads."""
     d_k: Count = 64
-    """Width of queries and keys in one head; d_model / heads where not given."""
+    """Width of queries and keys in one head; d_model / heads if not given."""
     d_v: Count = 64
-    """Width of values in one head; d_model / heads where not given."""
-    dropout: Share = 0.1
-    """P_drop on every sub-layer's output and on embedding + position."""
-    attention_dropout: Share = 0.0
+    """Width of values in one head; d_model / heads if not given."""
+    dropout: _Fraction = 0.1
+    """P_drop: dropout on every sub-layer's output, and on embedding + position."""
+    attention_dropout: _Fraction = 0.0
     """Dropout on the attention weights; the paper uses it for parsing only."""
-    relu_dropout: Share = 0.0
+    relu_dropout: _Fraction = 0.0
     """Dropout after the ReLU of the feed-forward networks; none in the paper."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Positional encoding: §3.5's sinusoids, or learned (row E of Table 3)."""
     max_positions: Count = 1024
-    """How many positions a learned encoding has; sinusoids have no limit."""
+    """Number of positions of a learned encoding; sinusoids have no limit."""
 
     @model_validator(mode="before")
     @classmethod
@@ -83,26 +79,26 @@ class TokenizerRecipe(Section):
     kind: Literal["bpe", "wordpiece"] = "bpe"
     """Byte-pair encoding (EN-DE) or word pieces (EN-FR); unseen characters fall back to bytes."""
     vocabulary: Annotated[int, Field(ge=300, le=1_000_000)] = 37_000
-    """Entries to learn, the 256 bytes and three special symbols included."""
+    """Entries, including the 256 bytes and three special symbols."""
 
 
 class DataRecipe(Section):
     """§5.1: which sentence pairs are kept, and how they are batched."""
 
     max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
-    """Longest sentence kept for training, in pieces with </s>, on either side."""
+    """Pieces of the longest sentence kept for training, on either side, </s> included."""
     max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
     """Largest length ratio of a kept pair, in characters, for pairs over ten characters."""
     deduplicate: bool = False
     """Keep only the first of identical pairs."""
     held_out: Count = 1000
-    """Pairs set aside for validation when no validation files are given; a tenth at most."""
+    """Pairs set aside for validation if no validation files are given; at most a tenth."""
     source_tokens: Count = 25_000
-    """Source tokens of a batch, padding included."""
+    """Source tokens in a batch, including padding."""
     target_tokens: Count = 25_000
-    """Target tokens of a batch, padding included."""
+    """Target tokens in a batch, including padding."""
     layout: Literal["packed", "grouped"] = "packed"
-    """Fixed rows packed with pairs of all lengths, or batches of pairs of like length (§5.1)."""
+    """Rows of equal width, packed with pairs; or batches of pairs of similar length (§5.1)."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
 
@@ -111,50 +107,49 @@ BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "no
 
 
 class TrainingRecipe(Section):
-    """§5.2 to §5.4: how long, how fast, how regularised, how often saved."""
+    """§5.2 to §5.4: duration, learning rate, regularisation, validation and checkpoints."""
 
     steps: Count = 100_000
-    """Optimizer steps in all."""
+    """Optimizer steps in total."""
     warmup_steps: Count = 4000
     """Steps over which the learning rate rises linearly."""
-    beta1: Share = 0.9
+    beta1: _Fraction = 0.9
     """Adam's decay of the first moment."""
-    beta2: Share = 0.98
+    beta2: _Fraction = 0.98
     """Adam's decay of the second moment."""
     epsilon: Annotated[float, Field(ge=1e-30)] = 1e-9
     """Adam's epsilon."""
-    label_smoothing: Share = 0.1
-    """epsilon_ls, spread over the whole vocabulary."""
+    label_smoothing: _Fraction = 0.1
+    """epsilon_ls: the probability spread over the whole vocabulary."""
     accumulate: Count = 1
     """Batches whose gradients are summed into one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
-    """How the equations are computed: auto is the fastest; plain, their definitions. The others
-    are the ways that auto chooses from on a CPU; see `arithmetic.choose`."""
+    """How the equations are computed: auto is the fastest way, plain by their definitions. The
+    others are the ways from which auto chooses on a CPU; see `arithmetic.choose`."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Arithmetic; auto is bf16 where the processor has it, always with an fp32 master copy.
+    """Number format: auto is bf16 if the processor has it; weights always have an fp32 copy.
 
-    int8 is auto with rounded factors: linear layers and the logits multiply states and weights in 8
-    bits, linear layers gradients and weights as well. Sums over tokens, which make the gradients of
-    weights, are not rounded. For x86 processors with VNNI; faster than bf16 on one or two cores.
+    int8 is auto with 8-bit products of states and weights, and of gradients and weights in linear
+    layers. It needs an x86 processor with VNNI; on one or two cores it is faster than bf16.
     """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Seed of initialisation, order of the data and dropout."""
+    """Seed of the initialisation, the order of the data, and dropout."""
     log_every: Count = 20
-    """Steps between two lines of the journal."""
+    """Steps between two records of the journal."""
     validate_every: Count = 1000
-    """Steps between two validations; the last step always validates."""
+    """Steps between two validations; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Validations without a lower loss after which training ends early; 0 is never."""
+    """Validations without a lower loss after which training stops early; 0 means never."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
-    """Sentences decoded for BLEU at a validation; 0 is none."""
+    """Sentences decoded for BLEU at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
-    """sacreBLEU's that cuts them into words: zh, ja-mecab or ko-mecab where no blanks do."""
+    """sacreBLEU's tokenizer; zh, ja-mecab or ko-mecab for languages whose words need segmenting."""
     save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Steps between two checkpoints; 0 leaves it to save_minutes."""
+    """Steps between two checkpoints; 0 means that only save_minutes counts."""
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
-    """Minutes between two checkpoints; 0 leaves it to save_every."""
+    """Minutes between two checkpoints; 0 means that only save_every counts."""
     keep: Count = 5
-    """Newest checkpoints kept."""
+    """Number of newest checkpoints that are kept."""
     average: Count = 5
     """Last checkpoints averaged into the final model (§6.1: 5 for base, 20 for big)."""
 
@@ -172,37 +167,37 @@ class SearchRecipe(Section):
     """§6.1: beam search."""
 
     beam: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Hypotheses kept alive; 1 is greedy search."""
+    """Live hypotheses per step; 1 is greedy search."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Length penalty: score = log p / ((5 + length) / 6)^alpha."""
     max_extra: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Longest output: the source's length in pieces plus this."""
+    """Pieces that the longest output has more than the source."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
         if self.beam * self.max_extra > MOST_STEPPED:
             raise ValueError(
                 f"beam = {self.beam} times max_extra = {self.max_extra} is more than "
-                f"{MOST_STEPPED:,}, which no sentence needs: lower one of them"
+                f"{MOST_STEPPED:,}: lower one of them"
             )
         return self
 
     def but(self, **changes: Any) -> SearchRecipe:
-        """This with some fields changed; raises RecipeError."""
+        """This section with some fields changed; raises RecipeError."""
         return Recipe(search=self).but(**changes).search
 
 
 class TaskRecipe(Section):
-    """§6: what the model writes of a sentence."""
+    """§6: what the model writes for a sentence."""
 
     output: Literal["text", "trees"] = "text"
-    """Its translation (§6.1), or its tree (§6.3)."""
+    """Its translation (§6.1), or its constituency tree (§6.3)."""
     form: Literal["tags", "normalised"] = "tags"
-    """What stands for a word in the sequence of a tree: its tag, as the authors have it, or XX."""
+    """The symbol of a word in a linearised tree: its tag, as in the authors' code, or XX."""
 
 
 class Recipe(Section):
-    """Everything that decides a model, besides the text it learns from."""
+    """Everything that determines a model, except the text that it learns from."""
 
     task: TaskRecipe = TaskRecipe()
     model: ModelRecipe = ModelRecipe()
@@ -216,15 +211,12 @@ class Recipe(Section):
         if self.model.positions == "learned" and self.model.max_positions < self.data.max_length:
             raise ValueError(
                 f"model.max_positions = {self.model.max_positions} is less than data.max_length = "
-                f"{self.data.max_length}: learn as many positions as a sentence may have pieces"
+                f"{self.data.max_length}: learn a position for every piece of the longest sentence"
             )
         return self
 
     def but(self, **changes: Any) -> Recipe:
-        """This recipe with some fields changed, each named without its section.
-
-        Raises RecipeError for an unknown name or an ill-typed value.
-        """
+        """This recipe with some fields changed, by their names alone; raises RecipeError."""
         sections: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             sections.setdefault(_section_of(key), {})[key] = value
@@ -240,7 +232,7 @@ class Recipe(Section):
             for key in fields:
                 _check_field(section, key)
             if section == "model" and {"d_model", "heads"} & set(fields):
-                whole[section] = _without(whole[section], "d_k", "d_v")  # follow d_model / heads
+                del whole[section]["d_k"], whole[section]["d_v"]  # by default d_model / heads
             whole[section] = whole[section] | dict(fields)
         try:
             return Recipe.model_validate(whole)
@@ -248,7 +240,7 @@ class Recipe(Section):
             raise RecipeError(_first_problem(error)) from None
 
     def set(self, *assignments: str) -> Recipe:
-        """This recipe with `section.key=value` texts applied together; values are read as TOML.
+        """This recipe with all `section.key=value` texts applied; values are read as TOML.
 
         >>> Recipe().set("training.steps=4000").training.steps
         4000
@@ -263,11 +255,10 @@ class Recipe(Section):
         return self.merged(changes)
 
     def to_toml(self) -> str:
-        """The whole recipe as TOML."""
+        """The whole recipe as TOML, in which scalars are written as in JSON."""
         lines = []
         for section, fields in self.model_dump().items():
             lines.append(f"[{section}]")
-            # A JSON scalar is also a TOML scalar.
             lines += [f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in fields.items()]
             lines.append("")
         return "\n".join(lines)
@@ -276,9 +267,9 @@ class Recipe(Section):
     def from_toml(
         cls, text: str, bases: Mapping[str, Recipe] | None = None, where: str = "recipe"
     ) -> Recipe:
-        """Read TOML; `base = "name"` starts from one of `bases`, otherwise from the defaults.
+        """Read TOML; `base = "name"` starts from one of `bases` instead of the defaults.
 
-        Raises RecipeError that begins with `where`.
+        Raises RecipeError; its message begins with `where`.
         """
         try:
             table = tomllib.loads(text)
@@ -289,7 +280,7 @@ class Recipe(Section):
             return (bases or {})[name].merged(table)
         except RecursionError:
             raise RecipeError(f"{where}: nested too deep: a recipe is sections of keys") from None
-        except (ValueError, RecipeError) as error:  # a number of thousands of digits is no TOML
+        except (ValueError, RecipeError) as error:  # TOMLDecodeError, or an int that is too long
             raise RecipeError(f"{where}: {error}") from None
 
     @classmethod
@@ -297,18 +288,14 @@ class Recipe(Section):
         """Read a TOML file; raises RecipeError if it is missing, not UTF-8 or not a recipe."""
         try:
             with Path(path).open(encoding="utf-8") as file:
-                text = file.read(LONGEST_FILE + 1)
+                text = file.read(_LONGEST_FILE + 1)
         except OSError as error:
             raise RecipeError(f"{path}: cannot read the recipe: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise RecipeError(f"{path}: a recipe is UTF-8 text: {error.reason}") from None
-        if len(text) > LONGEST_FILE:
-            raise RecipeError(f"{path}: more than {LONGEST_FILE:,} characters are no recipe")
+        if len(text) > _LONGEST_FILE:
+            raise RecipeError(f"{path}: a recipe has at most {_LONGEST_FILE:,} characters")
         return cls.from_toml(text, bases, where=str(path))
-
-
-def _without(fields: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if key not in keys}
 
 
 def _section_of(key: str) -> str:
@@ -319,15 +306,13 @@ def _section_of(key: str) -> str:
 def _check_field(section: str, key: str) -> None:
     homes = _homes()
     if homes.get(key) != section:
-        near = sorted(
-            homes, key=lambda other: homes[other] != section
-        )  # those of the section first
+        near = sorted(homes, key=lambda other: homes[other] != section)  # the section's own first
         names = [f"{homes[other]}.{other}" for other in near]
         raise unknown("key", f"{section}.{key}", names, lambda name: name.partition(".")[2])
 
 
 def _homes() -> dict[str, str]:
-    """The section of each field, all of which have different names."""
+    """The section of each field; field names are unique."""
     return {field: name for name, section in Recipe() for field in type(section).model_fields}
 
 

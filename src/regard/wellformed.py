@@ -1,15 +1,15 @@
-"""§6.3 Only trees: a search in which every hypothesis can still become a tree over its words.
+"""§6.3 Well-formed trees: a search in which every hypothesis can become a tree over its words.
 
-`WellFormed` stands between a search and a model. It knows of each hypothesis which phrases are open
-and how many words have no leaf yet, and leaves only the symbols that may follow:
+`WellFormed` wraps a model for a search. For each hypothesis it tracks which phrases are open and
+how many words have no leaf yet, and allows only these next symbols:
 
-    (L      while words are left for it, and there is room to close it
-    )L      where L was opened last and is not empty; for the root, when no word is left
-    a tag   while words are left; one of punctuation for a punctuation mark, and for it alone
-    </s>    when the tree is complete
+    (L      if there are words left for it, and enough symbols left to close it
+    )L      if L is the innermost open phrase and not empty; the root, only if no word is left
+    a tag   if there are words left; a punctuation mark, and nothing else, has a tag of punctuation
+    </s>    if the tree is complete
 
-So whatever is found is one tree with exactly one leaf a word. The probabilities stay those of the
-model: what it gives to the symbols that may not follow is lost, not handed to the others.
+So every result is one tree with exactly one leaf per word. Probabilities stay those of the model:
+the probability of a forbidden symbol is lost, not distributed among the others.
 """
 
 from __future__ import annotations
@@ -29,44 +29,45 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""Phrases that begin at the same word, at most; so no chain of unary phrases is longer. Treebanks
+"""Phrases that begin at the same word, at most; so chains of unary phrases are no longer. Treebanks
 have up to 8, and chains of up to 4."""
 DEEPEST = 100
-"""Phrases inside one another, at most; treebanks have up to 28."""
+"""Depth of nested phrases, at most; treebanks have up to 28."""
 
 ANY, MARK, WORD = 0, 1, 2
-"""Kinds of words: which tag one may have is not decided, one of punctuation, or another."""
+"""Kinds of words: one that may have any tag, a tag of punctuation only, or another tag only."""
 
-_OPENS, _ENDS, _LEAF = 1, 2, 4  # what may follow, as a sum, with 4, 8 or 12 for ANY, MARK or WORD
-Source = TypeVar("Source")
-State = TypeVar("State", bound=Selectable)
+# What may follow is coded as a sum of these; a leaf adds 4, 8 or 12 for ANY, MARK or WORD.
+_OPENS, _ENDS, _LEAF = 1, 2, 4
+_Source = TypeVar("_Source")
+_State = TypeVar("_State", bound=Selectable)
 
 
 class Alphabet:
-    """The symbols of trees, as columns: of logits, and as the tokens of a search over them.
+    """The symbols of trees, numbered as columns of logits; a search has these numbers as tokens.
 
-    The first three columns are <pad>, <s> and </s>, with their usual numbers.
+    The first three columns are <pad>, <s> and </s>, with their usual ids.
     """
 
     def __init__(self, symbols: Mapping[str, int], device: torch.device | str = "cpu"):
-        """`symbols` are the ids of the tokens of trees; raises ModelError where one is missing."""
+        """`symbols` are their names with their ids; raises ModelError if one kind is missing."""
         labels = [name.removeprefix(OPEN) for name in symbols if name.startswith(OPEN)]
         labels = [label for label in labels if CLOSE + label in symbols]
         leaves = [name for name in symbols if not name.startswith((OPEN, CLOSE))]
         if not (labels and leaves):
-            raise ModelError("the tokenizer has no symbols of trees: this is no parser")
+            raise ModelError("the tokenizer has no symbols of trees: the model is not a parser")
         opening, closing = [OPEN + label for label in labels], [CLOSE + label for label in labels]
         self.names = ["<pad>", "<s>", "</s>", *opening, *closing, *leaves]
         ids = [PAD, BOS, EOS, *(symbols[name] for name in self.names[3:])]
         self.ids = torch.tensor(ids, device=device)
-        """The model's id of each column."""
+        """The id in the model's vocabulary of each column."""
         columns = torch.arange(len(ids), device=device)
         self.labels = len(labels)
         self.opens = (columns > EOS) & (columns <= EOS + self.labels)
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
         self.follow = self._may_follow(columns == EOS)
-        """Which columns may follow, closing ones aside, by the sum of what may."""
+        """Which columns may follow, except closing ones, for each sum of _OPENS, _ENDS, _LEAF."""
 
     def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
         mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)
@@ -80,45 +81,45 @@ class Alphabet:
 
 
 def kind_of(word: str) -> int:
-    """ANY, MARK or WORD."""
+    """Whether a word is of the kind ANY, MARK or WORD."""
     return ANY if word in EITHER else MARK if word in MARKS else WORD
 
 
-class Sentences(NamedTuple, Generic[Source]):
-    """What is to be parsed."""
+class ParserInput(NamedTuple, Generic[_Source]):
+    """Sentences to parse."""
 
-    source: Source
-    """For the model."""
+    source: _Source
+    """The input of the model."""
     words: Int[Tensor, " sentences"]
-    """Leaves of each tree."""
+    """The number of words of each sentence, which is that of its leaves."""
     kinds: Int[Tensor, "sentences longest"]
-    """ANY, MARK or WORD: of the words of each sentence, from the last to the first."""
+    """ANY, MARK or WORD for each word of a sentence, from the last word to the first."""
     max_lengths: Int[Tensor, " sentences"]
-    """Longest output, </s> included, as the search has it; at least `words` + 3."""
+    """Longest output including </s>, as given to the search; at least `words` + 3."""
 
 
 @dataclass(frozen=True)
-class Growing(Generic[State]):
-    """Trees half written, and the model's state; a row is a hypothesis."""
+class PartialTrees(Generic[_State]):
+    """Unfinished trees, one per row, which is a hypothesis; and the model's state."""
 
-    inner: State
+    inner: _State
     kinds: Int[Tensor, "rows longest"]
-    """Of the words, from the last to the first."""
+    """ANY, MARK or WORD for each word, from the last word to the first."""
     left: Int[Tensor, " rows"]
-    """Words without a leaf."""
+    """Words that have no leaf yet."""
     room: Int[Tensor, " rows"]
-    """Symbols that may still be written."""
+    """Symbols that may still be written, </s> included."""
     depth: Int[Tensor, " rows"]
-    """Phrases open."""
+    """Open phrases."""
     begun: Int[Tensor, " rows"]
-    """Of these, how many the next word begins."""
+    """Open phrases that begin at the next word."""
     labels: Int[Tensor, "rows deepest"]
-    """Of the open phrases, from the root, their number."""
+    """Numbers of the labels of the open phrases, from the root."""
 
-    def select(self, rows: Int[Tensor, "sentences beams"]) -> Growing[State]:
+    def select(self, rows: Int[Tensor, "sentences beams"]) -> PartialTrees[_State]:
         """The state of these rows."""
         flat = rows.flatten()
-        return Growing(
+        return PartialTrees(
             self.inner.select(rows),
             self.kinds[flat],
             self.left[flat],
@@ -128,8 +129,8 @@ class Growing(Generic[State]):
             self.labels[flat],
         )
 
-    def after(self, tokens: Int[Tensor, " rows"], alphabet: Alphabet) -> Growing[State]:
-        """With one more symbol of each row; <s> and <pad> are none."""
+    def after(self, tokens: Int[Tensor, " rows"], alphabet: Alphabet) -> PartialTrees[_State]:
+        """The state after one more symbol per row; <s> and <pad> change nothing."""
         opens, closes = alphabet.opens[tokens], alphabet.closes[tokens]
         leaf = alphabet.leaves[tokens]
         top = self.depth.clamp(max=DEEPEST - 1).unsqueeze(1)
@@ -144,11 +145,11 @@ class Growing(Generic[State]):
         )
 
     def may_follow(self, alphabet: Alphabet) -> Bool[Tensor, "rows columns"]:
-        """Which symbols leave it possible to complete the tree."""
+        """Which symbols may follow, so that the tree can still be completed."""
         inside, words = self.depth > 0, self.left > 0
-        to_close = self.left + self.depth + 3 <= self.room  # with one phrase more, and </s>
+        to_close = self.left + self.depth + 3 <= self.room  # with one more phrase, and </s>
         opens = words & to_close & (self.begun < TOGETHER) & (self.depth < DEEPEST)
-        leaf = words & (inside | (self.left == 1))  # outside, the tree of a single word
+        leaf = words & (inside | (self.left == 1))  # the last word alone may be the whole tree
         ends = ~(inside | words)
         next_word = (self.left - 1).clamp(min=0).unsqueeze(1)
         leaf = leaf * (1 + self.kinds.gather(1, next_word)[:, 0])
@@ -158,16 +159,16 @@ class Growing(Generic[State]):
         return follow.scatter(1, last + (EOS + 1 + alphabet.labels), closes.unsqueeze(1))
 
 
-class WellFormed(Generic[Source, State]):
-    """A model of trees as a Steppable over the columns of an alphabet, which writes only trees."""
+class WellFormed(Generic[_Source, _State]):
+    """A `Steppable` that wraps a model of trees; its tokens are the columns of an alphabet."""
 
-    def __init__(self, model: Steppable[Source, State], alphabet: Alphabet):
+    def __init__(self, model: Steppable[_Source, _State], alphabet: Alphabet):
         self.model, self.alphabet = model, alphabet
 
-    def start(self, sentences: Sentences[Source]) -> Growing[State]:
+    def start(self, sentences: ParserInput[_Source]) -> PartialTrees[_State]:
         """The state before the first symbol."""
         none = torch.zeros_like(sentences.words)
-        return Growing(
+        return PartialTrees(
             self.model.start(sentences.source),
             sentences.kinds,
             sentences.words,
@@ -178,9 +179,9 @@ class WellFormed(Generic[Source, State]):
         )
 
     def step(
-        self, tokens: Int[Tensor, " rows"], state: Growing[State]
-    ) -> tuple[Float[Tensor, "rows columns"], Growing[State]]:
-        """Logits of the next symbol, -inf where it may not follow, and the state."""
+        self, tokens: Int[Tensor, " rows"], state: PartialTrees[_State]
+    ) -> tuple[Float[Tensor, "rows columns"], PartialTrees[_State]]:
+        """Logits of the next symbol, -inf for one that may not follow; and the new state."""
         state = state.after(tokens, self.alphabet)
         logits, inner = self.model.step(self.alphabet.ids[tokens], state.inner)
         follow = state.may_follow(self.alphabet)
@@ -192,7 +193,7 @@ def _only(
     ids: Int[Tensor, " columns"],
     follow: Bool[Tensor, "rows columns"],
 ) -> Float[Tensor, "rows columns"]:
-    """The logits of these ids. <pad>, which no search takes, has the probability of all others."""
+    """The logits of `ids`; <pad>, which no search selects, gets the probability of all the rest."""
     total = torch.logsumexp(logits.float(), dim=-1)
     some = logits[:, ids].float().masked_fill_(~follow, -torch.inf)
     share = torch.logsumexp(some, dim=-1) - total

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from regard import decoding
+from regard.equations import Arithmetic
 from regard.serve import engine as engines
 from regard.serve.engine import Engine, Rendering, SentenceRequest
 from regard.serve.languages import LanguagePair
@@ -70,7 +71,7 @@ def test_a_server_is_not_copied(
 ) -> None:
     """A copy of the process would keep the sockets of its clients open."""
     monkeypatch.setattr(decoding, "COPIES_FROM", 0)
-    monkeypatch.setattr(decoding, "BATCH_TOKENS", 8)
+    monkeypatch.setattr(Arithmetic, "batch_tokens", 8)
     monkeypatch.setattr(decoding, "can_be_copied", lambda: True)
     monkeypatch.setattr(decoding, "Copies", lambda *_: pytest.fail("copied"))
     monkeypatch.setattr(translator, "may_be_copied", True)
