@@ -69,8 +69,7 @@ from regard.data.aligned import Progress
 from regard.data.layouts import refuse_without_room
 from regard.data.pairs import prepared_manifest, recipe_of
 from regard.errors import RecipeError, RegardError
-from regard.files.lines import refusing_read_errors
-from regard.files.regular import checksum
+from regard.files.lines import text_checksum
 from regard.inputs import NO_FILES, TrainingFiles
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
@@ -244,7 +243,7 @@ def _refuse_other_files(start: Start, data: Path) -> None:
     advice = "choose another --out, or leave these options out to continue with the original files"
     for option, name, paths in start.files.by_option():
         originals = [record["sha256"] for record in inputs.get(name, [])]
-        given = [_checksum(path) for path in paths]
+        given = [text_checksum(path) for path in paths]
         for path, its in zip(paths, given, strict=True):
             if its not in originals:
                 raise RegardError(f"{path}: this run was begun with another {option}: {advice}")
@@ -254,11 +253,6 @@ def _refuse_other_files(start: Start, data: Path) -> None:
     if share != start.files.silver_share:
         how = "without --silver-share" if share is None else f"with --silver-share {share}"
         raise RegardError(f"{start.out}: was begun {how}: {advice}")
-
-
-def _checksum(path: Path) -> str:
-    with refusing_read_errors(path):
-        return checksum(path, follow_links=True)
 
 
 def _refuse_other_task(data: Path, recipe: Recipe) -> None:

@@ -272,9 +272,9 @@ def test_one_process_has_it_all_and_says_so(alone: Path, data: Path, tmp_path: P
 def test_the_memory_asked_for_is_that_of_a_share() -> None:
     cpu = torch.device("cpu")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    refuse_too_large(memory // 9, cpu, shares=2)
+    refuse_too_large(memory // 9, cpu, shards=2)
     with pytest.raises(TrainingError, match=r"GB in each process to train, .* and --shard"):
-        refuse_too_large(memory // 7, cpu, shares=2)
+        refuse_too_large(memory // 7, cpu, shards=2)
 
 
 def test_an_older_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ def diverge(run: Path, data: Path) -> None:
     def broken(steps: Any, optimizer: Any, *others: Any) -> Any:
         found = update(steps, optimizer, *others)
         if os.environ["RANK"] == "1":
-            next(iter(optimizer._mine.values())).fill_(float("nan"))
+            next(iter(optimizer._shards.mine.values())).fill_(float("nan"))
         return found
 
     regard.training.update = broken

@@ -47,16 +47,16 @@ def has_bf16(device: torch.device) -> bool:
     return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
-def refuse_too_large(parameters: int, device: torch.device, shares: int = 1) -> None:
+def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> None:
     """Raise TrainingError where the device's memory cannot hold a model and its optimizer.
 
     Or its part of them, where they are divided among so many processes.
     """
     memory = all_bytes(device)
     # In fp32: weights, two moments, the gradient and, where that is not added up at once, its sum.
-    needed = 20 * parameters if shares == 1 else 16 * parameters // shares
+    needed = 20 * parameters if shards == 1 else 16 * parameters // shards
     if needed > memory:
-        each = " in each process" if shares > 1 else ""
+        each = " in each process" if shards > 1 else ""
         raise TrainingError(
             f"a model of {parameters:,} parameters takes {needed / 1e9:,.1f} GB{each} to train, "
             f"and there are {memory / 1e9:,.1f} GB: lower model.layers, model.d_model or "

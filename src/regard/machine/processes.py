@@ -78,7 +78,7 @@ class Processes:
         with self._noticing_an_end():
             dist.all_gather_single(whole, part)
 
-    def add_up_shares(self, part: Tensor, whole: Tensor) -> None:
+    def add_up_shards(self, part: Tensor, whole: Tensor) -> None:
         """Reduce-scatter: set `part` to this process's part of the sum of all `whole` tensors."""
         with self._noticing_an_end():
             dist.reduce_scatter_single(part, whole)

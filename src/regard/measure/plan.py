@@ -73,10 +73,10 @@ class Memory(NamedTuple):
     moments: int
 
     @classmethod
-    def of(cls, parameters: int, dtype: torch.dtype, shares: int = 1) -> "Memory":
-        """Of so many parameters in this arithmetic, divided among `shares` processes or whole."""
-        if shares > 1:
-            return cls(*(size * -(-parameters // shares) for size in (0, 4, 4, 8)))
+    def of(cls, parameters: int, dtype: torch.dtype, shards: int = 1) -> "Memory":
+        """Of so many parameters in this arithmetic, divided among `shards` processes or whole."""
+        if shards > 1:
+            return cls(*(size * -(-parameters // shards) for size in (0, 4, 4, 8)))
         copy = 0 if dtype == torch.float32 else dtype.itemsize
         each = cls(copy, 4, dtype.itemsize + 4, 8)
         return cls(*(size * parameters for size in each))
@@ -154,12 +154,12 @@ class Outline:
 
 
 def outline(
-    recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path, shares: int = 1
+    recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path, shards: int = 1
 ) -> Outline:
     """Of a run in the directory `out`, divided among so many processes; takes milliseconds."""
     parameters = Parameters.of(recipe.model, vocabulary)
     count = sum(parameters)
-    return Outline(parameters, Memory.of(count, dtype, shares), Disk.of(recipe, count, out))
+    return Outline(parameters, Memory.of(count, dtype, shards), Disk.of(recipe, count, out))
 
 
 @dataclass(frozen=True)
@@ -221,15 +221,15 @@ def plan(
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
     batches = batches_of(pairs, recipe)
-    shares = processes.count if shard else 1
-    outlined = outline(recipe, vocabulary, dtype, out, shares)
-    refuse_too_large(sum(outlined.parameters), device, shares)
+    shards = processes.count if shard else 1
+    outlined = outline(recipe, vocabulary, dtype, out, shards)
+    refuse_too_large(sum(outlined.parameters), device, shards)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         kept = sum(outlined.memory)
         trial = _Trial(recipe, pairs, vocabulary, device, dtype, processes, shard, kept, tell)
         least = BatchShare.even(0, processes.count, recipe.training.accumulate, 1).parts
-        cuts, part, taken = trial.fitting(least * (micro_batches or 1))
-        seconds = trial.times(cuts)
+        parts, part, taken = trial.fitting(least * (micro_batches or 1))
+        seconds = trial.times(parts)
     tokens = min(recipe.data.source_tokens, recipe.data.target_tokens)
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
     paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
@@ -242,8 +242,8 @@ def plan(
         room=trial.room,
         part=(*part.source.ids.shape, part.target.ids.shape[1]),
         part_memory=taken,
-        micro_batches=cuts // least,
-        paper_micro_batches=-(-cuts // paper_least),
+        micro_batches=parts // least,
+        paper_micro_batches=-(-parts // paper_least),
         paper_accumulate=paper_accumulate,
         timed=len(seconds),
         step_seconds=median(seconds),
@@ -286,36 +286,36 @@ class _Trial:
             self.model, self.optimizer, self.recipe, self.device, self.dtype, self.tell
         )
 
-    def fitting(self, cuts: int) -> tuple[int, Batch, int]:
-        """Into how many parts each batch must be cut: `cuts`, or twice as many, and so on.
+    def fitting(self, parts: int) -> tuple[int, Batch, int]:
+        """Into how many parts each batch must be cut: `parts`, or twice as many, and so on.
 
         With the largest part, and the bytes that it took beyond what is kept.
         """
-        bytes_of_a_slot = self._bytes_of_a_slot(PROBED * cuts)
+        bytes_of_a_slot = self._bytes_of_a_slot(PROBED * parts)
         while True:
-            part = self._largest(cuts)
+            part = self._largest(parts)
             self.tell(f"trying a batch of {part.source.ids.numel():,} source tokens, the largest")
             too_large = self.kept + bytes_of_a_slot * part.slots > self.room
             taken = None if self.processes.sum(too_large)[0] else self._taken_by(part)
             if taken is not None:
-                return cuts, part, taken
-            if cuts >= most_rows(self.recipe.data):
+                return parts, part, taken
+            if parts >= most_rows(self.recipe.data):
                 raise TrainingError(
                     "not even one row of a batch fits the memory: lower data.row_length, "
                     "data.max_length or the size of the model"
                 )
             self.tell("it does not fit the memory: trying half of it")
-            cuts *= 2
+            parts *= 2
 
-    def _bytes_of_a_slot(self, cuts: int) -> float:
+    def _bytes_of_a_slot(self, parts: int) -> float:
         """On a CPU, where what does not fit is not refused but killed: by a small part."""
         if self.device.type != "cpu":
             return 0.0
-        part = self._largest(cuts)
+        part = self._largest(parts)
         return (self._taken_by(part) or 0) / part.slots
 
-    def _largest(self, cuts: int) -> Batch:
-        return largest_batch(self.pairs, self.recipe.data, self.vocabulary, cuts)
+    def _largest(self, parts: int) -> Batch:
+        return largest_batch(self.pairs, self.recipe.data, self.vocabulary, parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
         """Bytes beyond what is kept, in the process that took most; None where they run out."""
@@ -328,9 +328,9 @@ class _Trial:
         grown = peak_bytes(self.device) - self._before
         return max(0, *self.processes.all(grown - self.kept))
 
-    def times(self, cuts: int) -> list[float]:
+    def times(self, parts: int) -> list[float]:
         """Seconds of some steps on the data, in the slowest process."""
-        share = BatchShare(self.processes.rank, self.processes.count, cuts)
+        share = BatchShare(self.processes.rank, self.processes.count, parts)
         batches = batches_of(self.pairs, self.recipe, share)
         self.tell("timing steps on the data")
         seconds: list[float] = []

@@ -20,7 +20,7 @@ from regard.transformer import Transformer
 
 Position = dict[str, int]
 """A place in the data, as `Batches.state` gives it."""
-Found = tuple[TrainingState, Position, RandomStates]
+Restored = tuple[TrainingState, Position, RandomStates]
 """The content of a checkpoint besides weights and moments."""
 
 
@@ -96,7 +96,7 @@ class Resumption:
         batches.restore(position)
         return training._replace(batches=setup.ahead(batches))
 
-    def _found(self, optimizer: Optimizer) -> Found | None:
+    def _found(self, optimizer: Optimizer) -> Restored | None:
         """Restore the newest checkpoint, if any, into the optimizer of the first process.
 
         All processes return the rest of what that process found.
@@ -107,7 +107,7 @@ class Resumption:
         mine = self._restored(newest[0], optimizer) if newest else None
         return self._setup.processes.all(mine)[0]
 
-    def _restored(self, checkpoint: Checkpoint, optimizer: Optimizer) -> Found:
+    def _restored(self, checkpoint: Checkpoint, optimizer: Optimizer) -> Restored:
         setup, about = self._setup, checkpoint.manifest
         changed = [what for what, mine in setup.fingerprints.items() if about[what] != mine]
         refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)

@@ -67,38 +67,27 @@ class ShardedAdam:
         """Divide the weights and moments of the first process among all processes."""
         for parameter in self._model.parameters():
             to_processes(parameter.data)
-        self._root = _sharded(self._model, self._dtype, self._device, self._processes)
-        self._shards: dict[str, Any] = dict(self._model.named_parameters())
+        self._root = _divided(self._model, self._dtype, self._device, self._processes)
+        self._shards = _Shards(self._model, self._processes)
         training = self._recipe.training
-        with torch.no_grad():
-            self._mine = {name: shard.to_local() for name, shard in self._shards.items()}
         self._adam = torch.optim.Adam(
-            list(self._mine.values()),
+            list(self._shards.mine.values()),
             betas=(training.beta1, training.beta2),
             eps=training.epsilon,
             fused=True,
         )
         step = self._restored.get("step", torch.zeros(()))
         to_processes(step)
-        for name, mine in self._mine.items():
-            self._adam.state[mine] = {"step": step.clone().to(self._device)} | {
-                moment: self._given(moment, name, to_processes) for moment in MOMENTS
-            }
+        for name, mine in self._shards.mine.items():
+            state = {"step": step.clone().to(self._device)}
+            for moment in MOMENTS:
+                whole = torch.zeros(self._shards.parameters[name].shape)
+                if self._restored:
+                    whole.copy_(self._restored[moment][self._places[name]].view(whole.shape))
+                to_processes(whole)
+                state[moment] = self._shards.cut(name, whole).to(self._device, copy=True)
+            self._adam.state[mine] = state
         self._restored = {}
-
-    def _given(self, moment: str, name: str, to_processes: Callable[[Tensor], None]) -> Tensor:
-        """This process's shard of a parameter's moment, which the first process has whole."""
-        shard = self._shards[name]
-        whole = torch.zeros(shard.shape)
-        if self._restored:
-            whole.copy_(self._restored[moment][self._places[name]].view(shard.shape))
-        to_processes(whole)
-        rows = self._rows(shard)
-        return whole[rows * self._processes.rank :][:rows].to(self._device, copy=True)
-
-    def _rows(self, shard: Tensor) -> int:
-        """Rows of this parameter in a shard of it; the last shards have fewer rows, or none."""
-        return -(-len(shard) // self._processes.count)
 
     def compute(self, loss: BatchLoss, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         """The loss of a batch, for which the weights of each layer are gathered when needed."""
@@ -114,68 +103,89 @@ class ShardedAdam:
     def forget(self) -> None:
         """Drop the gradient, also that of a backward pass that was interrupted."""
         self._root.reset_iter_state()
-        self._clear()
-
-    def _clear(self) -> None:
-        for shard, mine in zip(self._shards.values(), self._mine.values(), strict=True):
-            shard.grad = mine.grad = None
+        self._shards.drop_gradients()
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
         """Update with the collected gradient divided by `tokens`, the loss's token count."""
-        for name, mine in self._mine.items():
-            gradient = self._shards[name].grad
+        for name, mine in self._shards.mine.items():
+            gradient = self._shards.parameters[name].grad
             if gradient is not None:  # some parameters are not trained
                 mine.grad = gradient.to_local().div_(tokens)
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
-        self._clear()
+        self._shards.drop_gradients()
 
     def is_finite(self) -> bool:
         """Whether every weight of this process is a number."""
-        return bool(torch.stack([mine.sum() for mine in self._mine.values()]).isfinite().all())
+        sums = [mine.sum() for mine in self._shards.mine.values()]
+        return bool(torch.stack(sums).isfinite().all())
 
     def named_weights(self) -> dict[str, Tensor]:
         """The fp32 weights by parameter name, on the CPU; empty in all but the first process."""
-        whole = {name: self._first_has(self._mine[name], name) for name in self._shards}
+        shards = self._shards
+        whole = {name: shards.first_joins(name, mine) for name, mine in shards.mine.items()}
         return {name: tensor for name, tensor in whole.items() if tensor is not None}
 
     def state(self) -> dict[str, Tensor]:
         """Adam's step count and moments in FlatAdam's form; empty in all but the first process."""
-        states = {name: self._adam.state[mine] for name, mine in self._mine.items()}
+        states = {name: self._adam.state[mine] for name, mine in self._shards.mine.items()}
         found = {}
         for moment in MOMENTS:
             flat = torch.empty(self._count if self._processes.first else 0)
             for name, state in states.items():
-                whole = self._first_has(state[moment], name)
+                whole = self._shards.first_joins(name, state[moment])
                 if whole is not None:
                     flat[self._places[name]] = whole.flatten()
             found[moment] = flat
-        learned = next(name for name, shard in self._shards.items() if shard.requires_grad)
+        learned = next(n for n, p in self._shards.parameters.items() if p.requires_grad)
         return {"step": states[learned]["step"].cpu(), **found} if self._processes.first else {}
 
     def whole_model(self) -> Transformer:
         """A copy with all weights, on this process's device, in the precision of training."""
         with torch.device("meta"):
             model = Transformer(self._recipe.model, self._vocabulary)
-        weights = {
-            name: self._gathered(mine, name).to(self._dtype) for name, mine in self._mine.items()
-        }
+        shards = self._shards
+        weights = {n: shards.join(n, mine).to(self._dtype) for n, mine in shards.mine.items()}
         model.load_state_dict(weights, assign=True)
         return model.to(self._device)
 
-    def _first_has(self, mine: Tensor, name: str) -> Tensor | None:
-        whole = self._gathered(mine, name)
+
+class _Shards:
+    """The shards of a divided model's parameters: by rows, the first process has the first ones."""
+
+    def __init__(self, model: Transformer, processes: Processes):
+        self._processes = processes
+        self.parameters: dict[str, Any] = dict(model.named_parameters())
+        with torch.no_grad():
+            self.mine = {name: p.to_local() for name, p in self.parameters.items()}
+
+    def cut(self, name: str, whole: Tensor) -> Tensor:
+        """This process's shard of a tensor that has the shape of the named parameter."""
+        rows = self._rows(name)
+        return whole[rows * self._processes.rank :][:rows]
+
+    def join(self, name: str, mine: Tensor) -> Tensor:
+        """The whole tensor, in all processes, of which each one has a shard cut as by `cut`."""
+        shape, rows = self.parameters[name].shape, self._rows(name)
+        padded = mine.new_zeros(rows, *shape[1:])
+        padded[: len(mine)] = mine
+        whole = mine.new_empty(rows * self._processes.count, *shape[1:])
+        self._processes.gather(whole, padded)
+        return whole[: shape[0]]
+
+    def first_joins(self, name: str, mine: Tensor) -> Tensor | None:
+        """`join`, on the CPU, for the first process; the others take part and get None."""
+        whole = self.join(name, mine)
         return whole.cpu() if self._processes.first else None
 
-    def _gathered(self, mine: Tensor, name: str) -> Tensor:
-        """The whole tensor of which `mine` is a shard, divided as the named parameter is."""
-        shard = self._shards[name]
-        rows = self._rows(shard)
-        padded = mine.new_zeros(rows, *shard.shape[1:])
-        padded[: len(mine)] = mine
-        whole = mine.new_empty(rows * self._processes.count, *shard.shape[1:])
-        self._processes.gather(whole, padded)
-        return whole[: len(shard)]
+    def drop_gradients(self) -> None:
+        """Forget the gradients of all shards."""
+        for name, mine in self.mine.items():
+            self.parameters[name].grad = mine.grad = None
+
+    def _rows(self, name: str) -> int:
+        """Rows of a shard of this parameter; the last shards have fewer rows, or none."""
+        return -(-len(self.parameters[name]) // self._processes.count)
 
 
 Optimizer = FlatAdam | ShardedAdam
@@ -214,7 +224,7 @@ class _Root(nn.Module):
         return compute(self.model, *arguments)
 
 
-def _sharded(
+def _divided(
     model: Transformer, dtype: torch.dtype, device: torch.device, processes: Processes
 ) -> Any:
     """The root of the model, whose layers, and the rest, are divided and moved to the device."""
@@ -273,4 +283,4 @@ class _AddUp(_Exchange):
         async_op: bool = False,
     ) -> None:
         self._processes.agree_on_memory()
-        self._processes.add_up_shares(output_tensor, input_tensor)
+        self._processes.add_up_shards(output_tensor, input_tensor)
