@@ -3,7 +3,7 @@
 import itertools
 import math
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from regard.arithmetic.int8 import Int8Products
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, training_batches
-from regard.data.rows import Rows
 from regard.errors import RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.loss import smoothed_loss
 from regard.machine.interrupt import Interrupt, Interrupted
-from regard.machine.processes import OutOfMemory
 from regard.measure.validation import plain_loss, validator
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
@@ -93,153 +91,6 @@ def test_one_update_is_the_same_however_its_pairs_are_batched(data: Path) -> Non
         other, other_losses = updated(batches)
         torch.testing.assert_close(other, moment, atol=1e-6, rtol=0, msg=name)
         assert other_losses == pytest.approx(losses, rel=1e-6), name
-
-
-@pytest.fixture
-def halved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Batch]]:
-    """Every batch is learned from by halves; the list is of what is computed."""
-    heard: list[Batch] = []
-
-    def listening(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        heard.append(batch)
-        return batch_loss(model, batch, smoothing)
-
-    monkeypatch.setattr("regard.training.MUCH", 0)
-    monkeypatch.setattr("regard.training.batch_loss", listening)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield heard
-    torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("layout", ["grouped", "packed"])
-def test_an_update_by_halves_is_that_of_the_whole_batch(
-    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch, layout: str
-) -> None:
-    batches = epoch(data, layout, 397, row_length=16)[:3]
-    other, other_losses = updated(batches)
-    assert sorted(len(half.labels) for half in halved) == sorted(
-        rows for b in batches for rows in (len(b.labels) // 2, len(b.labels) - len(b.labels) // 2)
-    )
-    monkeypatch.setattr("regard.training.MUCH", math.inf)
-    moment, losses = updated(batches)
-    assert len(halved) == 3 * len(batches)
-    torch.testing.assert_close(other, moment, atol=1e-6, rtol=0)
-    assert other_losses == pytest.approx(losses, rel=1e-6)
-
-
-def test_a_half_may_be_padding_alone(data: Path, halved: list[Batch]) -> None:
-    """As the end of a packed batch is where the pairs do not fill it."""
-    [batch] = epoch(data, "packed", 4001, row_length=16)
-    more = [torch.cat([x, torch.zeros_like(x)]) for x in (*batch.source, *batch.target)]
-    longer = batch._replace(
-        source=Rows(*more[:3]),
-        target=Rows(*more[3:]),
-        labels=torch.cat([batch.labels, torch.zeros_like(batch.labels)]),
-    )
-    moment, losses = updated([longer])
-    assert [half.target_tokens for half in halved].count(0) == 1
-    plain, plain_losses = updated([batch])
-    torch.testing.assert_close(moment, plain, atol=1e-6, rtol=0)
-    assert losses == pytest.approx(plain_losses, rel=1e-6)
-
-
-@needs_int8
-@pytest.mark.parametrize("halves", [False, True])
-def test_an_update_in_int8_is_near_that_in_fp32(
-    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch, halves: bool
-) -> None:
-    monkeypatch.setattr("regard.training.MUCH", 0 if halves else math.inf)
-    batches = epoch(data, "grouped", 397)[:3]
-    losses = losses_on(torch.device("cpu"), model_of(), CALM.but(precision="int8"), pytest.fail)
-    assert losses is int8_loss
-    moments, rounding = [], []
-
-    def listening(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        rounding.append(in_int8())
-        return batch_loss(model, batch, smoothing)
-
-    monkeypatch.setattr("regard.training.batch_loss", listening)
-    for some in (losses, None):
-        model = model_of()
-        optimizer = FlatAdam(model, CALM.training, torch.float32)
-        update(model, optimizer, batches, 0.01, 0.1, some)
-        moments.append(optimizer.state()["exp_avg"])
-    count = len(batches) * (2 if halves else 1)
-    assert rounding == [True] * count + [False] * count
-    near, exact = moments
-    assert 1e-4 < (near - exact).norm() / exact.norm() < 0.05
-
-
-def test_halves_have_masks_of_their_own_the_same_in_each_run(
-    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [batch] = epoch(data, "grouped", 4001)
-    twice = batch._replace(  # so that both halves are the same rows
-        source=Rows(*(torch.cat([x, x]) for x in batch.source)),
-        target=Rows(*(torch.cat([x, x]) for x in batch.target)),
-        labels=torch.cat([batch.labels, batch.labels]),
-    )
-    losses: list[Tensor] = []
-
-    def learned(*others: Any) -> Tensor:
-        losses.append(_learned(*others))
-        return losses[-1]
-
-    monkeypatch.setattr("regard.training._learned", learned)
-    weights = []
-    for _ in range(2):
-        torch.manual_seed(1)
-        model = Transformer(CALM.but(dropout=0.3).model, VOCABULARY).train()
-        optimizer = FlatAdam(model, CALM.training, torch.bfloat16)
-        for _ in range(3):
-            update(model, optimizer, [twice], 0.01, 0.1)
-        weights.append(optimizer.master)
-    assert len(halved) == 12
-    assert torch.equal(*weights)
-    assert not any(torch.equal(a, b) for a, b in itertools.combinations(losses[:6], 2))
-
-
-def test_a_half_without_memory_leaves_no_gradient_behind(
-    data: Path, halved: list[Batch], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [batch] = epoch(data, "grouped", 4001)
-    model = model_of()
-    optimizer = FlatAdam(model, CALM.training, torch.float32)
-
-    def short_of_memory(*others: Any) -> Tensor:
-        _learned(*others)
-        raise MemoryError
-
-    with monkeypatch.context() as short:
-        short.setattr("regard.training._learned", short_of_memory)
-        with pytest.raises(OutOfMemory):
-            update(model, optimizer, [batch], 0.01, 0.1)
-    assert len(halved) == 2
-    update(model, optimizer, [batch], 0.01, 0.1)
-    torch.testing.assert_close(optimizer.state()["exp_avg"], updated([batch])[0])
-
-
-@pytest.mark.parametrize(
-    ("threads", "rows", "least", "parts"),
-    [(2, 2, 1, 2), (6, 2, 1, 2), (3, 2, 1, 1), (1, 2, 1, 1), (2, 1, 1, 1), (2, 2, 10**12, 1)],
-)
-def test_halves_are_for_an_even_number_of_cores_and_for_much_work(
-    data: Path,
-    halved: list[Batch],
-    monkeypatch: pytest.MonkeyPatch,
-    threads: int,
-    rows: int,
-    least: int,
-    parts: int,
-) -> None:
-    [batch] = epoch(data, "grouped", 4001)
-    while len(batch.labels) > rows:
-        batch = batch.halves()[0]
-    monkeypatch.setattr("regard.training.MUCH", least)
-    torch.set_num_threads(threads)
-    updated([batch])
-    assert len(halved) == parts
 
 
 def test_an_update_is_that_of_the_definitions(data: Path) -> None:
