@@ -9,7 +9,7 @@ rows are computed a part at a time, so that they are never all in memory.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.equations import Mask, padded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from regard.arithmetic.cpu import Cpu
 
 VECTOR = 16
 """fp32 numbers in a 512-bit register: a shorter remainder of a softmax row is slow."""
@@ -54,36 +59,13 @@ class CpuMask(Mask):
         return part
 
 
-class AttentionParts(Protocol):
-    """The parts of attention between its matrix products; see `cpu.Cpu`."""
-
-    def attention_weights(
-        self, scores: Tensor, bias: Tensor, factor: float, dropout: float
-    ) -> Tensor:
-        """softmax(scores * factor + bias)."""
-
-    def attention_weights_backward(
-        self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
-    ) -> Tensor:
-        """The gradient of the scores: P * (dP - sum(dP * P)) * factor, for weights P."""
-
-    def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
-        """0 with the probability `dropout`, else 1."""
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Product = Callable[[Tensor, Tensor], Tensor]
-
-
 class CpuAttention(torch.autograd.Function):
     """Equation (1) with its gradient written out; `by` computes what lies between the products."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        by: AttentionParts,
+        by: Cpu,
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -119,7 +101,7 @@ class CpuAttention(torch.autograd.Function):
 
 
 def attend_without_gradient(
-    by: AttentionParts,
+    by: Cpu,
     query: Float[Tensor, "rows heads queries d_k"],
     key: Float[Tensor, "rows heads keys d_k"],
     value: Float[Tensor, "rows heads keys d_v"],
@@ -137,7 +119,7 @@ def attend_without_gradient(
 
 
 def _in_parts(
-    by: AttentionParts, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
+    by: Cpu, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
     """The output, computed a few rows at a time, and of long rows a few queries at a time.
 
@@ -165,7 +147,7 @@ def _slices(total: int, step: int) -> list[slice]:
 
 
 def _output(
-    by: AttentionParts, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
+    by: Cpu, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
     """The output; its sums over keys are made from the left, `KEYS` at a time.
 
@@ -188,13 +170,13 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _weighed(
-    by: AttentionParts,
+    by: Cpu,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: CpuMask,
     dropout: float,
-    product: Product,
+    product: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Queries, keys and values by head; the weights; the weights after dropout, and its factors."""
     rows, heads, queries, d_k = query.shape

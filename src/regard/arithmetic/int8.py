@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import platform
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.arithmetic.products import LinearGradients, Multiply, Products, joined, linear_gradients
+from regard.arithmetic.products import Multiply, Products, joined, linear_gradients
+
+if TYPE_CHECKING:
+    from regard.arithmetic.cpu import Cpu
 
 
 class Rounded(NamedTuple):
@@ -27,33 +30,15 @@ class Rounded(NamedTuple):
     scale: Float[Tensor, " rows"]
 
 
-class Rounding(LinearGradients, Protocol):
-    """What is done before and after a product of 8 bits; see `cpu.Cpu`."""
-
-    def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
-        """x times a factor for each column, as rows whose largest entry is 127."""
-
-    def scale_products(
-        self,
-        y: Tensor,
-        scale: Tensor,
-        factors: Tensor | None,
-        bias: Tensor | None,
-        relu: bool,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        """y times its row's scale and its column's factor, + bias, of this precision."""
-
-
 class Int8Products(Products):
     """Linear layers and the logits of the loss in 8 bits."""
 
-    def linear(self, by: Rounding, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
+    def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of the rounded matrices; the gradient takes the rounding for none."""
         y: Tensor = _Int8Linear.apply(by, x, *joined(layers), relu)
         return y
 
-    def to_logits(self, by: Rounding, embedding: Tensor, tokens: int) -> Multiply:
+    def to_logits(self, by: Cpu, embedding: Tensor, tokens: int) -> Multiply:
         """A function from states to the logits of the rounded matrices."""
         weight = by.round_rows(embedding)
         return lambda states: _product(by, states, weight, None, relu=False)
@@ -61,9 +46,7 @@ class Int8Products(Products):
 
 class _Int8Linear(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, by: Rounding, x: Tensor, weight: Tensor, bias: Tensor, relu: bool
-    ) -> Tensor:
+    def forward(ctx: Any, by: Cpu, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
         matrix = by.round_rows(weight)
         y = _product(by, x, matrix, bias, relu).view(*x.shape[:-1], len(weight))
         ctx.by = by
@@ -83,7 +66,7 @@ class _Int8Linear(torch.autograd.Function):
 
 
 def _product(
-    by: Rounding, x: Tensor, weight: Rounded, bias: Tensor | None, relu: bool
+    by: Cpu, x: Tensor, weight: Rounded, bias: Tensor | None, relu: bool
 ) -> Float[Tensor, "rows outputs"]:
     """x W^T + b, with x rounded; with `relu`, 0 where that is negative."""
     rounded = by.round_rows(x)

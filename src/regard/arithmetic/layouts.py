@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
@@ -22,16 +22,6 @@ LARGEST = 127
 # Constants as tensors: PyTorch would make a tensor of a number at each operation.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
 TINY = torch.tensor(1e-30)  # a row of zeros is divided by it
-
-
-class UnsignedRounding(Protocol):
-    """What is done before and after a product of `Int8Linear`; see `cpu.Cpu`."""
-
-    def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """n + 128 for each entry of x, in 8 bits, and the scale of each row: n * scale is x."""
-
-    def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        """y * scale + bias, in place; with `relu`, at least 0."""
 
 
 class PackedLinear:
@@ -75,7 +65,7 @@ class Int8Linear:
         self.bias = None if bias is None else bias.detach().float()
 
     def __call__(
-        self, by: UnsignedRounding, x: Float[Tensor, "*batch inputs"], relu: bool = False
+        self, by: Any, x: Float[Tensor, "*batch inputs"], relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:
         """x W^T + b of fp32 states, up to the rounding; with `relu`, 0 where that is negative."""
         rounded, scale = by.round_unsigned(x)

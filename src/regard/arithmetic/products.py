@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+if TYPE_CHECKING:
+    from regard.arithmetic.cpu import Cpu
+
 Multiply = Callable[[Tensor], Tensor]
 """States, [tokens, d_model], to logits, [tokens, vocabulary]."""
-
-
-class LinearGradients(Protocol):
-    """The parts of a linear layer's gradient that are not matrix products; see `cpu.Cpu`."""
-
-    def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The gradients of x W^T + b and of b; y is the output of ReLU, if there was one."""
 
 
 class Products:
@@ -61,7 +57,7 @@ def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
 
 
 def linear_gradients(
-    by: LinearGradients, gradient: Tensor, x: Tensor, y: Tensor | None
+    by: Cpu, gradient: Tensor, x: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x W^T + b, of W and of b; y is the output of ReLU, if there was one."""
     d_sum, d_bias = by.sum_gradients(gradient, y)

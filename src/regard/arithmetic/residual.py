@@ -1,17 +1,15 @@
 """Add & Norm on a CPU as one operation: LayerNorm(x + Dropout(y)) (§3.1, §5.4)."""
 
-from typing import Any, Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-
-class Dropping(Protocol):
-    """Draws dropout masks; see `cpu.Cpu`."""
-
-    def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
-        """0 with the probability `dropout`, else 1."""
+if TYPE_CHECKING:
+    from regard.arithmetic.cpu import Cpu
 
 
 class CpuAddNorm(torch.autograd.Function):
@@ -20,7 +18,7 @@ class CpuAddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        by: Dropping,
+        by: Cpu,
         x: Tensor,
         y: Tensor,
         weight: Tensor,
