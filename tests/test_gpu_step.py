@@ -20,7 +20,7 @@ from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.steps import BySize, Compiled, Steps, Whole, steps_for
+from regard.steps import BySize, Compiled, Steps, Whole, batch_loss, steps_for
 from regard.training import update
 from regard.transformer import Transformer
 from run.copying import RECIPE, prepared
@@ -83,13 +83,24 @@ def test_it_is_one_program_for_all_batches(data: Path) -> None:
     process.close()
 
 
+class Validating:
+    """Learns by a compiled program, and computes by another arithmetic before each batch."""
+
+    def __init__(self, model: Transformer, smoothing: float):
+        self.program, self.other = Compiled(model, smoothing, pytest.fail), Cuda(learning=False)
+
+    def learn(self, batch: Batch) -> Tensor:
+        with torch.no_grad(), self.program.model.computing_by(self.other):
+            batch_loss(self.program.model, batch, 0.0)
+        return self.program.learn(batch)
+
+
 def trace(data: Path) -> None:
     batches = training_batches(data, STEP).take(4)
     assert len({(batch.source_tokens, batch.target_tokens) for batch in batches}) > 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.steps.compiled", partial(compiled, backend="aot_eager"))
-        fast = partial(Compiled, warn=pytest.fail)
-        got = losses_and_moments(batches, STEP, torch.float32, of_a_gpu(), fast)
+        got = losses_and_moments(batches, STEP, torch.float32, of_a_gpu(), Validating)
         plain = losses_and_moments(batches, STEP, torch.float32, of_a_gpu())
     for mine, theirs in zip(got, plain, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-7)
