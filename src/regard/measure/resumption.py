@@ -1,6 +1,6 @@
-"""Whether a run that is stopped goes on as if it had not been, on this machine: tried, not assumed.
+"""A trial of whether a run that is stopped and resumed on this machine ends in the same numbers.
 
-What could break it lies outside the code: a library's kernels, threads, a GPU's atomics.
+It may fail for reasons outside the code: a library's kernels, threads, the atomic sums of a GPU.
 """
 
 import shutil
@@ -16,22 +16,26 @@ from regard.run.checkpoints import Checkpoint
 from regard.run.run import Run
 from regard.training import train
 
-STATE = ("weights.safetensors", "optimizer.safetensors")
+COMPARED = ("weights.safetensors", "optimizer.safetensors")
+"""Files of a checkpoint that have its weights, moments and random states."""
 
 
 def verify_resume(
     directory: Path, recipe: Recipe, data: Path, steps: int, warn: Callable[[str], None]
 ) -> str:
-    """Replay up to `steps` steps from the checkpoint before the newest; returns what was found.
+    """Replay up to `steps` steps from the checkpoint before the newest, and compare the ends.
 
-    Where the newest is no further away, the replay must end in its weights, moments and random
-    states. Where it is, or several processes made it, whose sums no single one can repeat, a replay
-    that is stopped halfway must end in those of one that is not. The run itself is not touched.
-    Raises TrainingError where they differ, ModelError where there is no checkpoint.
+    The replay is stopped and resumed halfway. If it reaches the newest checkpoint, it must end in
+    the weights, moments and random states of that one. If it does not, or if several processes made
+    that checkpoint, whose sums one process cannot repeat, it must end in those of a second replay
+    without a stop. The run itself is not touched.
+
+    Returns a sentence that says what was compared. Raises TrainingError if the ends differ,
+    ModelError if there is no checkpoint.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
     if not found:
-        raise ModelError(f"{directory}: has no checkpoint to verify yet: train on")
+        raise ModelError(f"{directory}: has no checkpoint to verify yet: continue training")
     newest, base = found[0], found[-1]
     alone = newest.processes == base.processes == 1
     scratch = Path(tempfile.mkdtemp(suffix=".tmp", prefix=".verify.", dir=directory))
@@ -43,12 +47,12 @@ def verify_resume(
             expected = _replayed(base, scratch / "whole", recipe, data, base.step + steps)
         stops = sorted({(base.step + expected.step + 1) // 2, expected.step})
         replayed = _replayed(base, scratch / "stopped", recipe, data, *stops)
-        sums = [[c.manifest["files"][name] for name in STATE] for c in (replayed, expected)]
+        sums = [[c.manifest["files"][name] for name in COMPARED] for c in (replayed, expected)]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if sums[0] != sums[1]:
         raise TrainingError(
-            f"{directory}: stopped and resumed between steps {base.step} and {expected.step} the "
+            f"{directory}: stopped and resumed between steps {base.step} and {expected.step}, the "
             f"run ends in other numbers than {what}: set training.precision=fp32 and --threads 1, "
             "and verify again to find what on this machine is not exact"
         )
@@ -61,20 +65,20 @@ def verify_resume(
 def _replayed(
     base: Checkpoint, folder: Path, recipe: Recipe, data: Path, *stops: int
 ) -> Checkpoint:
-    """The checkpoint at the last stop of a run that goes on from `base`."""
+    """Train from `base` to each of the steps `stops` in turn; returns the last checkpoint."""
     with refusing_write_errors(folder):
         shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
     for stop in stops:
-        part = recipe.but(
+        until = recipe.but(
             steps=stop,
-            patience=0,  # else a run that has come to its end so would make no step
+            patience=0,  # a run that has lost its patience would make no step
             validate_every=2**31 - 1,
             save_every=0,
             save_minutes=0.0,
             keep=1,
             average=1,
         )
-        run = Run(folder, part, data, accept_changes=True)
+        run = Run(folder, until, data, accept_changes=True)
         try:
             train(run)
         finally:
