@@ -6,58 +6,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import regard.decoding
 import regard.machine.copies
-from regard.arithmetic.choose import can_use_loops, for_inference
+from regard.arithmetic.choose import can_use_loops
 from regard.data.rows import Rows
 from regard.equations import Arithmetic
-from regard.errors import DataError, ModelError, RecipeError, RegardError
-from regard.recipe import Recipe
+from regard.errors import ModelError, RecipeError, RegardError
 from regard.run.model_directory import write_model
-from regard.text.tokenizer import EOS, Tokenizer
+from regard.text.tokenizer import EOS
 from regard.transformer import DecoderState, Transformer
-from regard.translation import Translation, Translator, join_sentences, load
-from run.copying import RECIPE, strings
-
-TOKENIZER = Tokenizer.learn(strings(97, seed=1), "bpe", 300)
-BRIEF = RECIPE.but(max_extra=5)
-LINES = strings(23, seed=2, longest=19)
-
-
-class Heard(Transformer):
-    """Records the batches that it is given."""
-
-    def __init__(self, recipe: Recipe):
-        super().__init__(recipe.model, TOKENIZER.size)
-        self.batches: list[Rows] = []
-
-    def start(self, source: Rows) -> DecoderState:
-        self.batches.append(source)
-        return super().start(source)
-
-    @property
-    def sources(self) -> list[list[int]]:
-        """The sources of all batches, without padding."""
-        return [
-            ids[: int((segments != 0).sum())].tolist()
-            for batch in self.batches
-            for ids, segments in zip(batch.ids, batch.segments, strict=True)
-        ]
-
-
-def translator(recipe: Recipe = BRIEF, longest: int = 61) -> Translator:
-    """An untrained model; its output is nonsense, but depends on the source."""
-    torch.manual_seed(3)
-    model = Heard(recipe).eval()
-    model.compute_by(for_inference(torch.device("cpu"), torch.float32))
-    return Translator(model, TOKENIZER, recipe.search, longest)
+from regard.translation import Translation, Translator, load
+from run.copying import RECIPE
+from untrained import BRIEF, LINES, TOKENIZER, Heard, translator
 
 
 def test_all_together_is_each_alone_in_the_same_order() -> None:
@@ -235,82 +200,6 @@ def test_reading_is_never_more_than_a_window_ahead() -> None:
     for done in range(1, 23):
         next(stream)
         assert read == -(-done // 7) * 7
-
-
-def test_an_over_long_sentence_is_refused_by_name() -> None:
-    pieces = len(TOKENIZER.encode([LINES[0]])[0])
-    translator(longest=pieces + 1).translate(LINES[:1])  # with </s> it just fits
-    lines = ["1", "", LINES[0]]
-    with pytest.raises(DataError, match=rf"^sentence:3: {pieces + 1} pieces; .* at most {pieces}:"):
-        translator(longest=pieces).translate(lines)
-    stream = translator(longest=pieces).stream(lines, where="in.txt", window=2)
-    assert len(next(stream)) == len(next(stream)) == 1  # those before the long one are translated
-    with pytest.raises(DataError, match=r"^in\.txt:3: .*--split"):
-        next(stream)
-
-
-def test_a_sentence_that_fits_is_not_split() -> None:
-    assert translator().translate(LINES, split=True) == translator().translate(LINES)
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ("1 2 3; 4 5 6, 7 8 9 0", ["1 2 3; 4 5 6,", "7 8 9 0"]),
-        ("1 2 3 4 5 6 7 8 9 0", ["1 2 3 4 5", "6 7 8 9 0"]),
-        ("  1 2 3 4. 5 6 7 8 ", ["1 2 3 4.", "5 6 7 8"]),
-        ("abcdefghij", ["abcde", "fghij"]),
-        ("你好世界。今天很好！", ["你好世界。", "今天很好！"]),
-        ("他说：「好！」我们去公园吧。", ["他说：「好！」", "我们去公园吧。"]),
-    ],
-)
-def test_it_is_split_where_a_clause_ends_or_a_word_or_anywhere(line: str, parts: list[str]) -> None:
-    longest = max(len(ids) for ids in TOKENIZER.encode(parts)) + 1
-    whole, apart = translator(longest=longest), translator(longest=longest)
-    [found] = whole.stream([line], n_best=2, split=True)
-    each = list(apart.stream(parts, n_best=2))
-    assert isinstance(whole.model, Heard)
-    assert sorted(whole.model.sources) == sorted([*ids, EOS] for ids in TOKENIZER.encode(parts))
-    for translation, (first, second) in zip(found, zip(*each, strict=True), strict=True):
-        assert translation.text == join_sentences([first.text, second.text])
-        assert translation.score == pytest.approx(first.score + second.score)
-
-
-def test_a_single_text_is_no_list_of_sentences() -> None:
-    with pytest.raises(TypeError, match=r"give \[text\]"):
-        translator().translate("A dog.")
-
-
-def test_what_is_no_text_is_named() -> None:
-    nothing: Any = None
-    with pytest.raises(TypeError, match="sentence:2: expected a str, not NoneType"):
-        translator().translate(["A dog.", nothing])
-
-
-@pytest.mark.parametrize(
-    ("parts", "whole"),
-    [
-        (["Good morning.", "All is well."], "Good morning. All is well."),
-        (["안녕하세요.", "반갑습니다."], "안녕하세요. 반갑습니다."),
-        (["你好世界。", "今天很好！", "我"], "你好世界。今天很好！我"),
-        (["これは", "ペンです。"], "これはペンです。"),
-        (["", "a", "", "b"], "a b"),
-        ([], ""),
-    ],
-)
-def test_parts_are_joined_as_their_script_has_it(parts: list[str], whole: str) -> None:
-    assert join_sentences(parts) == whole
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(min_value=8, max_value=31))
-def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: int) -> None:
-    some = translator(BRIEF.but(max_extra=1, beam=1), longest)
-    some.translate([line], split=True)
-    assert isinstance(some.model, Heard)
-    assert all(len(ids) <= longest for ids in some.model.sources)
-    said = "".join(TOKENIZER.decode(some.model.sources))
-    assert sorted("".join(said.split())) == sorted("".join(line.split()))
 
 
 def test_what_does_not_fit_the_memory_is_decoded_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
