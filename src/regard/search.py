@@ -116,8 +116,8 @@ Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
 """A function called after each step, with the numbers of the sentences in it, its candidates, and
-the hypotheses that are alive and finished after it. A sentence that has ended may take part in a few
-more steps, with no hypothesis alive."""
+the hypotheses that are alive and finished after it. A sentence that has ended may take part in a
+few more steps, with no hypothesis alive."""
 
 
 def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:

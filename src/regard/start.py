@@ -55,8 +55,8 @@ Refused as well, before anything is written:
     i  files other than those that RUN/data was made of, where RUN/data is used
     j  data that is not prepared now, made for another task than the recipe's
     k  --set of a field that a recipe marked * takes from the data
-    l  a recipe that cannot be trained by: no room for a sentence in a batch, no int8 on this
-       machine, no tokenizer for BLEU
+    l  a recipe that cannot be trained by: no room for a sentence in a batch, an arithmetic that
+       is not for this machine, no tokenizer for BLEU
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +64,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.arithmetic.choose import refuse_int8_training
+import torch
+
+from regard.arithmetic.choose import refuse_arithmetic
 from regard.data.aligned import Progress
 from regard.data.layouts import refuse_without_room
 from regard.data.pairs import prepared_manifest, recipe_of
@@ -155,8 +157,7 @@ def decide(start: Start, remark: Callable[[str], object] = lambda _: None) -> De
     of_model = None if model is None else model.recipe
     recipe = _recipe(start, earlier or of_model, data if is_prepared else None)
     start.files.refuse_recipe(recipe)
-    if recipe.training.precision == "int8":
-        refuse_int8_training(choose_device())
+    refuse_arithmetic(recipe.training, choose_device(), torch.get_num_threads())
     if not is_prepared:
         refuse_without_room(recipe.data)
         refuse_missing(recipe.training.bleu_tokenizer)

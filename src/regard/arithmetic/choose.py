@@ -79,7 +79,7 @@ def for_training(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, threads: int
 ) -> ForTraining:
     """The arithmetic of a run's steps; raises RecipeError where it cannot be as the recipe says."""
-    _refuse_unfit(recipe, device, threads)
+    refuse_arithmetic(recipe, device, threads)
     asked = recipe.arithmetic
     if asked == "plain" or device.type not in ("cpu", "cuda"):
         return ForTraining(PLAIN, tuple, math.inf, compiled=False)
@@ -210,9 +210,11 @@ def refuse_int8_training(device: torch.device) -> None:
         )
 
 
-def _refuse_unfit(recipe: TrainingRecipe, device: torch.device, threads: int) -> None:
-    """Raise RecipeError where the recipe's arithmetic is not for this machine."""
+def refuse_arithmetic(recipe: TrainingRecipe, device: torch.device, threads: int) -> None:
+    """Raise RecipeError where the recipe's arithmetic or precision is not for this machine."""
     asked = recipe.arithmetic
+    if recipe.precision == "int8":
+        refuse_int8_training(device)
     if asked == "plain" and recipe.precision == "int8":
         raise RecipeError("training.arithmetic=plain has no int8: set training.precision otherwise")
     if asked in ("whole", "halves", "loops") and device.type != "cpu":
