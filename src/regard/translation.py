@@ -185,8 +185,8 @@ class Translator(Decoding):
         """The translations of sentences that are given as their parts."""
         parts = [part for source in sources for part in source]
         numbers = [number for number, source in enumerate(sources) for _ in source]
-        heard = {part: listeners[i] for part, i in enumerate(numbers) if i in listeners}
-        decoded = iter(self._decode(parts, n_best, heard))
+        by_part = {part: listeners[i] for part, i in enumerate(numbers) if i in listeners}
+        decoded = iter(self._decode(parts, n_best, by_part))
         for source in sources:
             of_parts = [next(decoded) for _ in source]
             if not of_parts:
@@ -208,8 +208,8 @@ class Translator(Decoding):
         listeners: Mapping[int, PartialListener],
     ) -> list[list[Translation]]:
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
-            heard = {place: listeners[i] for place, i in enumerate(batch) if i in listeners}
-            reporter = _PartialReporter(heard, self.tokenizer) if heard else None
+            by_place = {place: listeners[i] for place, i in enumerate(batch) if i in listeners}
+            reporter = _PartialReporter(by_place, self.tokenizer) if by_place else None
             return search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
                 ranker=self.model.by.most_likely, listen=reporter,

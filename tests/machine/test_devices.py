@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.arithmetic import int8
+from regard.arithmetic import choose
 from regard.errors import RecipeError, TrainingError
 from regard.machine import devices
 
@@ -31,20 +31,20 @@ def test_the_device_is_a_gpu_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("native", [True, False])
 def test_auto_is_bf16_where_it_is_native(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "has_bf16", lambda device: native)
+    monkeypatch.setattr(choose, "has_bf16", lambda device: native)
     wanted = torch.bfloat16 if native else torch.float32
-    assert devices.choose_dtype("auto", CPU) == wanted
-    assert devices.choose_dtype("bf16", CPU) == torch.bfloat16
-    assert devices.choose_dtype("fp32", CPU) == torch.float32
+    assert choose.choose_dtype("auto", CPU) == wanted
+    assert choose.choose_dtype("bf16", CPU) == torch.bfloat16
+    assert choose.choose_dtype("fp32", CPU) == torch.float32
 
 
 @pytest.mark.parametrize("native", [True, False])
 def test_int8_rounds_what_auto_computes_in(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "has_bf16", lambda device: native)
-    monkeypatch.setattr(int8, "has_int8_training", lambda: True)
-    assert devices.choose_dtype("int8", CPU) == devices.choose_dtype("auto", CPU)
-    with pytest.raises(RecipeError, match="int8: here are no exact products"):
-        devices.choose_dtype("int8", torch.device("cuda"))
+    monkeypatch.setattr(choose, "has_bf16", lambda device: native)
+    monkeypatch.setattr(choose, "has_int8_training", lambda: True)
+    assert choose.choose_dtype("int8", CPU) == choose.choose_dtype("auto", CPU)
+    with pytest.raises(RecipeError, match="int8 needs an x86 processor with VNNI"):
+        choose.choose_dtype("int8", torch.device("cuda"))
 
 
 def test_people_are_told_what_is_computed_in() -> None:

@@ -1,4 +1,4 @@
-"""What processes agree on: errors, differences, and a process that is alone."""
+"""Agreement between processes: errors, differences, and a process that is alone."""
 
 import re
 import time

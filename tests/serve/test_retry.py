@@ -25,7 +25,7 @@ def tripled(items: list[Any]) -> bool:
 
 
 def allowed(*written: list[int]) -> list[list[int]]:
-    """Those of the tokens 0 to 4 that may follow each row."""
+    """The tokens among 0 to 4 that may follow each row."""
     length = len(written[0])
     model = SimpleNamespace(step=lambda tokens, state: (torch.zeros(len(tokens), 5), state))
     state = Remembering(None, torch.tensor(written)[:, : length - 1])  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def opened(chromium: playwright.Browser, tmp_path: Path) -> Opened:
 
 
 def strongest(layer: int, query: int) -> str:
-    """What the page should say about a query of the encoder, for every head."""
+    """The text that the page should show for a query of the encoder, for every head."""
     parts = []
     for head, row in enumerate(LOOK.weights["encoder"][layer, :, query], 1):
         parts.append(f"head {head} {LOOK.source[row.argmax()]} {round(100 * row.max())} %")

@@ -11,7 +11,7 @@ POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     f"frame-ancestors 'none'; script-src 'self' {SCRIPT_HASH}; style-src 'self' {STYLE_HASH}"
 )
-"""What the page may load. It also binds the page of attention in its frame, on top of that page's
+"""All that the page may load. It also binds the page of attention in its frame, besides that page's
 own policy."""
 SITE = {
     "/": ("index.html", "text/html"),

@@ -10,7 +10,7 @@ from sentencex import segment
 from regard.serve.markup import StretchKind, stretches
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
-"""What may precede the first sentence of a line: indentation, bullets, numbers, quote marks."""
+"""Marks that may precede the first sentence of a line: blanks, bullets, numbers, quote marks."""
 _LONGEST = 5000
 """Characters segmented at a time; the time may grow with the square of their number."""
 

@@ -1,4 +1,4 @@
-"""What the routes share: access and limits, and translating a text by the right model."""
+"""Parts shared by the routes: access, limits, and translating a text by the right model."""
 
 import asyncio
 import random

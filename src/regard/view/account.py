@@ -43,7 +43,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Account:
-    """What the search for one sentence did."""
+    """The steps of the search for one sentence, and its result."""
 
     steps: tuple[tuple[Candidate, ...], ...]
     """The candidates of each step, best first."""

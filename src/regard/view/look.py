@@ -39,9 +39,9 @@ class Look:
     source: tuple[str, ...]
     """The source: x_1 ... x_m </s>."""
     read: tuple[str, ...]
-    """What the decoder reads: <s> y_1 ... y_n."""
+    """The decoder's input: <s> y_1 ... y_n."""
     written: tuple[str, ...]
-    """What the decoder writes, one position ahead: y_1 ... y_n </s>."""
+    """The decoder's output, one position ahead: y_1 ... y_n </s>."""
     log_p: tuple[float, ...]
     """log p of each written position, given those before it."""
     weights: dict[AttentionKind, Weights]

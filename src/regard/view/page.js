@@ -68,7 +68,7 @@ function draw() {
   drawLines();
   drawThumbnails();
   drawMap();
-  tell();
+  describe();
 }
 
 function drawLines() {
@@ -139,14 +139,14 @@ function point(here) {
   if (state.pointed === here) return;
   state.pointed = here;
   drawStrokes();
-  tell();
+  describe();
 }
 
 function pin(here) {
   state.pinned = same(state.pinned, here) ? null : here;
   drawStrokes();
   drawMap();
-  tell();
+  describe();
 }
 
 function key(event, { side, place }) {
@@ -204,7 +204,7 @@ function drawStrokes() {
   }
 }
 
-function tell() {
+function describe() {
   const chosen = active(), { queries, keys } = shown();
   if (!chosen || !state.heads.size) {
     by("said").textContent = state.heads.size ? "" : "No head is chosen.";

@@ -101,7 +101,7 @@ async function ask() {
     if (!answer.ok) return await refused(answer, asking);
     let last;
     for await (const { kind, content } of events(answer.body)) {
-      hear(last = kind, content);
+      receive(last = kind, content);
       if (last === "done" || last === "error") break;
     }
     if (last !== "done" && last !== "error") throw new Error("the stream broke off");
@@ -126,7 +126,7 @@ async function* events(stream) {
   }
 }
 
-function hear(kind, content) {
+function receive(kind, content) {
   if (kind === "partial") state.partial.set(content.sentence, content.text);
   if (kind === "sentence") {
     state.partial.delete(state.sentences.length);
