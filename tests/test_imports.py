@@ -29,7 +29,7 @@ def test_loops_are_not_loaded_before_they_are_used() -> None:
 
 
 def test_preparing_text_needs_no_torch() -> None:
-    assert "torch" not in imported_by("import regard.inputs, regard.api, regard.cli.progress")
+    assert "torch" not in imported_by("import regard.inputs, regard.api")
 
 
 def test_what_the_package_offers() -> None:

@@ -1,8 +1,8 @@
 """The product as functions: `regard.prepare`, `regard.train` and `regard.parse`.
 
-They do what the commands of the same names do, and print nothing. Where a command refuses, they
-raise a RegardError with the same sentence. It names the command's options; the arguments here have
-the same names, except that --from is `start_from` and --set is `changes`.
+They do what the commands of the same names do, and print nothing. Where a command ends with one
+sentence and status 2, they raise a RegardError with that sentence. It names the command's options.
+The arguments here have the same names, except that --from is `start_from` and --set is `changes`.
 
 A function imports its modules when it is called: PyTorch takes more than a second to load.
 """
@@ -65,11 +65,11 @@ def prepare(
                                     the size of the corpus
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     processes for text; by default one for each usable core
-        progress                    hears how far each reading of the files is
+        progress                    called again and again during each reading of the files
 
     Returns how many pairs were kept, and the size and fingerprint of the vocabulary. Raises
     DataError for files that cannot be used, RecipeError for the recipe or a change, ModelError for
-    the tokenizer, and RegardError where the arguments do not go together.
+    the tokenizer, and RegardError if the arguments do not go together.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -130,16 +130,16 @@ def train(
         processes         the processes to train with, from `machine.processes.together`, in a
                           program that torchrun starts
         shard             divide weights and moments among them
-        progress          hears of each event as a dict, with its name under "event": "prepare",
-                          with stage, done, total and pairs (see `data.aligned.Progress`); then
-                          the records of out/journal.jsonl, such as "start", "step" with step,
-                          loss and rate, "validation" with perplexity and bleu or f1, and "save"
-        warn              hears sentences about what may not be intended
+        progress          called with a dict for each event, whose name is under "event": while
+                          data is prepared "prepare", with the fields of `data.aligned.Progress`;
+                          then the records of out/journal.jsonl: "start", "step" (with loss and
+                          rate), "validation" (with perplexity and bleu or f1), "save", "finish"
+        warn              called with each warning, a sentence
 
-    In the main thread, Ctrl-C and SIGTERM save a checkpoint first, then raise KeyboardInterrupt
-    and SystemExit; a second one is obeyed at once. Raises RecipeError, DataError or ModelError for
-    what cannot be used, TrainingError where training cannot go on, and RegardError where the
-    arguments do not go together.
+    While it trains, in the main thread, Ctrl-C and SIGTERM save a checkpoint first; then they raise
+    KeyboardInterrupt and SystemExit. A second signal does not wait for the checkpoint. Raises
+    RecipeError, DataError or ModelError for what cannot be used, TrainingError if training cannot
+    continue, and RegardError if the arguments do not go together.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -186,14 +186,15 @@ def train(
 
 
 def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
-    """The tree of each sentence, by the parser in a model directory (§6.3).
+    """Parse sentences with the parser in a model directory; returns the tree of each (§6.3).
 
-    A sentence is a text, which is cut into words as the Penn treebank does (extra: parse), or the
-    list of its words. To parse more than once, open the parser with `regard.load_parser`, which
-    takes the time of reading the model once.
+    A sentence is the list of its words, or a text, which is cut into words as the Penn treebank
+    does (extra: parse). Each call reads the model: to parse again and again, open the parser once
+    with `regard.load_parser`.
 
-    Raises ModelError where there is no parser in the directory, DataError for a sentence without
-    words, MissingExtra for a text without the extra, and TypeError for a single text.
+    Raises ModelError if the directory does not hold a parser, DataError for a sentence without
+    words, MissingExtra for a text if the extra is not installed, and TypeError if `sentences` is a
+    single text.
 
     >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
     >>> print(tree)                                                # doctest: +SKIP
@@ -225,21 +226,16 @@ def train_prepared(
 ) -> None:
     """Train on prepared data until the recipe's last step; leaves a model in `out`.
 
-    `listeners` hear each record of the journal. `announce` is called once, when nothing is left to
-    refuse, with what the run takes. Of several `processes`, each calls this function alike, and
-    only the first writes and warns. Raises what `train` raises, and Interrupted, after saving,
-    where `interrupt` records a signal.
+    `listeners` are called with each record of the journal. `announce` is called once, before the
+    first step, with the memory and disk that the run takes. With several `processes`, each calls
+    this function alike, and only the first writes and warns. Raises what `train` raises, and
+    Interrupted, after saving, if `interrupt` records a signal.
     """
-    from regard.arithmetic.choose import choose_dtype
     from regard.data.layouts import refuse_more_parts
-    from regard.data.pairs import prepared_manifest
-    from regard.machine.devices import choose_device
-    from regard.machine.interrupt import Interrupt
     from regard.machine.processes import ALONE
-    from regard.measure.plan import outline
     from regard.measure.validation import validator
-    from regard.run.run import Run
     from regard.run.finetuning import begin_from_model
+    from regard.run.run import Run
     from regard.training import train as train_to_the_end
 
     processes = processes or ALONE
@@ -249,8 +245,8 @@ def train_prepared(
         out,
         recipe,
         data,
-        listeners=listeners if processes.first else (),
-        interrupt=interrupt or Interrupt(),
+        listeners=listeners,
+        interrupt=interrupt,
         warn=warn if processes.first else lambda _: None,
         accept_changes=accept_changes,
         processes=processes,
@@ -260,20 +256,28 @@ def train_prepared(
     try:
         if processes.first:
             begin_from_model(run)
-            size = prepared_manifest(data)["tokenizer"]["size"]
-            dtype = choose_dtype(recipe.training.precision, choose_device())
-            found = outline(recipe, size, dtype, out, processes.count if shard else 1)
+            found = _outline(recipe, data, out, processes.count if shard else 1)
             announce(found)
             if problem := too_little_disk(out, found.disk):
                 warn(problem)
         train_to_the_end(run, validate)
     finally:
-        if processes.first:
-            run.close()
+        run.close()
+
+
+def _outline(recipe: "Recipe", data: Path, out: Path, shards: int) -> "Outline":
+    from regard.arithmetic.choose import choose_dtype
+    from regard.data.pairs import prepared_manifest
+    from regard.machine.devices import choose_device
+    from regard.measure.plan import outline
+
+    vocabulary = prepared_manifest(data)["tokenizer"]["size"]
+    dtype = choose_dtype(recipe.training.precision, choose_device())
+    return outline(recipe, vocabulary, dtype, out, shards)
 
 
 def too_little_disk(out: Path, disk: "Disk") -> str | None:
-    """The warning for a run that would end on a full disk; None where there is room."""
+    """A warning if the disk has too little room for the run in `out`; None if it has enough."""
     from regard.amounts import BYTES, amount
 
     if disk.free >= disk.needed:
@@ -287,7 +291,7 @@ def too_little_disk(out: Path, disk: "Disk") -> str | None:
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """Within the block a signal is recorded; training then saves, and it takes effect as usual."""
+    """Within the block, a signal lets training save; then it has its usual effect."""
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 
     if current_thread() is not main_thread():  # no other thread receives signals

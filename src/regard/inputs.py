@@ -7,7 +7,6 @@ from pathlib import Path
 
 from regard.data.aligned import Progress
 from regard.data.prepare import Report, prepare_text
-from regard.data.treebank import prepare_trees
 from regard.errors import RecipeError, RegardError
 from regard.files.lines import read_lines, refuse_unreadable
 from regard.presets import SMALL_CORPUS, SMALL_PARSE, recipe_named, suited_to
@@ -100,6 +99,8 @@ class TrainingFiles:
     ) -> Report:
         """Make `out`, a directory of prepared data; raises as `data.prepare.prepare_text` does."""
         if self.trees:
+            from regard.data.treebank import prepare_trees  # text does not wait for it
+
             return prepare_trees(
                 self.trees,
                 out,

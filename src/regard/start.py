@@ -3,7 +3,7 @@
 A run directory, RUN, is in one of four states. N, new: it has neither data/ nor recipe.toml. P,
 prepared: it has data/ only, as --plan leaves it. B, begun: it has both. E, begun with data
 elsewhere: it has recipe.toml only. *Text* means --source and --target; one without the other is
-not text enough to prepare.
+not enough to prepare data.
 
 In the table "yes" means that something is given, "no" that it is not, and "-" that it makes no
 difference. The first row that fits decides.
@@ -36,11 +36,11 @@ difference. The first row that fits decides.
      25  E    no      -     -        -       yes       -          the named one     prepared now
      26  E    no      -     -        -       no        -          that of RUN       prepared now
 
-Data that is prepared now is in RUN/data, and has the tokenizer of the model of --from if there is
-one. *Small or base* depends on the number of lines (`presets.suited_to`). To the recipe, --task and
---trees set task.output, then --set applies. A recipe marked * then takes the sections tokenizer and
-data, as far as they describe how data is prepared, from the data. If RUN was begun, `Run` refuses a
-recipe that differs from that of RUN, unless changes are accepted.
+"Prepared now" means in RUN/data, with the tokenizer of the model of --from if there is one. "Small
+or base" depends on the number of lines (`presets.suited_to`). In the recipe, --task or --trees sets
+task.output, then --set applies. A recipe marked * then takes from the data the fields that describe
+how it was prepared (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own,
+unless changes are accepted.
 
 Refused as well, before anything is written:
 
@@ -55,8 +55,8 @@ Refused as well, before anything is written:
     i  files other than those that RUN/data was made of, where RUN/data is used
     j  data that is not prepared now, made for another task than the recipe's
     k  --set of a field that a recipe marked * takes from the data
-    l  a recipe that cannot be trained by: no room for a sentence in a batch, an arithmetic that
-       is not for this machine, no tokenizer for BLEU
+    l  a recipe whose arithmetic this machine does not have; where data is prepared now, also one
+       whose batches have no room for a sentence, or whose tokenizer for BLEU is not installed
 """
 
 from collections.abc import Callable, Sequence
@@ -91,7 +91,7 @@ DECIDED = {
 
 @dataclass(frozen=True)
 class Start:
-    """What a caller gives a run to begin with. Each field is an option of `regard train`."""
+    """What a caller gives for a run to begin with. Each field is an option of `regard train`."""
 
     out: Path
     files: TrainingFiles = NO_FILES
@@ -107,7 +107,7 @@ class Start:
 
     @property
     def is_for_trees(self) -> bool:
-        """Whether a parser is asked for."""
+        """Whether the caller asks for a parser."""
         return self.task == "parse" or bool(self.files.trees)
 
 
@@ -129,8 +129,8 @@ def begin(
 ) -> tuple[Recipe, Path]:
     """The recipe and the directory of prepared data; prepares the data where it is not there.
 
-    `progress` hears how far preparing is; `remark` hears what the recipe takes from the data.
-    Raises RegardError where `decide` or preparing refuses.
+    `progress` is called during preparing, `remark` with a sentence if the recipe takes fields from
+    the data. Raises RegardError where `decide` does, and what `TrainingFiles.prepare` raises.
     """
     recipe, data, is_prepared = decide(start, remark)
     if start.start_from is not None:
@@ -169,7 +169,7 @@ def decide(start: Start, remark: Callable[[str], object] = lambda _: None) -> De
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError where what is given excludes one another (rows 1 to 5, a to c)."""
+    """Raise RegardError where given things exclude one another (rows 1 to 5, a to c)."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -230,7 +230,7 @@ def _refuse_other_model(start: Start, directory: Path, model: Model, recipe: Rec
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
-    """The recipe for data that is there; raises RegardError where they differ (i to k)."""
+    """The recipe, fitted to data that is there; raises RegardError if they differ (i to k)."""
     if start.data is None and (start.files.has_text or start.files.trees):
         _refuse_other_files(start, data)
     _refuse_other_task(data, recipe)
@@ -274,7 +274,7 @@ def _refuse_other_task(data: Path, recipe: Recipe) -> None:
 def _as_prepared(
     start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe with what preparing has decided; raises RecipeError where --set differs."""
+    """The recipe with fields as preparing has decided; raises RecipeError if --set differs."""
     made = recipe_of(data).model_dump()
     decided = recipe.merged(
         {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}

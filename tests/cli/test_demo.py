@@ -12,10 +12,8 @@ from cli.refusing import refused, regard, unchanged
 
 @pytest.fixture(autouse=True)
 def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.cli.demo.TEST_SENTENCES", 17)
-    monkeypatch.setattr("regard.cli.demo.VALID_SENTENCES", 23)
-    monkeypatch.setattr("regard.cli.demo_parse.TEST_SENTENCES", 11)
-    monkeypatch.setattr("regard.cli.demo_parse.VALID_SENTENCES", 5)
+    monkeypatch.setattr("regard.cli.demo_corpus.TEST_SENTENCES", 13)
+    monkeypatch.setattr("regard.cli.demo_corpus.VALID_SENTENCES", 7)
 
 
 def commands(shown: str) -> list[list[str]]:
@@ -31,7 +29,7 @@ def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> 
     assert result.status == 0, result.stderr
     figures = json.loads((out / "result.json").read_text())
     assert set(figures) == {"bleu", "pronoun_accuracy", "train_seconds", "sentences"}
-    assert figures["sentences"] == 17
+    assert figures["sentences"] == 13
     assert 0 <= figures["bleu"] < 50  # three steps teach nothing
     assert "pronouns with the right gender" in result.stdout
     typed = commands(result.stdout)
@@ -70,7 +68,7 @@ def test_the_demo_of_parsing_ends_with_its_figures_and_drawn_trees(tmp_path: Pat
     figures = json.loads((out / "result.json").read_text())
     wanted = {"f1", "complete_match", "tagging_accuracy", "train_seconds", "sentences"}
     assert set(figures) == wanted
-    assert figures["sentences"] == 11
+    assert figures["sentences"] == 13
     assert 0 <= figures["f1"] < 50  # two steps teach nothing
     assert "F1 of brackets (EVALB)" in result.stdout
     assert result.stdout.count("as the grammar has it") == 2

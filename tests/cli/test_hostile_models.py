@@ -142,7 +142,7 @@ def more_pieces(content: dict[str, Any], count: int) -> None:
 
 GIGANTIC: dict[str, tuple[Callable[[Path], object], str]] = {
     "manifest": (lambda m: sparse(m / "manifest.json", 10**11), "more than 1,048,576 bytes"),
-    "recipe": (lambda m: (sparse(m / "recipe.toml", 10**8), reseal(m)), "are no recipe"),
+    "recipe": (lambda m: (sparse(m / "recipe.toml", 10**8), reseal(m)), "a recipe has at most"),
     "tokenizer": (lambda m: (sparse(m / "tokenizer.json", 10**8), reseal(m)), "64 MiB"),
     "shape": (lambda m: weights(m, {"a": tensor([10**12, 10**9], 0, 4)}, b"1234"), "overflow"),
     "empty shape": (lambda m: weights(m, {"a": tensor([0, 2**62], 0, 0)}), "they are 0"),

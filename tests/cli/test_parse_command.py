@@ -167,7 +167,9 @@ def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> N
     advice = "use regard parse or regard.parsing.load, or name a translator"
     assert said == f"{folder / 'run'}: is a parser: {advice}"
     said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
-    assert said == f"{world.made / 'model'}: is not a parser: use regard translate, or name a parser"
+    assert (
+        said == f"{world.made / 'model'}: is not a parser: use regard translate, or name a parser"
+    )
     data = world.made / "data"
     for command in ("parse", "translate"):
         said = refused(command, data, stdin=GOOD.encode())

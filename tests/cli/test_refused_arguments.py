@@ -12,11 +12,14 @@ from cli.refusing import GOOD, World, refused, unchanged
     [
         ("tran", "unknown command tran: did you mean train?"),
         ("Translate", "unknown command Translate: did you mean translate?"),
-        ("--out runs/x train", "unknown option --out: those of a command stand after its name"),
+        (
+            "--out runs/x train",
+            "unknown option --out: options of a command are given after its name",
+        ),
         ("train --otu runs/x", "unknown option --otu: did you mean --out?"),
         ("train", "missing option --out: see regard train --help"),
         ("prepare --out x --target y", "x: nothing to prepare: give --source and --target, or"),
-        ("train --out=", "--out is given nothing: is what stands after it set?"),
+        ("train --out=", "--out has no value: is the shell variable after it set?"),
         ("score x", "missing option --reference / -r: see regard score --help"),
         ("translate", "missing argument model: see regard translate --help"),
         ("average run --out", "option --out requires an argument: see regard --help"),
@@ -47,7 +50,7 @@ def test_a_command_line_that_cannot_be_understood(world: World, argv: str, said:
 def test_a_variable_that_is_not_set_is_no_folder(world: World) -> None:
     with unchanged(world.folder):
         said = refused("train", *world.text, "--out", "")
-    assert said == "--out is given nothing: is what stands after it set?"
+    assert said == "--out has no value: is the shell variable after it set?"
 
 
 @pytest.mark.parametrize("option", ["--beam", "--n-best"])
@@ -135,7 +138,7 @@ RECIPES: dict[str, tuple[bytes | None, str]] = {
     "a key for a section": (b"model = 2\n", "model is a section: write [model] and keys under it"),
     "ill-typed": (b'[model]\nlayers = "2"\n', "model.layers: input should be a valid integer"),
     "nested too deep": (b"x = " + b"[" * 10_000, "nested too deep: a recipe is sections of keys"),
-    "too long": (b"# no recipe\n" * 10_000, "more than 16,384 characters are no recipe"),
+    "too long": (b"# no recipe\n" * 10_000, "a recipe has at most 16,384 characters"),
     "an endless search": (
         b"[search]\nbeam = 1000\nmax_extra = 1000\n",
         "beam = 1000 times max_extra = 1000 is more than 100,000",

@@ -179,7 +179,8 @@ def test_a_signal_stops_and_the_same_command_goes_on(world: World, text: Path, p
         if status > 0:
             lines = f"{finished(out) * LINES:,} of {COUNT:,} lines finished"
             assert stderr.read_text().endswith(
-                f"{out}: stopped with {lines}, which are kept; the same command goes on from them\n"
+                f"{out}: stopped with {lines}, which are kept; "
+                "the same command continues from them\n"
             )
     before = finished(out)
     assert 6 <= before < COUNT // LINES
@@ -277,7 +278,7 @@ def test_where_no_output_can_be_made(world: World, command: list[str | Path]) ->
     (world.folder / "folder").mkdir()
     mine = world.write("mine", "mine\n")
     for out, why in (
-        ("-", "--out -: is a file that is made; leave it out for standard output"),
+        ("-", "--out -: it names a file to make; leave it out for standard output"),
         (mine, f"{mine}: exists already: remove it, or choose another --out"),
         (world.folder / "folder", f"{world.folder}/folder: exists already: remove it, or choose"),
         (mine / "out", f"{mine}/.out.parts"),

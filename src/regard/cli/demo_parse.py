@@ -42,7 +42,7 @@ def parse_recipe() -> "Recipe":
 
 def learn_to_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
     """Make trees and train a small parser on them, in the run directory `out`."""
-    from regard.cli.progress import preparing
+    from regard.cli.preparing import preparing
     from regard.inputs import TrainingFiles
 
     recipe = parse_recipe()

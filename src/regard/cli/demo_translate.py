@@ -43,7 +43,7 @@ def demo_recipe() -> "Recipe":
 
 def learn_to_translate(out: Path, pairs: int, steps: int | None, quiet: bool) -> None:
     """Make sentence pairs and train a small translator on them, in the run directory `out`."""
-    from regard.cli.progress import preparing
+    from regard.cli.preparing import preparing
     from regard.inputs import TrainingFiles
 
     recipe = demo_recipe()

@@ -62,7 +62,7 @@ def prepare(
       --set tokenizer.kind=wordpiece --set tokenizer.vocabulary=32000 --set data.deduplicate=true`
     - `regard prepare --trees train.mrg --silver parsed.trees.xz --recipe wsj-semi --out prepared`
     """
-    from regard.cli.progress import preparing
+    from regard.cli.preparing import preparing
     from regard.inputs import TrainingFiles, prepare_files
 
     files = TrainingFiles(

@@ -1,10 +1,6 @@
 """Progress of preparing and of training: a bar on a terminal, plain lines elsewhere."""
 
-import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -24,28 +20,6 @@ if TYPE_CHECKING:
 
 PLAIN_LINE_SECONDS = 10.0
 """Least time between two plain lines."""
-
-
-@contextmanager
-def preparing(quiet: bool, what: str = "pairs") -> "Iterator[Callable[[Reading], object]]":
-    """A context for preparing data; yields what is to hear of its progress.
-
-    Progress is shown unless `quiet`, and counted in `what`. SIGTERM ends the command as an
-    exception does, so that nothing half-written is left, with the exit status 143.
-    """
-
-    def leave(signum: int, _: object) -> None:
-        sys.exit(128 + signum)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        if quiet:
-            yield lambda _: None
-        else:
-            with PreparationDisplay(what) as display:
-                yield display
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class PreparationDisplay:

@@ -197,7 +197,7 @@ def _plan_or_train(
 
 def _begin(start: "Start", quiet: bool) -> "tuple[Recipe, Path]":
     from regard.cli.console import note
-    from regard.cli.progress import preparing
+    from regard.cli.preparing import preparing
     from regard.start import begin
 
     with preparing(quiet, "trees" if start.files.trees else "pairs") as progress:
