@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.arithmetic.choose import for_decoding
 from regard.data.rows import one_per_row
 from regard.errors import DataError, ModelError
 from regard.measure.likelihood import likelihoods
@@ -17,9 +18,11 @@ SOURCES = [*strings(23, seed=2, longest=19), "", "7"]
 TARGETS = [*strings(23, seed=3, longest=19), "1 2", ""]
 
 
-def translator(longest: int = 61) -> Translator:
+def translator(longest: int = 61, *, laid_out: bool = False) -> Translator:
     torch.manual_seed(3)
     model = Transformer(RECIPE.model, TOKENIZER.size)
+    if laid_out:
+        model.compute_by(for_decoding(model, torch.device("cpu"), "fp32", exact=None))
     return Translator(model, TOKENIZER, RECIPE.search, longest)
 
 
@@ -30,13 +33,14 @@ def alone(model: Transformer, source: str, target: str) -> float:
     return -float(F.cross_entropy(logits, torch.tensor(y), reduction="sum"))
 
 
-def test_each_pair_is_as_likely_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("laid_out", [False, True])
+def test_each_pair_is_as_likely_as_alone(monkeypatch: pytest.MonkeyPatch, laid_out: bool) -> None:
     monkeypatch.setattr("regard.measure.likelihood.AT_ONCE", 64)
     monkeypatch.setattr("regard.measure.likelihood.WINDOW", 9)
-    some = translator()
-    found = list(likelihoods(some, SOURCES, TARGETS))
+    plain = translator().model
+    found = list(likelihoods(translator(laid_out=laid_out), SOURCES, TARGETS))
     for one, source, target in zip(found, SOURCES, TARGETS, strict=True):
-        assert one.log_probability == pytest.approx(alone(some.model, source, target), rel=1e-5)
+        assert one.log_probability == pytest.approx(alone(plain, source, target), rel=1e-5)
         assert one.pieces == len(TOKENIZER.encode([target])[0]) + 1
         assert one.score == pytest.approx(one.log_probability / ((5 + one.pieces) / 6) ** 0.6)
 

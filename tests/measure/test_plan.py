@@ -19,7 +19,7 @@ from regard.machine.processes import together
 from regard.measure.plan import Disk, Memory, Parameters, flop, plan
 from regard.optimizer import FlatAdam
 from regard.paper import parameters
-from regard.training import batch_loss
+from regard.steps import batch_loss
 from regard.transformer import Transformer
 from run.copying import RECIPE, prepared, trained
 from run.ranks import finished
@@ -121,14 +121,14 @@ def test_the_memory_of_the_largest_batch_is_measured(data: Path, tmp_path: Path)
 
 
 def refusing(rows: int) -> Callable[..., Any]:
-    """Losses of a device that has memory for so many rows."""
+    """The batch loss on a device that has memory for this many rows."""
 
     def losses(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
         if len(batch.labels) > rows:
             raise MemoryError
         return batch_loss(model, batch, smoothing)
 
-    return lambda *_: losses
+    return losses
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(7, 1), (6, 2), (2, 4), (1, 8)])
@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_halved_until_it_does(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, parts: int
 ) -> None:
     recipe = WIDER.but(layout="packed", row_length=16, source_tokens=112, target_tokens=120)
-    monkeypatch.setattr("regard.measure.plan.losses_on", refusing(rows))
+    monkeypatch.setattr("regard.steps.batch_loss", refusing(rows))
     told: list[str] = []
     found = plan(recipe, data, tmp_path, tell=told.append)
     assert found.micro_batches == found.paper_micro_batches == parts
@@ -160,7 +160,7 @@ def test_a_batch_that_would_fill_a_cpus_memory_is_not_tried(
         return batch_loss(model, batch, smoothing)
 
     monkeypatch.setattr("regard.measure.plan.free_bytes", lambda device: room)
-    monkeypatch.setattr("regard.measure.plan.losses_on", lambda *_: losses)
+    monkeypatch.setattr("regard.steps.batch_loss", losses)
     found = plan(recipe, data, tmp_path)
     assert found.micro_batches in (2, 4)
     assert max(tried) == whole.part[0] // found.micro_batches
@@ -168,7 +168,7 @@ def test_a_batch_that_would_fill_a_cpus_memory_is_not_tried(
 
 
 def test_not_even_a_row(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.measure.plan.losses_on", refusing(rows=0))
+    monkeypatch.setattr("regard.steps.batch_loss", refusing(rows=0))
     with pytest.raises(TrainingError, match=r"not even one row .* lower data\.row_length"):
         plan(RECIPE, data, tmp_path)
 

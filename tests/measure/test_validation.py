@@ -7,19 +7,29 @@ import pytest
 import sacrebleu
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from regard.data.batches import Batches
+from regard.arithmetic.choose import for_validation
+from regard.arithmetic.cpu import Cpu
+from regard.arithmetic.inference import Inference
+from regard.arithmetic.plain import Plain
+from regard.arithmetic.products import Products
+from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
 from regard.data.rows import one_per_row
+from regard.equations import Arithmetic, Computing
 from regard.errors import DataError
 from regard.measure.validation import plain_loss, validator
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
+from regard.steps import batch_loss
 from regard.text.tokenizer import BOS, Tokenizer
 from regard.transformer import Transformer
 from regard.translation import Translator
 from run.copying import RECIPE, prepared, strings, trained
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,24 @@ def test_without_sentences_nothing_is_decoded(data: Path) -> None:
     assert result.keys() == {"loss", "perplexity"}
 
 
+@pytest.mark.parametrize(("arithmetic", "expected"), [("auto", Inference), ("plain", Plain)])
+def test_it_computes_by_an_arithmetic_of_its_own(
+    data: Path, monkeypatch: pytest.MonkeyPatch, arithmetic: str, expected: type
+) -> None:
+    used: set[Arithmetic] = set()
+
+    def listening(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        used.update(module.by for module in model.modules() if isinstance(module, Computing))
+        return batch_loss(model, batch, smoothing)
+
+    monkeypatch.setattr("regard.measure.validation.batch_loss", listening)
+    model, before = model_for(data), Cpu(Products())
+    model.compute_by(before)
+    validator(data, RECIPE.but(arithmetic=arithmetic, validate_sentences=0))(model)
+    assert [type(by) for by in used] == [expected]
+    assert {module.by for module in model.modules() if isinstance(module, Computing)} == {before}
+
+
 def test_training_goes_on_as_if_there_had_been_none(data: Path) -> None:
     model = model_for(data).train()
     validate = validator(data, RECIPE)
@@ -110,7 +138,8 @@ def test_a_pair_longer_than_any_batch_is_validated_on_too(tmp_path: Path) -> Non
     model = model_for(data)
     result = validator(data, recipe)(model)
     assert result["loss"] == pytest.approx(alone(model, data), rel=1e-5)
-    assert plain_loss(model.eval(), Pairs.open(data, "valid"), recipe) == result["loss"]
+    with model.eval().computing_by(for_validation(recipe.training, CPU, torch.float32)):
+        assert plain_loss(model, Pairs.open(data, "valid"), recipe) == result["loss"]
 
 
 def test_the_loss_is_that_of_every_pair_however_many_there_are(
