@@ -45,7 +45,7 @@ class OutOfMemory(TrainingError):
 class Processes:
     """This process among those that train together; with a single process most methods do nothing.
 
-    The methods are collective: every process must call them, in the same order. They raise
+    Methods that communicate must be called by every process, in the same order. They raise
     TrainingError if another process has ended.
     """
 
@@ -60,7 +60,7 @@ class Processes:
         return self.rank == 0
 
     def sum(self, *numbers: int) -> list[int]:
-        """The sums of the numbers over all processes; does not wait for work queued on a GPU."""
+        """The sums over all processes; waits for them, but not for work queued on a GPU."""
         if self.count == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.int64)
@@ -163,7 +163,7 @@ class Processes:
                 return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
         return True
 
-    def is_first_to_tell(self) -> bool:
+    def is_first_to_report(self) -> bool:
         """Whether no other process has reported yet why all of them end."""
         try:
             return int(self.store.add("ending", 1)) == 1
@@ -238,7 +238,7 @@ def _agreed_name(store: Store, rank: int, count: int) -> str:
 def _end(processes: Processes, error: BaseException) -> NoReturn:
     """Print the error, unless another process has done so, and exit at once without cleaning up."""
     expected = isinstance(error, RegardError | KeyboardInterrupt)
-    if processes.is_first_to_tell():
+    if processes.is_first_to_report():
         if not expected:
             traceback.print_exception(error)
         what = printable(str(error) or type(error).__name__)
