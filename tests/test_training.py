@@ -316,7 +316,7 @@ def test_both_layouts_are_trained_in_and_resumed(data: Path, tmp_path: Path, lay
 def test_a_run_whose_batches_another_process_packs_is_the_same_run(
     data: Path, tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it goes on from the batches it has learned from, though more were packed."""
+    """It continues from the batches it has learned from, although more were formed."""
 
     def ahead(setup: Setup, batches: Batches) -> Prefetched:
         return Prefetched(batches, partial(training_batches, setup.data, setup.recipe))

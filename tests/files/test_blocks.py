@@ -43,7 +43,7 @@ def made(folder: Path, translate: Callable[[list[str], int], str] = said) -> Non
 
 
 def stopped_after(count: int) -> Callable[[list[str], int], str]:
-    """What translates so many blocks, and then fails."""
+    """A translator of this many blocks, which then fails."""
     left = count
 
     def translate(lines: list[str], first: int) -> str:

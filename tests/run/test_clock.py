@@ -72,7 +72,7 @@ def test_a_signal_makes_it_leave_at_whatever_step(tmp_path: Path, data: Path) ->
 def test_a_signal_that_comes_too_late_to_be_saved_waits_for_the_next_step(
     tmp_path: Path, data: Path
 ) -> None:
-    """What `train` says is saved is saved."""
+    """If `train` says that a step is saved, it is."""
     interrupt = Interrupt()
 
     def validate(model: object) -> dict[str, Any]:

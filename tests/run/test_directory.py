@@ -205,7 +205,7 @@ def test_changes_that_do_not_fit_after_all_leave_everything(copy: Path, data: Pa
 
 
 def test_another_tokenizer_is_never_accepted(copy: Path, tmp_path: Path) -> None:
-    """Of prepared text that was replaced, it is the only copy."""
+    """If the prepared text was replaced, the run has the only copy of its tokenizer."""
     other = prepared(tmp_path, SHORT, strings(89, seed=5))
     before = content(copy)
     for accept_changes in (False, True):

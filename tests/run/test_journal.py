@@ -1,4 +1,4 @@
-"""What the journal says is JSON, line by line, and of the steps that count."""
+"""The journal is JSON, line by line, and has each step that counts once."""
 
 import json
 import math

@@ -140,7 +140,7 @@ def test_a_checkpoint_is_the_same_as_of_one_process(
 
 
 def train_to(step: int, run: Path, data: Path, recipe: Recipe) -> None:
-    """As when a signal comes after this step."""
+    """Train until a signal comes after this step."""
 
     def listen(record: Any) -> None:
         if record["event"] == "step" and record["step"] == step:
@@ -167,7 +167,7 @@ def test_stopped_and_resumed_it_ends_in_the_same_bits(data: Path, tmp_path: Path
 
 
 class _Full(torch.autograd.Function):
-    """What passes through, until memory runs out on the way there or back."""
+    """The identity, except that memory runs out in its forward or its backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, forward: bool) -> Tensor:
