@@ -1,4 +1,4 @@
-"""The device, the precision and the number of threads that a run uses."""
+"""The device and the number of threads that a run uses."""
 
 import os
 import platform
@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.arithmetic import choose
 from regard.errors import RecipeError, TrainingError
 from regard.machine import devices
 
@@ -27,24 +26,6 @@ def threads() -> Iterator[int]:
 
 def test_the_device_is_a_gpu_where_there_is_one() -> None:
     assert (devices.choose_device().type == "cuda") == torch.cuda.is_available()
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_auto_is_bf16_where_it_is_native(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "has_bf16", lambda device: native)
-    wanted = torch.bfloat16 if native else torch.float32
-    assert choose.choose_dtype("auto", CPU) == wanted
-    assert choose.choose_dtype("bf16", CPU) == torch.bfloat16
-    assert choose.choose_dtype("fp32", CPU) == torch.float32
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_int8_rounds_what_auto_computes_in(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "has_bf16", lambda device: native)
-    monkeypatch.setattr(choose, "has_int8_training", lambda: True)
-    assert choose.choose_dtype("int8", CPU) == choose.choose_dtype("auto", CPU)
-    with pytest.raises(RecipeError, match="int8 needs an x86 processor with VNNI"):
-        choose.choose_dtype("int8", torch.device("cuda"))
 
 
 def test_people_are_told_what_is_computed_in() -> None:
