@@ -1,45 +1,58 @@
-"""A cache holds what was appended, in order, whatever room it keeps."""
+"""A cache holds what was appended, in order, however large its capacity is."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.arithmetic.cache import Cache
+from regard.equations import Cache
 
 SENTENCES, HEADS, D_K, D_V = 3, 2, 5, 7
 
 
-def held(cache: Cache) -> tuple[Tensor, Tensor]:
-    assert not cache.keys[:, :, cache.slots :].any()  # the room left is zeros
-    assert not cache.values[:, :, cache.slots :].any()
+def held(cache: Cache, multiple: int) -> tuple[Tensor, Tensor]:
+    for store in cache.keys, cache.values:
+        assert store.shape[2] % multiple == 0
+        assert not store[:, :, cache.slots :].any()  # what is not in use is zero
     return cache.keys[:, :, : cache.slots], cache.values[:, :, : cache.slots]
 
 
-@settings(deadline=None, max_examples=50)
+@pytest.mark.parametrize("multiple", [1, 16])
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(0, 19), min_size=1, max_size=9), st.data())
-def test_what_is_appended_is_held(parts: list[int], data: st.DataObject) -> None:
+def test_what_is_appended_is_held(multiple: int, parts: list[int], data: st.DataObject) -> None:
     torch.manual_seed(1)
     keys = [torch.randn(SENTENCES, HEADS, n, D_K) for n in parts]
     values = [torch.randn(SENTENCES, HEADS, n, D_V) for n in parts]
-    cache = Cache(keys[0], values[0])
+    cache = Cache(keys[0], values[0], multiple)
     for new in zip(keys[1:], values[1:], strict=True):
-        next_ones = torch.arange(cache.slots, cache.slots + new[0].shape[2])
-        cache.append(*new, next_ones.expand(SENTENCES, -1))
+        places = torch.arange(cache.slots, cache.slots + new[0].shape[2]).expand(SENTENCES, -1)
+        cache.append(*new, data.draw(st.sampled_from([places, None])))
     expected = torch.cat(keys, 2), torch.cat(values, 2)
-    for found, right in zip(held(cache), expected, strict=True):
+    for found, right in zip(held(cache, multiple), expected, strict=True):
         assert torch.equal(found, right)
 
     some = torch.tensor(data.draw(st.lists(st.integers(0, SENTENCES - 1), min_size=1)))
-    for found, right in zip(held(cache.of(some)), expected, strict=True):
+    for found, right in zip(held(cache.of(some), multiple), expected, strict=True):
         assert torch.equal(found, right[some])
 
     if total := sum(parts):
         chosen = st.lists(st.integers(0, total - 1), min_size=4, max_size=4)
         slots = torch.tensor([data.draw(chosen) for _ in range(SENTENCES)])
-        for found, right in zip(held(cache.only(slots)), expected, strict=True):
+        for found, right in zip(held(cache.only(slots), multiple), expected, strict=True):
             for s in range(SENTENCES):
                 assert torch.equal(found[s], right[s][:, slots[s]])
+
+
+def test_new_slots_are_written_where_each_sentence_has_room() -> None:
+    cache = Cache(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 5), 16)
+    keys, values = torch.ones(2, 1, 2, 4), torch.ones(2, 1, 2, 5)
+    cache.append(keys, values, torch.tensor([[3, 4], [1, 2]]))
+    assert cache.slots == 5
+    for store in cache.keys, cache.values:
+        assert store[0].any(-1).nonzero()[:, 1].tolist() == [3, 4]
+        assert store[1].any(-1).nonzero()[:, 1].tolist() == [1, 2]
 
 
 def test_the_cache_made_of_another_is_its_own() -> None:
