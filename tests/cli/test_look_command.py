@@ -65,7 +65,7 @@ def test_json_alone_on_standard_output(world: World) -> None:
     result = process("look", world.made / "model", SENTENCE, "--json", "-", "--search")
     assert result.stderr == ""
     steps = json.loads(result.stdout)["search"]["steps"]
-    assert all(len(step) == 4 for step in steps)  # 2 x a beam of 2
+    assert {len(step) for step in steps} == {4}  # 2 x a beam of 2
 
 
 def test_the_search_as_text(world: World) -> None:

@@ -146,7 +146,7 @@ RECIPES: dict[str, tuple[bytes | None, str]] = {
     "a huge number": (b"[model]\nlayers = " + b"9" * 5000, "integer string conversion"),
     "too few positions": (
         b'[model]\npositions = "learned"\nmax_positions = 100\n',
-        "model.max_positions = 100 is less than data.max_length = 256: learn as many",
+        "model.max_positions = 100 is less than data.max_length = 256: learn a position",
     ),
 }
 

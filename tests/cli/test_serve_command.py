@@ -74,7 +74,7 @@ def taken(address: str) -> bool:
 
 def test_a_model_needs_its_languages(made: Path) -> None:
     model = made / "model"
-    assert "say its languages" in refused("serve", model)
+    assert "give its languages" in refused("serve", model)
     assert "'english' is not a language pair" in refused("serve", f"{model}=english")
     assert "'x' is not a language pair" in refused("serve", model, "--pair", "x")
     assert "two models for en-de" in refused(

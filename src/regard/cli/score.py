@@ -121,7 +121,7 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
     translations, *references = _aligned(hypothesis, *reference)
     if tokenizer == "13a" and _without_blanks(references[0]):
-        note(f"{reference[0]}: has hardly any blanks, so BLEU counts lines: see --tokenizer")
+        note(f"{reference[0]}: has hardly any blanks, so BLEU takes lines for words: see --tokenizer")
     scores = score_translations(translations, references, cast(BleuTokenizer, tokenizer))
     if as_json:
         typer.echo(json.dumps(asdict(scores)))

@@ -190,7 +190,7 @@ def _named(argument: str, default: str | None) -> "tuple[Path, LanguagePair]":
     if not path or Path(argument).is_dir():
         path, pair = argument, default or ""
     if not pair:
-        raise RecipeError(f"{path}: say its languages: {path}=en-de, or --pair en-de")
+        raise RecipeError(f"{path}: give its languages: {path}=en-de, or --pair en-de")
     return Path(path), LanguagePair.read(pair)
 
 
