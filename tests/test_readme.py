@@ -40,6 +40,10 @@ def links(page: str) -> list[str]:
     return re.findall(r"\]\((?!http)([^)]+)\)", text_of(page))
 
 
+def files_named(page: str) -> list[str]:
+    return re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|js|md|toml))`", text_of(page))
+
+
 def rows(page: str) -> list[str]:
     """The rows of all tables."""
     return re.findall(r"^\|.*", text_of(page), flags=re.MULTILINE)
@@ -120,6 +124,11 @@ def test_readme(in_a_folder_of_text: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(Path("out.txt").read_text(encoding="utf-8").split("\n")) == 5 + 1
 
 
+def test_pages_have_links_and_name_files() -> None:
+    assert sum(len(links(page)) for page in DOCUMENTS) > 100
+    assert sum(len(files_named(page)) for page in DOCUMENTS) > 50
+
+
 @pytest.mark.parametrize("page", DOCUMENTS)
 def test_links_lead_somewhere(page: str) -> None:
     for link in links(page):
@@ -131,7 +140,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", DOCUMENTS)
 def test_files_that_are_named_exist(page: str) -> None:
-    for name in re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|js|md|toml))`", text_of(page)):
+    for name in files_named(page):
         places = (ROOT, ROOT / "src" / "regard", (ROOT / page).parent)
         assert any((place / name).exists() for place in places), name
 

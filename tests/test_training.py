@@ -154,7 +154,9 @@ def test_what_the_journal_counts(data: Path, tmp_path: Path) -> None:
     trained(tmp_path / "run", data, RECIPE.but(steps=4, accumulate=3))
     batches = Batches(Pairs.open(data, "train"), RECIPE.data, 1, layout="grouped")
     source = target = 0
-    for record in journal(tmp_path / "run", "step"):
+    records = journal(tmp_path / "run", "step")
+    assert len(records) == 4
+    for record in records:
         some = batches.take(3)
         source += sum(batch.source_tokens for batch in some)
         target += sum(batch.target_tokens for batch in some)

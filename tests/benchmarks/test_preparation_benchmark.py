@@ -31,7 +31,9 @@ def test_the_corpus_has_new_pairs_copies_and_empty_ones(texts: tuple[Path, Path]
 
 def test_a_tiny_run_is_measured(texts: tuple[Path, Path]) -> None:
     measured = preparation.measure(*texts, 101, workers=1)
-    assert all(seconds >= 0 for seconds in measured.seconds.values())
+    assert tuple(measured.seconds) == preparation.PARTS
+    assert min(measured.seconds.values()) >= 0
+    assert measured.per_second() > 0
     assert measured.processor > 0
     assert measured.main == measured.together > 10
     assert preparation.row(measured)[:2] == ["101", "1"]

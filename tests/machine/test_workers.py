@@ -88,8 +88,11 @@ def test_few_tasks_are_taken_ahead_of_their_results(three: Workers) -> None:
             taken.append(number)
             yield number
 
-    for number, _ in enumerate(three.map(squared, tasks())):
-        assert len(taken) <= number + 6
+    found = []
+    for square in three.map(squared, tasks()):
+        assert len(taken) <= len(found) + 6
+        found.append(square)
+    assert len(found) == len(taken) == 100
 
 
 @pytest.mark.parametrize("count", [0, 3])

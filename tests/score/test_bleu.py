@@ -90,6 +90,7 @@ def test_misaligned_corpora_are_refused(scorer: object) -> None:
 @pytest.mark.data
 def test_official_scores_of_small_corpora(regard_data: Path) -> None:
     cases = json.loads((regard_data / "oracles/bleu/edge/edge.json").read_text(encoding="utf-8"))
+    assert cases["corpora"]
     for case in cases["corpora"]:
         scores = score_translations(case["hyp"], [case["ref"]])
         assert scores.bleu == pytest.approx(case["bleu_13a"]["score"], abs=1e-9), case["name"]

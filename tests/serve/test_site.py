@@ -295,7 +295,9 @@ def test_both_interfaces_have_every_text(site: Open, shouting: Shouting) -> None
     english, korean = (page.evaluate(f"({keys})(TEXTS.{name})") for name in ("en", "ko"))
     assert english == korean
     used = "[...document.querySelectorAll('[data-text]')].map(x => x.dataset.text)"
-    assert set(page.evaluate(used)) <= set(english)
+    texts = set(page.evaluate(used))
+    assert texts
+    assert texts <= set(english)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

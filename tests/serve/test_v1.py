@@ -161,6 +161,7 @@ def test_a_translation_grows_into_what_it_becomes(real: TestClient) -> None:
 def test_every_word_says_where_it_came_from(real: TestClient, translator: Translator) -> None:
     asked = ASKED | {"text": "the dog sees the cat. the bird sleeps.", "alignment": True}
     answer = real.post("/v1/translate", json=asked).json()
+    assert len(answer["sentences"]) == 2
     for sentence in answer["sentences"]:
         found = sentence["alignment"]
         text = sentence["translations"][0]["text"]
