@@ -33,17 +33,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard.arithmetic.choose import for_inference, for_training, for_update
 from regard.data.batches import Batch, Batches
 from regard.data.prefetch import Prefetched
 from regard.data.rows import Rows
 from regard.decoding import Decoding
-from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.paper import BASE, BIG
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
+from regard.steps import Compiled, Whole
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.training import batch_loss, update
+from regard.training import update
 from regard.transformer import Transformer
 
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent / "peers")])
@@ -89,11 +90,16 @@ Step = Callable[[Batch], object]
 
 
 def ours(recipe: Recipe, fast: bool = True) -> Step:
-    """`regard train`'s step; `fast` is compiled, with CUDA graphs."""
-    model = Transformer(recipe.model, recipe.tokenizer.vocabulary).to(DEVICE).train()
-    optimizer = FlatAdam(model, recipe.training, torch.bfloat16)
-    losses = compiled(batch_loss, print) if fast and not SMOKE else batch_loss
-    return lambda batch: update(model, optimizer, [batch], RATE, 0.1, losses)
+    """The step of `regard train`; `fast` is compiled, with CUDA graphs."""
+    model, dtype = Transformer(recipe.model, recipe.tokenizer.vocabulary), torch.bfloat16
+    chosen = for_training(recipe.training, DEVICE, dtype, torch.get_num_threads())
+    model.to(DEVICE).train().compute_by(chosen.whole)
+    by = for_update(recipe.training, DEVICE, dtype, model.parameter_count)
+    optimizer = FlatAdam(model, recipe.training, dtype, by)
+    smoothing = recipe.training.label_smoothing
+    compiles = fast and not SMOKE
+    steps = Compiled(model, smoothing, print) if compiles else Whole(model, smoothing)
+    return lambda batch: update(steps, optimizer, [batch], RATE)
 
 
 def theirs(recipe: Recipe, fast: bool) -> Step:
@@ -258,16 +264,16 @@ def decoding() -> dict[str, Any]:
         model = models[name]
 
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
-            return search(model, rows, limits, recipe.search, bos=BOS, eos=EOS, pad=PAD)
+            signs = {"bos": BOS, "eos": EOS, "pad": PAD}
+            return search(model, rows, limits, recipe.search, **signs, ranker=model.by.most_likely)
 
         Decoding(model, recipe.search, exact=False).hypotheses(sources, found)
 
-    models = {
-        str(dtype).removeprefix("torch."): Transformer(recipe.model, recipe.tokenizer.vocabulary)
-        .to(DEVICE, dtype)
-        .eval()
-        for dtype in (torch.bfloat16, torch.float32)
-    }
+    models: dict[str, Transformer] = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        model = Transformer(recipe.model, recipe.tokenizer.vocabulary).to(DEVICE, dtype).eval()
+        model.compute_by(for_inference(DEVICE, dtype))
+        models[str(dtype).removeprefix("torch.")] = model
     times = in_turn({name: partial(contender, name) for name in models})
     tokens = int(sum(pairs.source_lengths) + 11 * len(pairs))
     return {name: {"tokens_per_second": [tokens / t for t in took]} for name, took in times.items()}

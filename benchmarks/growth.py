@@ -37,12 +37,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.arithmetic.cache import Cache
-from regard.arithmetic.packed import PackedLinear, can_pack
+from regard.arithmetic.choose import choose_dtype, for_decoding, for_training
 from regard.data.batches import Batch
 from regard.data.rows import one_per_row
-from regard.machine.devices import choose_dtype, keep_freed_memory
-from regard.training import batch_loss
+from regard.machine.devices import keep_freed_memory
+from regard.recipe import Recipe
+from regard.steps import batch_loss
 from regard.transformer import DecoderState, Transformer
 
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent / "peers")])
@@ -110,17 +110,16 @@ def model_of(point: Point, shape: str) -> tuple[Transformer, int]:
 
 
 def for_translation(point: Point, shape: str) -> tuple[Transformer, int]:
-    """The same, laid out as `regard translate` does."""
+    """A model whose weights are laid out for translation, in the fastest layout."""
     model, vocabulary = model_of(point, shape)
-    dtype = model.embedding.tokens.weight.dtype
-    if can_pack(dtype):
-        model.pack(PackedLinear, dtype)
+    model.compute_by(for_decoding(model, CPU, "auto", exact=False))
     return model.eval(), vocabulary
 
 
 def train(point: Point, shape: str) -> Callable[[], float]:
     model, vocabulary = model_of(point, shape)
-    model.train()
+    dtype, threads = model.embedding.tokens.weight.dtype, torch.get_num_threads()
+    model.train().compute_by(for_training(Recipe().training, CPU, dtype, threads).whole)
     for weight in model.parameters():
         weight.grad = torch.zeros_like(weight)
     source, target = random_rows(point, vocabulary), random_rows(point, vocabulary)
@@ -155,7 +154,7 @@ def decode(point: Point, shape: str) -> Callable[[], float]:
 
     @torch.inference_mode()
     def turn() -> float:
-        state = in_the_midst(model.start(rows), point)
+        state = in_the_midst(model, model.start(rows), point)
         begin = time.perf_counter()
         for last in tokens:
             _, state = model.step(last, state)
@@ -164,10 +163,11 @@ def decode(point: Point, shape: str) -> Callable[[], float]:
     return turn
 
 
-def in_the_midst(state: DecoderState, point: Point) -> DecoderState:
-    """As if n tokens were decoded, the same in all beams: the past is as large as the source."""
+def in_the_midst(model: Transformer, state: DecoderState, point: Point) -> DecoderState:
+    """A state after n tokens, the same ones in all beams: the past is as large as the source."""
     n = point.length
-    past = (Cache(m.keys[:, :, :n].clone(), m.values[:, :, :n].clone()) for m in state.memory)
+    both = ((memory.keys[:, :, :n], memory.values[:, :, :n]) for memory in state.memory)
+    past = (model.by.cache(keys.clone(), values.clone()) for keys, values in both)
     shared = torch.ones(point.rows, BEAM, n, dtype=torch.bool)
     filled = torch.full((point.rows,), n)
     return replace(state, past=tuple(past), ancestry=shared, filled=filled, length=n)

@@ -6,29 +6,30 @@ from torch import Tensor, nn
 from training_batches import RATE, Batch, Shape, Step, train_in_turn
 
 import regard
+from regard.arithmetic.choose import choose_dtype
 from regard.data.batches import Batch as RegardBatch
 from regard.data.rows import Rows
-from regard.machine.devices import choose_device, choose_dtype, keep_freed_memory
-from regard.optimizer import FlatAdam
+from regard.machine.devices import choose_device
+from regard.machine.processes import ALONE
 from regard.recipe import Recipe
-from regard.training import losses_on, update
-from regard.transformer import Transformer
+from regard.run.sharding import model_and_optimizer
+from regard.steps import steps_for
+from regard.training import update
 
 PRECISION = sys.argv[2]
-DTYPE = choose_dtype(PRECISION, choose_device())
+DEVICE = choose_device()
+DTYPE = choose_dtype(PRECISION, DEVICE)
 
 
 def prepare(shape: Shape) -> tuple[nn.Module, Step]:
-    keep_freed_memory()
     fields = shape._asdict()
     vocabulary = fields.pop("vocabulary")
     recipe = Recipe().but(**fields, precision=PRECISION)
-    model = Transformer(recipe.model, vocabulary).train()
-    optimizer = FlatAdam(model, recipe.training, DTYPE)
-    losses = losses_on(choose_device(), model, recipe, print)
+    model, optimizer = model_and_optimizer(recipe, vocabulary, DTYPE, DEVICE, ALONE, shard=False)
+    steps = steps_for(model, optimizer, recipe, DEVICE, DTYPE, print)
 
     def step(batch: Batch) -> Tensor:
-        loss = update(model, optimizer, [as_ours(batch)], RATE, shape.label_smoothing, losses)
+        loss = update(steps, optimizer, [as_ours(batch)], RATE)
         return loss.smoothed / loss.target_tokens
 
     return model, step

@@ -52,7 +52,10 @@ def freely(parser: Parser, sentences: Sentences) -> list[Tree | None]:
     """By the search of translation; None for an output that is no tree over exactly the words."""
 
     def found(rows: Rows, limits: Tensor, _: list[int]) -> Found:
-        return search(parser.model, rows, limits, parser.recipe, bos=BOS, eos=EOS, pad=PAD)
+        return search(
+            parser.model, rows, limits, parser.recipe, bos=BOS, eos=EOS, pad=PAD,
+            ranker=parser.model.by.most_likely,
+        )  # fmt: skip
 
     pieces = parser.tokenizer.encode([as_text(words) for words in sentences])
     best = parser.hypotheses([[*some, EOS] for some in pieces], found)

@@ -2,9 +2,9 @@
 
     python experiments/rounding/run.py MODEL --source FILE --reference FILE
 
-fp32, bf16 and int8 are translated as `regard translate --precision` does. Weights of 7 and of 8
-bits are also rounded in the obvious way, in fp32, so that both are there whatever this processor
-has. Prints JSON.
+fp32, bf16 and int8 are translated as `regard translate --precision` does. Besides, weights are
+rounded to 8 and to 7 bits in fp32, so that both are measured whatever this processor has. Prints
+JSON.
 """
 
 import argparse
@@ -16,23 +16,26 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.arithmetic.packed import largest_weight
+from regard.arithmetic.inference import Inference
+from regard.arithmetic.layouts import LaidOut, largest_weight
 from regard.run.model_directory import open_model
 from regard.score.bleu import bleu
 from regard.translation import Translator, load
 
 
-class Rounded(nn.Module):
+class Rounded:
     """What Int8Linear computes, in fp32: x in 127 steps up from zero, the weights in `largest`."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, largest: int):
-        super().__init__()
-        self.weight, self.bias = rounded(weight.detach(), largest), bias
+        self.weight = rounded(weight.detach(), largest)
+        self.bias = None if bias is None else bias.detach()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(rounded(x, 127), self.weight, self.bias)
+    def __call__(self, by: Any, x: Tensor, relu: bool = False) -> Tensor:
+        """x W^T + b; with `relu`, 0 where that is negative."""
+        y = F.linear(rounded(x, 127), self.weight, self.bias)
+        return y.relu_() if relu else y
 
 
 def rounded(rows: Tensor, largest: int) -> Tensor:
@@ -40,11 +43,13 @@ def rounded(rows: Tensor, largest: int) -> Tensor:
     return (rows / step).round() * step
 
 
-def obvious(directory: Path, largest: int) -> Translator:
+def rounding(directory: Path, largest: int) -> Translator:
+    """A translator that rounds weights to `largest` steps, and states to 127, in fp32."""
     model = open_model(directory, torch.float32)
-    model.transformer.pack(partial(Rounded, largest=largest), torch.float32)
-    recipe = model.recipe
-    return Translator(model.transformer, model.tokenizer, recipe.search, recipe.data.max_length)
+    transformer, recipe = model.transformer, model.recipe
+    products = LaidOut(transformer, transformer.embedding.tokens, partial(Rounded, largest=largest))
+    transformer.compute_by(Inference(products, torch.float32))
+    return Translator(transformer, model.tokenizer, recipe.search, recipe.data.max_length)
 
 
 def main() -> None:
@@ -58,7 +63,7 @@ def main() -> None:
     )
     ways = {name: partial(load, args.model, precision=name) for name in ("fp32", "bf16", "int8")}
     ways |= {
-        f"weights to {largest}, rounded in fp32": partial(obvious, args.model, largest)
+        f"weights to {largest}, rounded in fp32": partial(rounding, args.model, largest)
         for largest in (127, 64)
     }
     exactly: list[str] = []
