@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from torch import Tensor
 from regard.arithmetic.choose import choose_dtype, for_decoding, refuse_int8, with_loops
 from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
+from regard.equations import Arithmetic
 from regard.errors import RecipeError, RegardError
 from regard.machine.copies import Copies, can_be_copied
 from regard.machine.devices import (
@@ -90,6 +92,23 @@ def open_to_decode(
     return replace(model, transformer=transformer), exact
 
 
+class _Division(NamedTuple):
+    """How batches are divided among copies of this process or, if there are none, its threads."""
+
+    batches: list[list[int]]
+    by: Arithmetic
+    copies: int
+    workers: int
+    share: int | None
+    """Cores of each worker; None divides them equally."""
+
+    def run(self, decode: Callable[[list[int]], Found]) -> Iterator[Found]:
+        """Decode each batch; yields the hypotheses in the order of the batches."""
+        if self.copies:
+            return _by_copies(decode, self.batches, self.copies)
+        return side_by_side(decode, self.batches, self.workers, self.share)
+
+
 class Decoding:
     """A model and how to search it.
 
@@ -121,29 +140,32 @@ class Decoding:
         Unless `here`, `search` may be called in a copy of this process; what it changes there is
         lost.
         """
-        divides, threads = self.model.by.side_by_side, torch.get_num_threads()
-        workers, tokens = _workers() if divides else 1, sum(map(len, sources))
-        may_share = self.may_be_copied and not here and can_be_copied()
-        shared = divides and may_share and tokens >= COPIES_FROM
-        batches = self._batches(sources, threads if shared else workers)
-        copies = min(len(batches), threads, _room_for_copies()) if shared else 0
-        by_copies = copies > max(1, threads // 2)  # with fewer, cores would be idle
-        alone = by_copies or threads // max(1, min(workers, len(batches))) == 1
-        decode = partial(self._search, sources, search)
-        by_loops = alone and self.exact is False and tokens >= LOOPS_FROM
-        by = with_loops(self.model.by) if by_loops else self.model.by
+        division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
-        with self.model.computing_by(by):
-            if by_copies:
-                decoded = _by_copies(decode, batches, copies)
-            elif divides and self.one_by_one:
-                decoded = side_by_side(decode, batches, threads, share=1)
-            else:
-                decoded = side_by_side(decode, batches, workers)
-            for batch, best_of_each in zip(batches, decoded, strict=True):
+        with self.model.computing_by(division.by):
+            decoded = division.run(partial(self._search, sources, search))
+            for batch, best_of_each in zip(division.batches, decoded, strict=True):
                 for i, best in zip(batch, best_of_each, strict=True):
                     found[i] = best
         return found
+
+    def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
+        by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))
+        workers = _workers() if by.side_by_side else 1
+        may_copy = may_copy and self._can_copy(tokens)
+        batches = self._batches(sources, threads if may_copy else workers)
+        copies = _useful_copies(len(batches)) if may_copy else 0
+        one_core = copies or threads // max(1, min(workers, len(batches))) == 1
+        if one_core and self.exact is False and tokens >= LOOPS_FROM:
+            by = with_loops(by)
+        if by.side_by_side and self.one_by_one:
+            return _Division(batches, by, copies, threads, share=1)
+        return _Division(batches, by, copies, workers, share=None)
+
+    def _can_copy(self, tokens: int) -> bool:
+        """Whether copies of this process may decode this many source tokens."""
+        pays = self.model.by.side_by_side and tokens >= COPIES_FROM
+        return pays and self.may_be_copied and can_be_copied()
 
     def _batches(self, sources: Sequence[Sequence[int]], workers: int) -> list[list[int]]:
         if self.one_by_one:
@@ -189,8 +211,11 @@ def _workers() -> int:
     return threads // -(-threads // WORKERS)
 
 
-def _room_for_copies() -> int:
-    return free_bytes(torch.device("cpu")) // COPY_BYTES
+def _useful_copies(batches: int) -> int:
+    """The number of copies of this process that decode batches; 0 if many cores would be idle."""
+    threads, room = torch.get_num_threads(), free_bytes(torch.device("cpu")) // COPY_BYTES
+    copies = min(batches, threads, room)
+    return copies if copies > max(1, threads // 2) else 0
 
 
 def _by_copies(
@@ -213,9 +238,8 @@ def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Ite
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))
-    slots = min(
-        slots, max(SMALL_BATCH, total // max(1, rounds * workers) * 21 // 20)
-    )  # with padding
+    even = total // max(1, rounds * workers) * 21 // 20  # with room for padding
+    slots = min(slots, max(SMALL_BATCH, even))
     batch: list[int] = []
     width = 0
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):

@@ -116,7 +116,7 @@ class Adam(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """What Adam keeps of the gradients, of all weights in flat fp32 buffers."""
+    """The moments of the gradients (§5.3), of all weights in flat fp32 buffers."""
 
     updates: Float[Tensor, ""]
     """How many updates were made."""

@@ -87,7 +87,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
     def beside(self, longer: Hypotheses, pad: int) -> Hypotheses:
-        """These hypotheses followed by others, which are one token longer."""
+        """Append others, which are one token longer, to these hypotheses."""
         padded = self._replace(tokens=functional.pad(self.tokens, (0, 1), value=pad))
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(padded, longer, strict=True)))
 
@@ -184,7 +184,13 @@ def search(
             stays = going.nonzero()[:, 0].to(live.rows.device)
             sentences, max_lengths, going = sentences[stays], max_lengths[stays], going[going]
             live, finished = live.of(stays), finished.of(stays)
+    return _results(ended, n_best, eos)
 
+
+def _results(
+    ended: list[tuple[Tensor, list[Hypotheses]]], n_best: int, eos: int
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of each sentence, from the first of its pools that holds any."""
     results: dict[int, list[Hypothesis]] = {}
     for numbers, pools in ended:
         choices = zip(*(pool.read(eos) for pool in pools), strict=True)

@@ -1,4 +1,4 @@
-"""§5.1 What is learned from a batch: the gradient of its smoothed loss (§5.4).
+"""§5.4 Learning from a batch: the gradient of its smoothed loss.
 
 `steps_for` chooses, when a run starts, which of these computes it: `Whole`, `Compiled`, `Sharded`,
 `Halves`, and `BySize`, which uses two of them.

@@ -62,7 +62,7 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 class ForTraining(NamedTuple):
-    """What learns from the batches of a run."""
+    """The arithmetic that learns from the batches of a run."""
 
     whole: Arithmetic
     """Learns from a batch as a whole, on all cores."""

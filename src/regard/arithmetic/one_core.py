@@ -46,7 +46,7 @@ def rows_of(x: Tensor) -> NDArray[Any]:
 
 
 class Loops(Cpu):
-    """What lies between the products, by loops."""
+    """Loops for the parts of the equations between matrix products."""
 
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float

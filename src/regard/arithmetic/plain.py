@@ -86,7 +86,7 @@ def fused_adam(
     rate: float,
     tokens: int | Tensor,
 ) -> None:
-    """What `Arithmetic.adam` specifies, in one pass over the weights, on a CPU or a GPU."""
+    """Update as `Arithmetic.adam` specifies, in one pass over the weights, on a CPU or a GPU."""
     scale = torch.ones_like(moments.updates) * tokens  # the kernel divides by it
     _adam(master, gradient.float(), moments, constants, rate, fused=True, grad_scale=scale)
     if weights is not master:

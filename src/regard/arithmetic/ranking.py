@@ -18,7 +18,7 @@ def most_likely_by_blocks(
     count: int,
     at_once: int,
 ) -> Ranking:
-    """What `regard.search.most_likely` defines; `at_once` logits are summarised together.
+    """Rank as `regard.search.most_likely` defines; `at_once` logits are summarised together.
 
     The `count` best continuations are in the `count` blocks that have the largest maxima.
     """
