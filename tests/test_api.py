@@ -173,7 +173,7 @@ def test_warnings_go_to_a_callable() -> None:
 
 def test_little_disk_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 7000})
-    monkeypatch.setattr("regard.measure.plan.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("regard.measure.outline.shutil.disk_usage", lambda path: usage)
     said: list[str] = []
     regard.train(**EN_DE, out="run", changes=TINY, warn=said.append)
     assert said[0].startswith("run: too little disk: ")

@@ -35,3 +35,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     module, function = _HOMES[name]
     return getattr(import_module(module), function)
+
+
+def __dir__() -> list[str]:
+    """The names that completion offers."""
+    return list(__all__)

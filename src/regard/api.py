@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from regard.inputs import TrainingFiles
     from regard.machine.interrupt import Interrupt
     from regard.machine.processes import Processes
-    from regard.measure.plan import Disk, Outline
+    from regard.measure.outline import Disk, Outline
     from regard.recipe import Recipe
     from regard.run.journal import RecordListener
     from regard.trees.tree import Tree
@@ -269,7 +269,7 @@ def _outline(recipe: "Recipe", data: Path, out: Path, shards: int) -> "Outline":
     from regard.arithmetic.choose import choose_dtype
     from regard.data.pairs import prepared_manifest
     from regard.machine.devices import choose_device
-    from regard.measure.plan import outline
+    from regard.measure.outline import outline
 
     vocabulary = prepared_manifest(data)["tokenizer"]["size"]
     dtype = choose_dtype(recipe.training.precision, choose_device())
@@ -318,16 +318,8 @@ def _files(
 ) -> "TrainingFiles":
     from regard.inputs import TrainingFiles
 
-    return TrainingFiles(
-        _paths(source),
-        _paths(target),
-        _paths(valid_source),
-        _paths(valid_target),
-        _paths(trees),
-        _paths(valid_trees),
-        _paths(silver),
-        silver_share,
-    )
+    text = _paths(source), _paths(target), _paths(valid_source), _paths(valid_target)
+    return TrainingFiles(*text, _paths(trees), _paths(valid_trees), _paths(silver), silver_share)
 
 
 def _paths(given: Paths) -> tuple[Path, ...]:

@@ -17,13 +17,13 @@ from regard.recipe import Recipe
 class TrainingFiles:
     """Files to learn from: text in two languages, for a translator, or trees, for a parser.
 
-    A refusal names a field as the commands' option: `valid_source` is --valid-source.
+    Errors name a field by the commands' option: `valid_source` is --valid-source.
     """
 
     source: Sequence[Path] = ()
-    """Text, one sentence a line."""
+    """Text, one sentence per line."""
     target: Sequence[Path] = ()
-    """As many files; each line translates the same line of `source`."""
+    """Translations of `source`, line by line, in as many files."""
     valid_source: Sequence[Path] = ()
     valid_target: Sequence[Path] = ()
     trees: Sequence[Path] = ()
@@ -32,16 +32,16 @@ class TrainingFiles:
     silver: Sequence[Path] = ()
     """Trees that a parser wrote, to learn from in addition to the gold ones."""
     silver_share: float | None = None
-    """Share of silver trees among all that are learned from, in (0, 1); None uses each once."""
+    """Share of silver trees in all that are learned from, in (0, 1); None uses each tree once."""
 
     @property
     def has_text(self) -> bool:
-        """Whether any file of text is given."""
+        """Whether any text is given."""
         return any((self.source, self.target, self.valid_source, self.valid_target))
 
     @property
     def can_be_prepared(self) -> bool:
-        """Whether they suffice to prepare data: both sides of text, or trees."""
+        """Whether the files suffice to prepare data: both sides of text, or trees."""
         return bool(self.trees or (self.source and self.target))
 
     def refuse_unfit(self, task: str | None = None) -> None:
@@ -49,7 +49,7 @@ class TrainingFiles:
         if task not in (None, "translate", "parse"):
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:
-            raise RecipeError(f"--silver-share {self.silver_share}: it lies between 0 and 1")
+            raise RecipeError(f"--silver-share {self.silver_share}: give a share between 0 and 1")
         if (self.valid_trees or self.silver) and not self.trees:
             raise RegardError("--valid-trees and --silver go with gold trees: give --trees too")
         if self.silver_share is not None and not self.silver:
@@ -99,7 +99,7 @@ class TrainingFiles:
     ) -> Report:
         """Make `out`, a directory of prepared data; raises as `data.prepare.prepare_text` does."""
         if self.trees:
-            from regard.data.treebank import prepare_trees  # text does not wait for it
+            from regard.data.treebank import prepare_trees  # slow to load, and not for text
 
             return prepare_trees(
                 self.trees,

@@ -1,4 +1,4 @@
-"""What a run begins with: a recipe, and data prepared for it.
+"""The beginning of a run: which recipe, and which prepared data.
 
 A run directory, RUN, is in one of four states. N, new: it has neither data/ nor recipe.toml. P,
 prepared: it has data/ only, as --plan leaves it. B, begun: it has both. E, begun with data
@@ -91,7 +91,7 @@ DECIDED = {
 
 @dataclass(frozen=True)
 class Start:
-    """What a caller gives for a run to begin with. Each field is an option of `regard train`."""
+    """Everything that a caller gives for a run to begin with, as options of `regard train`."""
 
     out: Path
     files: TrainingFiles = NO_FILES
@@ -100,7 +100,7 @@ class Start:
     recipe: Recipe | str | None = None
     """A recipe, its name, or its file."""
     assignments: Sequence[str] = ()
-    """What --set is given: texts for `Recipe.set`."""
+    """Texts for `Recipe.set`: the values of --set."""
     task: str | None = None
     start_from: Path | None = None
     """--from: the directory of a model."""
@@ -148,21 +148,17 @@ def decide(start: Start, remark: Callable[[str], object] = lambda _: None) -> De
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
-    data = start.data or start.out / "data"
-    # Files replace what was prepared, unless a run was begun with it.
-    is_used = earlier is not None or not start.files.can_be_prepared
-    is_prepared = start.data is not None or (data.is_dir() and is_used)
-    if not (is_prepared or start.files.can_be_prepared):
-        raise RegardError(f"{start.out}: {_nothing_to_train_on(start.out)}")
-    of_model = None if model is None else model.recipe
-    recipe = _recipe(start, earlier or of_model, data if is_prepared else None)
+    data, is_prepared = _data(start, earlier is not None)
+    if earlier is None and model is not None:
+        earlier = model.recipe
+    recipe = _recipe(start, earlier, data if is_prepared else None)
     start.files.refuse_recipe(recipe)
     refuse_arithmetic(recipe.training, choose_device(), torch.get_num_threads())
     if not is_prepared:
         refuse_without_room(recipe.data)
         refuse_missing(recipe.training.bleu_tokenizer)
-    if start.start_from is not None and model is not None:
-        _refuse_other_model(start, start.start_from, model, recipe)
+    if model is not None:
+        _refuse_other_model(start, model, recipe)
     if is_prepared:
         recipe = _fitted(start, recipe, data, remark)
     return Decision(recipe, data, is_prepared)
@@ -178,10 +174,20 @@ def _refuse_unfit(start: Start) -> None:
         )
 
 
-def _nothing_to_train_on(out: Path) -> str:
-    if (out / "checkpoints").is_dir():
-        return "was begun with --data: give it again"
-    return "nothing to train on yet: give --source and --target, --trees, or --data"
+def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
+    """The data of the table, and whether it is prepared; raises RegardError for rows 7 and 8."""
+    if start.data is not None:
+        return start.data, True
+    data, can_be_prepared = start.out / "data", start.files.can_be_prepared
+    if data.is_dir() and (is_begun or not can_be_prepared):
+        return data, True
+    if can_be_prepared:
+        return data, False
+    if (start.out / "checkpoints").is_dir():
+        raise RegardError(f"{start.out}: was begun with --data: give it again")
+    raise RegardError(
+        f"{start.out}: nothing to train on yet: give --source and --target, --trees, or --data"
+    )
 
 
 def _model(start: Start, directory: Path) -> Model:
@@ -221,12 +227,13 @@ def _recipe(start: Start, began_with: Recipe | None, prepared: Path | None) -> R
     return found.set(*start.assignments)
 
 
-def _refuse_other_model(start: Start, directory: Path, model: Model, recipe: Recipe) -> None:
+def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
     """Raise RegardError where the recipe asks for another model (f and g)."""
+    assert start.start_from is not None
     sets_tokenizer = any(field.startswith("tokenizer.") for field in start.assignments)
     if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
-        raise RegardError(f"{directory}: has a tokenizer: leave tokenizer.* as it is")
-    refuse_other_shape(directory, model, recipe)
+        raise RegardError(f"{start.start_from}: has a tokenizer: leave tokenizer.* as it is")
+    refuse_other_shape(start.start_from, model, recipe)
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:

@@ -39,7 +39,7 @@ class Space(NamedTuple):
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "regard.measure.plan.shutil.disk_usage", lambda path: Space(10**9, 10**9, 7000)
+        "regard.measure.outline.shutil.disk_usage", lambda path: Space(10**9, 10**9, 7000)
     )
 
 

@@ -96,7 +96,7 @@ def look(
     _refuse_unfit(kind, figure, out, word, search and target is not None)
     found = _looked(model, sentence, target, by_words, search, threads)
     view = _View(found, kind, *_chosen(found, layer, head), word)
-    if not (html or text or figure or npz or as_json or search):
+    if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")
     if html:
         view.write_page(html)

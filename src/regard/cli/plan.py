@@ -10,7 +10,8 @@ from regard.cli.console import note
 
 if TYPE_CHECKING:
     from regard.machine.processes import Processes
-    from regard.measure.plan import Disk, Memory, Outline, Plan
+    from regard.measure.outline import Disk, Memory, Outline
+    from regard.measure.plan import Plan
     from regard.recipe import DataRecipe, Recipe
 
 

@@ -91,18 +91,17 @@ def score(
     """
     from regard.errors import DataError
 
+    evalb = (test, params, max_errors, cutoff, summary)
     if trees:
         from regard.cli.brackets import score_trees
 
         if test is None or reference or model or source:
             raise DataError("--trees takes two files, gold and test, and no --reference")
         score_trees(hypothesis, test, params, max_errors, cutoff, as_json, rows=not summary)
-    elif (test, params, max_errors, cutoff, summary) != (None, None, None, None, False):
+    elif evalb != (None, None, None, None, False):
         raise DataError("a second file and the options of EVALB go with --trees: add it")
     elif model or source:
-        if not (model and source) or reference:
-            raise DataError("--model goes with --source, and without --reference")
-        _score_by_model(model, source, hypothesis, as_json)
+        _score_by_model(model, source, hypothesis, reference, as_json)
     elif not reference:
         raise DataError("missing option --reference / -r: see regard score --help")
     else:
@@ -121,7 +120,8 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
     translations, *references = _aligned(hypothesis, *reference)
     if tokenizer == "13a" and _without_blanks(references[0]):
-        note(f"{reference[0]}: has hardly any blanks, so BLEU takes lines for words: see --tokenizer")
+        problem = "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
+        note(f"{reference[0]}: {problem}")
     scores = score_translations(translations, references, cast(BleuTokenizer, tokenizer))
     if as_json:
         typer.echo(json.dumps(asdict(scores)))
@@ -130,12 +130,21 @@ def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json
         typer.echo(f"{name:<5} {getattr(scores, field):6.2f}  {scores.signatures[field]}")
 
 
-def _score_by_model(model: Path, source: Path, hypothesis: Path, as_json: bool) -> None:
+def _score_by_model(
+    model: Path | None,
+    source: Path | None,
+    hypothesis: Path,
+    reference: list[Path] | None,
+    as_json: bool,
+) -> None:
     from regard.cli.console import note
+    from regard.errors import DataError
     from regard.loss import perplexity
     from regard.measure.likelihood import likelihoods
     from regard.translation import load
 
+    if model is None or source is None or reference:
+        raise DataError("--model goes with --source, and without --reference")
     sources, translations = _aligned(source, hypothesis)
     log_p, pieces = 0.0, 0
     for one in likelihoods(load(model), sources, translations):
