@@ -30,23 +30,6 @@ def regard_data() -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "loops"])
-def plain_or_loops(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """With one core: by PyTorch's operations, then by those of `regard.arithmetic.loops`."""
-    import torch
-
-    from regard.arithmetic import one_core
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with one_core.loops(request.param):
-            assert one_core.by_loops() == request.param
-            yield request.param
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A browser of Playwright; the test is skipped where there is none."""
