@@ -16,7 +16,7 @@ from training_torch import Straightforward
 
 from regard.corpus import write_corpus
 from regard.data.batches import Batches
-from regard.measure.plan import Flop
+from regard.measure.outline import Flop
 from regard.recipe import ModelRecipe, Recipe
 
 

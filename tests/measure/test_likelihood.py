@@ -1,4 +1,4 @@
-"""Given translations are as likely as the plain model says, whatever shares their batch."""
+"""Likelihoods are those of the plain model, whatever other pairs share a batch."""
 
 import pytest
 import torch

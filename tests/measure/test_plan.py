@@ -1,4 +1,4 @@
-"""A plan tells what training really takes, and leaves no trace of having tried."""
+"""The figures of a plan are those of the training, and the trial leaves no trace."""
 
 import os
 import shutil
@@ -16,7 +16,8 @@ from regard.data.rows import one_per_row
 from regard.errors import TrainingError
 from regard.loss import smoothed_loss
 from regard.machine.processes import together
-from regard.measure.plan import Disk, Memory, Parameters, flop, plan
+from regard.measure.outline import Disk, Memory, Parameters, flop
+from regard.measure.plan import plan
 from regard.optimizer import FlatAdam
 from regard.paper import parameters
 from regard.steps import batch_loss
@@ -112,7 +113,7 @@ def test_time_and_operations_reach_to_the_last_step(data: Path, tmp_path: Path) 
 
 
 def test_the_memory_of_the_largest_batch_is_measured(data: Path, tmp_path: Path) -> None:
-    """The weights of its attentions are all kept for the backward pass."""
+    """All attention weights are kept for the backward pass."""
     small = WIDER.but(layout="packed", row_length=16, source_tokens=512, target_tokens=512)
     large = small.but(row_length=512, source_tokens=4096, target_tokens=4096)
     taken = [plan(recipe, data, tmp_path).part_memory for recipe in (small, large)]
@@ -137,12 +138,12 @@ def test_what_does_not_fit_is_halved_until_it_does(
 ) -> None:
     recipe = WIDER.but(layout="packed", row_length=16, source_tokens=112, target_tokens=120)
     monkeypatch.setattr("regard.steps.batch_loss", refusing(rows))
-    told: list[str] = []
-    found = plan(recipe, data, tmp_path, tell=told.append)
+    said: list[str] = []
+    found = plan(recipe, data, tmp_path, tell=said.append)
     assert found.micro_batches == found.paper_micro_batches == parts
     assert found.part == (-(-7 // parts), 16, 16)
     assert found.paper_accumulate == 223  # x 112 = 24,976
-    halvings = [line for line in told if line.startswith("it does not fit the memory")]
+    halvings = [line for line in said if line.startswith("it does not fit the memory")]
     assert 2 ** len(halvings) == parts
     assert plan(recipe, data, tmp_path, micro_batches=8).micro_batches == 8
 

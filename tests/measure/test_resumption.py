@@ -1,4 +1,4 @@
-"""A run can be proved to go on exactly, and a run that does not is found out."""
+"""A run that resumes exactly is confirmed, and one that does not is reported."""
 
 import random
 import re
@@ -94,7 +94,7 @@ def test_nothing_can_be_verified_without_a_checkpoint(data: Path, tmp_path: Path
 def test_what_several_processes_made_is_replayed_twice(
     run: Path, data: Path, tmp_path: Path, steps: list[str]
 ) -> None:
-    """Their sums are of another order: one process cannot end in the same numbers."""
+    """Several processes sum in another order, so one process cannot repeat their numbers."""
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     for checkpoint in (copy / "checkpoints" / step for step in steps):
         states = read_tensors(checkpoint / "optimizer.safetensors")

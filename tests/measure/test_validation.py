@@ -1,4 +1,4 @@
-"""Validation measures what it says, and leaves no trace in training."""
+"""The figures of validation are right, and training goes on as if it had not happened."""
 
 import math
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_a_run_ends_the_same_however_often_it_validates(data: Path, tmp_path: Pa
 
 
 def test_a_pair_longer_than_any_batch_is_validated_on_too(tmp_path: Path) -> None:
-    """Validation text is never dropped, so that it may be longer than what is trained on."""
+    """Validation drops no sentence, so one may be longer than all that are trained on."""
     data = with_long_validation(tmp_path, 97)
     recipe = RECIPE.but(validate_sentences=2)
     model = model_for(data)
@@ -145,7 +145,7 @@ def test_a_pair_longer_than_any_batch_is_validated_on_too(tmp_path: Path) -> Non
 def test_the_loss_is_that_of_every_pair_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond a window of pairs, how many batches there are is an estimate."""
+    """With more pairs than a window, the number of batches is an estimate."""
     data = with_long_validation(tmp_path, 97)
     recipe = RECIPE.but(validate_sentences=2)
     model, pairs = model_for(data).eval(), Pairs.open(data, "valid")

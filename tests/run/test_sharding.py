@@ -16,7 +16,8 @@ from regard.errors import TrainingError
 from regard.files.tensors import read_tensors
 from regard.machine.devices import refuse_too_large
 from regard.machine.processes import Processes, together
-from regard.measure.plan import Memory, plan
+from regard.measure.outline import Memory
+from regard.measure.plan import plan
 from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest

@@ -1,4 +1,4 @@
-"""On what, and in which arithmetic, to compute."""
+"""The device that computes: its choice, its memory and its threads."""
 
 import ctypes
 import gc
@@ -11,11 +11,11 @@ from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
 MOST_THREADS = 1024
-"""More than these the operating system may refuse to start, and then ends the process."""
+"""The operating system may refuse to start more, and then ends the process."""
 
 
 def choose_device() -> torch.device:
-    """A GPU if there is one, else the CPU; of several GPUs the one that torchrun means.
+    """A GPU if there is one, else the CPU; of several GPUs, the one for this process of torchrun.
 
     Raises TrainingError where there are fewer GPUs than processes.
     """
@@ -24,7 +24,7 @@ def choose_device() -> torch.device:
     number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if number >= gpus:
         raise TrainingError(
-            f"process {number + 1} on this host has no GPU, there are {gpus}: give torchrun "
+            f"process {number + 1} has no GPU, for this host has {gpus}: start torchrun with "
             f"--nproc-per-node {gpus}"
         )
     torch.cuda.set_device(number)
@@ -32,12 +32,12 @@ def choose_device() -> torch.device:
 
 
 def in_words(dtype: torch.dtype, precision: str) -> str:
-    """What training computes in, in words: bfloat16, or int8 and bfloat16."""
+    """The number formats of training in words: bfloat16, or int8 and bfloat16."""
     return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether matrix products in bf16 are native, and so faster than in fp32."""
+    """Whether the device computes matrix products in bf16 itself, and so faster than in fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     try:
@@ -50,10 +50,10 @@ def has_bf16(device: torch.device) -> bool:
 def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> None:
     """Raise TrainingError where the device's memory cannot hold a model and its optimizer.
 
-    Or its part of them, where they are divided among so many processes.
+    With several `shards`, each process must hold only its own.
     """
     memory = all_bytes(device)
-    # In fp32: weights, two moments, the gradient and, where that is not added up at once, its sum.
+    # In fp32: weights, two moments, a step's gradient and, without shards, a batch's gradient.
     needed = 20 * parameters if shards == 1 else 16 * parameters // shards
     if needed > memory:
         each = " in each process" if shards > 1 else ""
@@ -65,20 +65,20 @@ def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> 
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it says that the device's memory does not suffice."""
-    on_cpu = "DefaultCPUAllocator" in str(error)  # a mere RuntimeError
+    """Whether an error says that the device has too little memory."""
+    on_cpu = "DefaultCPUAllocator" in str(error)  # of type RuntimeError
     return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back what is kept for later, so that tensors of other sizes find room."""
+    """Free the memory that PyTorch keeps for reuse, so that tensors of other sizes find room."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def set_threads(threads: int) -> None:
-    """Use so many processor cores; 0 leaves PyTorch's choice."""
+    """Use this many processor cores, or for 0 as many as PyTorch chooses; may raise RecipeError."""
     if not 0 <= threads <= MOST_THREADS:
         raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
     if threads:
@@ -86,19 +86,19 @@ def set_threads(threads: int) -> None:
 
 
 def be_deterministic() -> None:
-    """Make the same sums in the same order every time on a GPU too, as a CPU does anyway; slower.
+    """Make a GPU sum in the same order every time, as a CPU always does; this is slower.
 
-    To be called before anything is computed. An operation that cannot be so raises RuntimeError.
+    Call it before anything is computed. Operations that have no such order raise RuntimeError.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
 
 
 def keep_freed_memory() -> None:
-    """Have malloc keep large blocks for the next step instead of returning them each time.
+    """Make malloc keep large freed blocks for the next step instead of returning them each time.
 
-    Without it a training step on a CPU spends a tenth of its time in page faults. glibc only; a
-    user's own MALLOC_ settings win.
+    Otherwise a training step on a CPU spends a tenth of its time in page faults. Only glibc has
+    these settings; they are left alone if the user has set any MALLOC_ variable.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
@@ -106,7 +106,7 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
         libc.mallopt(m_mmap_threshold, 2**31 - 1)
-        libc.mallopt(m_trim_threshold, -1)  # never: else a step beyond 2 GiB pays for each page
-        libc.mallopt(m_arena_max, 1)  # a thread's own arena cannot hold blocks above 64 MB
+        libc.mallopt(m_trim_threshold, -1)  # never, or a step of over 2 GiB pays for each page
+        libc.mallopt(m_arena_max, 1)  # the arena of a thread cannot hold blocks above 64 MB
     except (OSError, AttributeError):
         pass

@@ -1,1 +1,1 @@
-"""Measuring: what a run will cost, how good a model is, whether resuming is exact."""
+"""Measurements: the cost of a run, the quality of a model, the exactness of resuming."""

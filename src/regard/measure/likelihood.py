@@ -1,4 +1,4 @@
-"""log P(y | x) of translations that are given: to rank them, or to filter pairs of sentences."""
+"""log P(y | x) of given translations, to rank them or to filter sentence pairs."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,18 +13,18 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""Slots of a batch on either side; each target one has logits over the whole vocabulary."""
+"""Most slots of a batch on each side; every target slot has logits over the whole vocabulary."""
 
 
 class Likelihood(NamedTuple):
-    """How likely one translation is."""
+    """The likelihood of one translation."""
 
     log_probability: float
-    """log P(y | x), natural logarithm, that of </s> included."""
+    """log P(y | x), a natural logarithm; y ends with </s>."""
     pieces: int
-    """Of the translation, </s> included."""
+    """Number of the translation's sub-words, </s> included."""
     score: float
-    """The former over the length penalty ((5 + pieces) / 6)^alpha, as a search ranks (§6.1)."""
+    """log P(y | x) / ((5 + pieces) / 6)^alpha, by which a search ranks (§6.1)."""
 
 
 Pair = tuple[list[int], list[int]]
@@ -33,10 +33,10 @@ Pair = tuple[list[int], list[int]]
 def likelihoods(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[Likelihood]:
-    """How likely each target is as the translation of its source, in order, a window at a time.
+    """Yield the likelihood of each target as the translation of its source, in order.
 
-    Raises DataError for a pair that is too long for the model, by its number from 1, and ModelError
-    where the model's logits are no numbers.
+    Pairs are scored a window at a time. Raises DataError with the number, from 1, of a pair that is
+    too long for the model, and ModelError where the model's logits are NaN or infinite.
     """
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.embedding.longest)

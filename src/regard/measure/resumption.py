@@ -17,7 +17,7 @@ from regard.run.run import Run
 from regard.training import train
 
 COMPARED = ("weights.safetensors", "optimizer.safetensors")
-"""Files of a checkpoint that have its weights, moments and random states."""
+"""The files of a checkpoint that hold its weights, moments and random states."""
 
 
 def verify_resume(
@@ -26,9 +26,9 @@ def verify_resume(
     """Replay up to `steps` steps from the checkpoint before the newest, and compare the ends.
 
     The replay is stopped and resumed halfway. If it reaches the newest checkpoint, it must end in
-    the weights, moments and random states of that one. If it does not, or if several processes made
-    that checkpoint, whose sums one process cannot repeat, it must end in those of a second replay
-    without a stop. The run itself is not touched.
+    the weights, moments and random states of that checkpoint. Otherwise, and if several processes
+    made that checkpoint, whose sums one process cannot repeat, it must end in those of a second
+    replay, which is not stopped. The run itself is not changed.
 
     Returns a sentence that says what was compared. Raises TrainingError if the ends differ,
     ModelError if there is no checkpoint.
@@ -65,13 +65,13 @@ def verify_resume(
 def _replayed(
     base: Checkpoint, folder: Path, recipe: Recipe, data: Path, *stops: int
 ) -> Checkpoint:
-    """Train from `base` to each of the steps `stops` in turn; returns the last checkpoint."""
+    """Train from `base` to each step of `stops` in turn; returns the last checkpoint."""
     with refusing_write_errors(folder):
         shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
     for stop in stops:
         until = recipe.but(
             steps=stop,
-            patience=0,  # a run that has lost its patience would make no step
+            patience=0,  # a run that training.patience has ended would make no step
             validate_every=2**31 - 1,
             save_every=0,
             save_minutes=0.0,

@@ -1,7 +1,6 @@
-"""Validation during training: perplexity without smoothing, and BLEU of real translations or, of
-a parser, F1 of real trees.
+"""Validation during training: perplexity, and BLEU of translations or F1 of a parser's trees.
 
-Handed to `train` as a callable, so that the loop knows neither search nor scores.
+`train` is given it as a callable, so that the loop depends neither on search nor on scores.
 """
 
 import math
@@ -35,17 +34,17 @@ from regard.trees.penn import bracketed, read_trees
 from regard.trees.tree import Tree
 
 SAMPLES = 2
-"""Sentences shown with their translations at each validation."""
+"""Number of sentences that each validation shows with their translations."""
 
 
 def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Validate:
-    """A callable that measures a model on the validation set of prepared data.
+    """Make a callable that measures a model on the validation set of prepared data.
 
-    Of several processes each does its share. It returns `loss` (plain, nats per sub-word),
-    `perplexity`, `bleu` (cased, on the first `validate_sentences`; absent where that is 0) and
-    `samples`: source, output, reference. Of a parser it returns `f1` instead of `bleu`: EVALB's, of
-    all lengths, by COLLINS.prm, the bracket around a tree not counted.
-    Raises DataError where the model will not have positions for a sentence, MissingExtra where
+    The callable returns `loss` (without smoothing, in nats per sub-word), `perplexity`, `bleu`
+    (cased, on the first `validate_sentences`; absent if that is 0) and `samples`: source, output,
+    reference. For a parser, `f1` replaces `bleu`: EVALB's, for all lengths, by COLLINS.prm, without
+    the bracket around each tree. With several processes, each measures its share. Raises DataError
+    for a sentence that has more tokens than the model will have positions, and MissingExtra where
     BLEU's tokenizer is not installed.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
@@ -54,9 +53,8 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     wanted = recipe.training.validate_sentences
     sources = list(read_lines(data / "valid.source.txt"))[:wanted]
     references = list(read_lines(data / "valid.target.txt"))[:wanted]
-    name, decoded, measured = (
-        ("f1", _parsed, _f1) if recipe.task.output == "trees" else ("bleu", _translated, _bleu)
-    )
+    trees = recipe.task.output == "trees"
+    name, decoded, measured = ("f1", _parsed, _f1) if trees else ("bleu", _translated, _bleu)
 
     def measured_now(model: Transformer) -> dict[str, Any]:
         loss = plain_loss(model, pairs, recipe, processes)
@@ -67,10 +65,8 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
             parts = processes.all(mine)
             outputs = [parts[i % len(parts)][i // len(parts)] for i in range(len(sources))]
             result[name] = measured(outputs, references, recipe)
-            shown = zip(sources, outputs, references, strict=True)
-            result["samples"] = [
-                dict(zip(("source", "output", "reference"), s, strict=True)) for s in shown
-            ][:SAMPLES]
+            shown = list(zip(sources, outputs, references, strict=True))[:SAMPLES]
+            result["samples"] = [{"source": s, "output": o, "reference": r} for s, o, r in shown]
         return result
 
     def validate(model: Transformer) -> dict[str, Any]:
@@ -98,7 +94,7 @@ def _bleu(outputs: list[str], references: list[str], recipe: Recipe) -> float:
 def _parsed(
     model: Transformer, tokenizer: Tokenizer, recipe: Recipe, _: list[str], gold: list[str]
 ) -> list[str]:
-    """Trees over the words of the gold ones, each in a bracket that EVALB passes over."""
+    """Parse the words of the gold trees; returns trees within TOP, which EVALB does not count."""
     trees = read_trees(gold, "valid.target.txt")
     found = Parser(model, tokenizer, recipe).parse(tree.words() for tree in trees)
     return [bracketed(Tree(TOP, (tree,))) for tree in found]
@@ -113,16 +109,14 @@ def _f1(outputs: list[str], references: list[str], _: Recipe) -> float:
 
 
 def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
-    """EVALB's figures of all lengths, by COLLINS.prm; the root of each tree is not the bracket
-    around it.
-    """
+    """EVALB's figures for all lengths, by COLLINS.prm, for trees that are not within TOP."""
     found, gold = list(found), list(gold)
     parameters = replace(COLLINS, max_errors=len(gold))
     return score_brackets(map(_for_evalb, gold), map(_for_evalb, found), parameters).all
 
 
 def _for_evalb(tree: Tree) -> bytes:
-    """In a bracket that it passes over, and without blanks in words, which it cannot read."""
+    """The tree within TOP, and with _ for blanks in words, which EVALB cannot read."""
     return bracketed(Tree(TOP, (tree.fold(_without_blanks),))).encode()
 
 
@@ -132,7 +126,7 @@ def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
 
 
 def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:
-    """Training drops what is too long, validation does not: say so now, not after hours."""
+    """Raise DataError now, not after hours: validation, unlike training, keeps long sentences."""
     for side, lengths in (("source", pairs.source_lengths), ("target", pairs.target_lengths)):
         if recipe.positions == "learned" and lengths.max() > recipe.max_positions:
             raise DataError(
@@ -147,9 +141,9 @@ def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> N
 def plain_loss(
     model: Transformer, pairs: Pairs, recipe: Recipe, processes: Processes = ALONE
 ) -> float:
-    """Cross-entropy without smoothing per target sub-word, in nats, over all pairs."""
+    """Cross-entropy without smoothing, in nats per target sub-word, over all pairs."""
     device = model.embedding.tokens.weight.device
-    # Whatever is to be validated on fits: a batch has room for the longest sentence, even alone.
+    # No pair is dropped: a batch has room for the longest sentences.
     limits = {
         "source_tokens": max(recipe.data.source_tokens, int(pairs.source_lengths.max())),
         "target_tokens": max(recipe.data.target_tokens, int(pairs.target_lengths.max())),

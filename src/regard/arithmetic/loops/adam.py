@@ -1,4 +1,4 @@
-"""§5.3 Adam, on weights whose gradient is in bf16."""
+"""§5.3 Adam, for weights with a gradient in bf16."""
 
 import numpy as np
 from numpy import float32 as f32
@@ -23,11 +23,11 @@ def adam(
     root: float,
     epsilon: float,
 ) -> None:
-    """Update the master and the moments with the gradient times `scale`; round the master to the
-    weights; clear the gradient.
+    """Update the moments and the master copy with the gradient times `scale`; round the master to
+    the weights; clear the gradient.
 
-    `size` and `root` are the rate and 1, divided by what corrects the moments' bias: by
-    1 - beta1^step, and by the square root of 1 - beta2^step.
+    `size` is the rate / (1 - beta1^step), and `root` is 1 / sqrt(1 - beta2^step): they correct the
+    bias of the moments.
     """
     for j in range(len(master)):
         g = read(gradient[j]) * scale

@@ -1,7 +1,4 @@
-"""Rounding to 8 bits with a sign, and what follows a product of such numbers: for training.
-
-Translation's are in `packed`.
-"""
+"""Rounding to signed 8 bits, and the scaling of products, for training (inference: `layouts`)."""
 
 import numpy as np
 from numpy import float32 as f32
@@ -10,12 +7,12 @@ from numpy import uint32 as u32
 
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
-_TO_BYTE = f32(2**23 + 2**22)  # n + this is held as an integer, whose last byte is n
+_TO_BYTE = f32(2**23 + 2**22)  # the last byte of the bits of n + _TO_BYTE is n
 
 
 @loop_for("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
 def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x times a factor for each column, by its row's scale, which makes the largest 127."""
+    """x times its column's factor / its row's scale, as integers; the largest of a row is 127."""
     columns = x.shape[1]
     product = np.empty(columns, np.float32)
     for r in range(len(x)):
@@ -23,7 +20,7 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
         largest = u32(0)
         for j in range(columns):
             product[j] = read(row[j]) * factors[j]
-            largest = max(largest, u32(bits(product[j]) & u32(0x7FFFFFFF)))  # without its sign
+            largest = max(largest, u32(bits(product[j]) & u32(0x7FFFFFFF)))  # its absolute value
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         inverse = f32(1) / scale[r]
         for j in range(columns):
@@ -34,13 +31,13 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
 def scale_sums(
     y: Numbers, scale: Numbers, factors: Numbers, bias: Numbers, relu: bool, out: Numbers
 ) -> None:
-    """y times its row's scale and its column's factor, + bias; or 0 where that is negative."""
+    """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
     for r in range(len(y)):
         row, out_row, of_row = y[r], out[r], scale[r]
         if relu:
             for j in range(len(row)):
                 number = f32(row[j]) * of_row * factors[j] + bias[j]
-                write(out_row, j, number * f32(number > f32(0)))  # a choice would be no vector
+                write(out_row, j, number * f32(number > f32(0)))  # an `if` would prevent vectors
         else:
             for j in range(len(row)):
                 write(out_row, j, f32(row[j]) * of_row * factors[j] + bias[j])

@@ -1,4 +1,4 @@
-"""Rounding to 8 bits, and what follows a product of 8 bits."""
+"""Rounding to unsigned 8 bits, and the scaling of products, for inference."""
 
 import numpy as np
 from numpy import float32 as f32
@@ -6,18 +6,18 @@ from numpy import uint32 as u32
 
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for
 
-_TO_BYTE = f32(2**23 + 2**22 + 128)  # n + this is held as an integer, whose last byte is n + 128
+_TO_BYTE = f32(2**23 + 2**22 + 128)  # the last byte of the bits of n + _TO_BYTE is n + 128
 
 
 @loop_for("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
 def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x times 1 / scale, + 128, as integers; scale makes the largest of each row 127."""
+    """x / its row's scale + 128, as integers; the scale makes the largest of a row 127 + 128."""
     rows, columns = x.shape
     for r in range(rows):
         row, out_row = x[r], out[r]
         largest = u32(0)
         for j in range(columns):
-            largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))  # without its sign
+            largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))  # its absolute value
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         factor = f32(1) / scale[r]
         for j in range(columns):
@@ -26,7 +26,7 @@ def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
 
 @loop_for("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
 def scale_in_place(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
-    """Turn each y into y * scale + bias, with a scale for each row; with `relu` 0 where less."""
+    """Turn each y into y * scale + bias, with a scale for each row; with `relu`, at least 0."""
     rows, columns = y.shape
     lowest = f32(0) if relu else f32(-np.inf)
     for r in range(rows):

@@ -1,4 +1,4 @@
-"""The gradient of a bias, and that of the positive part of a linear layer."""
+"""The gradients of a bias and of max(0, x), for linear layers."""
 
 from numpy import float32 as f32
 
@@ -7,7 +7,7 @@ from regard.arithmetic.loops.numbers import Numbers, loop_for, read
 
 @loop_for("void({n}[:, ::1], float32[::1])")
 def column_sums(x: Numbers, sums: Numbers) -> None:
-    """Add each row to the sums."""
+    """Add each row of x to the sums."""
     for r in range(len(x)):
         row = x[r]
         for j in range(len(row)):
@@ -16,7 +16,7 @@ def column_sums(x: Numbers, sums: Numbers) -> None:
 
 @loop_for("void({n}[:, ::1], {n}[:, ::1], {n}[:, ::1], float32[::1])")
 def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) -> None:
-    """The gradient where y = max(0, x) is positive, and 0; and add each row of it to the sums."""
+    """The gradient where y = max(0, x) is positive, 0 elsewhere; add its rows to the sums."""
     for r in range(len(y)):
         g_row, y_row, out_row = gradient[r], y[r], out[r]
         for j in range(len(g_row)):

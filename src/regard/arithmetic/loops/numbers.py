@@ -1,4 +1,4 @@
-"""What the loops are made of: numbers in fp32 and bf16, the exponential, random bits."""
+"""The parts that all loops share: numbers in fp32 and bf16, the exponential, random bits."""
 
 import hashlib
 import os
@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
-"""fp32, or bf16 as 16 bits without a sign; in signatures "float32" and "uint16"."""
+"""An array of fp32, or of bf16 as unsigned 16 bits: "float32" and "uint16" in signatures."""
 
-# Sums may be made in any order, or they could not be made by vectors; NaN and infinity stay what
-# they are.
+# Sums may be in any order, or vectors could not be used; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def loop_for(*signatures: str) -> Callable[[Function], Function]:
-    """Compile a loop now, for arguments of these types; "{n}" in them stands for fp32 and bf16."""
+    """Compile a loop at once for arguments of these types; "{n}" in them means fp32 and bf16."""
     types = ("float32", "uint16")
     every = [s.replace("{n}", n) for s in signatures for n in (types if "{n}" in s else types[:1])]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
@@ -38,7 +37,7 @@ def loop_for(*signatures: str) -> Callable[[Function], Function]:
         try:
             with _cache():
                 loop = njit(every, cache=True, **options)(function)
-        except Exception:  # what may be wrong with a cache is no matter: it goes without one
+        except Exception:  # a cache that cannot be used: compile without one
             loop = njit(every, **options)(function)
         return loop
 
@@ -53,13 +52,13 @@ def _version() -> str:
 
 @contextmanager
 def _cache() -> Iterator[None]:
-    """In here Numba keeps what it compiles in a folder for this version of all the loops.
+    """Within this block, Numba caches what it compiles in a folder for this version of all loops.
 
-    By itself it notices a change in the file of a loop, but not one in what the loop is made of.
+    Numba itself notices a change in the file of a loop, but not in other files that the loop uses.
     """
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     config: Any = numba.config
-    before = config.CACHE_DIR  # what NUMBA_CACHE_DIR says
+    before = config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
     config.CACHE_DIR = str(Path(before or own) / f"loops-{_version()}")
     try:
         yield
@@ -68,7 +67,7 @@ def _cache() -> Iterator[None]:
 
 
 def within(function: Function) -> Function:
-    """What loops call: it becomes a part of them."""
+    """Compile a function that loops call, as a part of those loops."""
     inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
     return inner
 
@@ -81,12 +80,12 @@ def bits(number: f32) -> u32:
 
 @within
 def from_bits(integer: u32) -> f32:
-    """And the other way round."""
+    """The fp32 number that has these 32 bits."""
     return u32(integer).view(f32)
 
 
 def read(number: Any) -> Any:
-    """fp32 of a number in fp32 or bf16."""
+    """The value of an fp32 or bf16 number, in fp32."""
 
 
 @overload(read)
@@ -101,7 +100,7 @@ def _read(number: Any) -> Any:
 
 
 def write(row: Any, place: int, number: Any) -> None:
-    """Put an fp32 number there, rounded to the nearest if the row is of bf16."""
+    """Write an fp32 number to a place of the row, rounded to the nearest if the row is bf16."""
 
 
 @overload(write)
@@ -118,15 +117,15 @@ def _write(row: Any, place: int, number: Any) -> Any:
 
 @within
 def _ordered(integer: i32) -> i32:
-    """Of the bits of a number, an integer that is the larger the larger it is; and back."""
+    """Map the bits of numbers to integers in the order of the numbers; it is its own inverse."""
     return i32(integer ^ ((integer >> i32(31)) & i32(0x7FFFFFFF)))
 
 
 @within
 def largest(row: Numbers) -> f32:
-    """The largest number of a row, by integers: those are compared by vectors, floats are not.
+    """The largest number of a row, compared as integers: only those are compared by vectors.
 
-    NaN is larger than all others, or less, by its sign.
+    NaN counts as larger than all numbers, or as smaller if its sign bit is set.
     """
     found = i32(-(2**31))
     for j in range(len(row)):
@@ -136,7 +135,7 @@ def largest(row: Numbers) -> f32:
 
 @within
 def exp(x: f32) -> f32:
-    """e^x for x <= 0, with an error below (2 + |x|) 1e-7 of it; 0 where it is below 2^-125."""
+    """e^x for x <= 0, with a relative error below (2 + |x|) 1e-7; 0 where e^x is below 2^-125."""
     t = f32(x * f32(1.4426950408889634))
     whole = np.floor(f32(-125) if t < f32(-125) else t)
     f = f32(t - whole)
@@ -151,10 +150,10 @@ def exp(x: f32) -> f32:
 
 @within
 def keep(seed: int, row: int, threshold: int, factor: float, out: Numbers) -> None:
-    """Dropout for each element of a row: `factor`, or 0 with a probability of threshold / 65536.
+    """Fill `out` with dropout for a row: `factor`, or 0 with a probability of threshold / 65536.
 
-    They follow from the seed, the row and the place. `out` has an even length; 32 random bits
-    decide of two elements, one of each half of it.
+    The seed, the row's number and the place determine each element. `out` has an even length; 32
+    random bits decide two elements, one in each half.
     """
     half = len(out) // 2
     first, second, others = u32(u32(row * half) + u32(seed)), u32(seed >> 32), out[half:]

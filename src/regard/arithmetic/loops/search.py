@@ -5,14 +5,14 @@ from numpy import float32 as f32
 
 from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
-_BLOCK = 128  # logits of which only the largest is looked at, unless that is among the best
+_BLOCK = 128  # logits; of a block only the largest is compared, unless it is among the best
 
 
 @within
 def _log_sum_exp(row: Numbers, highest: f32) -> f32:
-    """0 where nothing is possible, NaN where one is."""
+    """log(sum(exp(row))); but 0 if all are -inf, and NaN if any is NaN."""
     powers = f32(0)
-    if highest == -np.inf:  # or that is a NaN with a sign
+    if highest == -np.inf:  # all are -inf, or NaN with the sign bit set
         for j in range(len(row)):
             powers += f32(0) if read(row[j]) == -np.inf else read(row[j])
         return powers
@@ -25,7 +25,7 @@ def _log_sum_exp(row: Numbers, highest: f32) -> f32:
 def _insert(
     beam: int, token: int, log_p: f32, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
-    """Put a continuation before those that are less likely, of which the last one goes."""
+    """Insert a continuation before those that are less likely, and drop the last of those."""
     place = len(best) - 1
     while place > 0 and log_p > best[place - 1]:
         parents[place], tokens[place] = parents[place - 1], tokens[place - 1]
@@ -40,10 +40,10 @@ def _insert(
 def rank_continuations(
     live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
-    """Of each sentence the largest live + log softmax(logits), largest first, of equals the first.
+    """Find the largest live + log softmax(logits) of each sentence, largest first.
 
-    The tokens `never` are left out. Where there are too few, -inf fills the places; where a logit
-    is NaN, that does.
+    Equal ones keep their order; the tokens `never` are left out. Places beyond the continuations
+    hold -inf; if a logit is NaN, all places of the sentence hold NaN.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]

@@ -1,0 +1,135 @@
+"""The size of a run, computed without a trial: parameters, memory, disk and operations."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.recipe import ModelRecipe, Recipe
+from regard.run import checkpoints
+from regard.transformer import Transformer
+
+JOURNAL_LINE = 300
+"""Bytes of a logged step."""
+
+
+class Parameters(NamedTuple):
+    """The number of learned numbers, by the parts of a model."""
+
+    embedding: int
+    """One matrix for source, target and softmax; and the positions, if they are learned."""
+    encoder: int
+    decoder: int
+
+    @classmethod
+    def of(cls, model: ModelRecipe, vocabulary: int) -> "Parameters":
+        """Count the parameters of a model whose memory is not allocated."""
+        with torch.device("meta"):
+            whole = Transformer(model, vocabulary)
+        parts: list[Any] = [whole.embedding, whole.encoder, whole.decoder]
+        return cls(*(sum(p.numel() for p in part.parameters()) for part in parts))
+
+
+class Memory(NamedTuple):
+    """Bytes that a process keeps from step to step; see `FlatAdam` and `ShardedAdam`."""
+
+    weights: int
+    """The copy in the precision of training; 0 in fp32, and with shards, which are all in fp32."""
+    master: int
+    """The weights in fp32."""
+    gradient: int
+    """The gradient of the last batch, and a step's sum in fp32; with shards, only the sum."""
+    moments: int
+
+    @classmethod
+    def of(cls, parameters: int, dtype: torch.dtype, shards: int = 1) -> "Memory":
+        """Compute the bytes for this many parameters, whole or divided among `shards` processes."""
+        if shards > 1:
+            return cls(*(size * -(-parameters // shards) for size in (0, 4, 4, 8)))
+        copy = 0 if dtype == torch.float32 else dtype.itemsize
+        return cls(*(size * parameters for size in (copy, 4, dtype.itemsize + 4, 8)))
+
+
+class Disk(NamedTuple):
+    """Bytes on the disk of a run directory."""
+
+    checkpoint: int
+    checkpoints: int
+    """Number that exist at the same time: those that are kept, and the one being written."""
+    present: int
+    """Number of checkpoints that exist already."""
+    model: int
+    journal: int
+    free: int
+
+    @property
+    def needed(self) -> int:
+        """Bytes by which the run directory will still grow."""
+        more = max(0, self.checkpoints - self.present)
+        return more * self.checkpoint + self.model + self.journal
+
+    @classmethod
+    def of(cls, recipe: Recipe, parameters: int, out: Path) -> "Disk":
+        """Compute the bytes for a run in `out`, which need not exist yet."""
+        place = next(p for p in (out, *out.absolute().parents) if p.is_dir())
+        return cls(
+            checkpoint=12 * parameters,  # weights and two moments, in fp32
+            checkpoints=recipe.training.keep + 1,
+            present=len(checkpoints.paths(out / "checkpoints")),
+            model=4 * parameters,
+            journal=JOURNAL_LINE * (recipe.training.steps // recipe.training.log_every),
+            free=shutil.disk_usage(place).free,
+        )
+
+
+class Flop(NamedTuple):
+    """Floating-point operations of training on some sentence pairs, once on each."""
+
+    weights: int
+    """Products with weights: in projections, in feed-forward networks and for the logits."""
+    attention: int
+    """Q K^T, and its softmax times V. Future positions of the decoder count: they are computed."""
+
+
+def flop(
+    model: ModelRecipe,
+    vocabulary: int,
+    sources: Sequence[int] | NDArray[Any],
+    targets: Sequence[int] | NDArray[Any],
+) -> Flop:
+    """Count the operations of training on pairs of these lengths, in tokens without padding.
+
+    A multiply-add is two operations. Only matrix products are counted, from the sizes of §3; the
+    backward pass has two of them for each one of the forward pass.
+    """
+    source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
+    d, widths = model.d_model, model.heads * (model.d_k + model.d_v)
+    # A token's Q, K, V and output are 2 d widths. Attention to the memory adds d widths to both
+    # sides: its K and V are projected from source tokens, its Q and output from target tokens.
+    of_a_token = model.layers * (3 * d * widths + 2 * d * model.d_ff)
+    weights = int(source.sum()) * of_a_token + int(target.sum()) * (of_a_token + vocabulary * d)
+    scores = int((source * source + target * target + target * source).sum())
+    return Flop(6 * weights, 6 * model.layers * widths * scores)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The parameters, memory and disk of a run."""
+
+    parameters: Parameters
+    memory: Memory
+    disk: Disk
+
+
+def outline(
+    recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path, shards: int = 1
+) -> Outline:
+    """Outline a run in the directory `out`, divided among `shards` processes, in milliseconds."""
+    parameters = Parameters.of(recipe.model, vocabulary)
+    count = sum(parameters)
+    return Outline(parameters, Memory.of(count, dtype, shards), Disk.of(recipe, count, out))
