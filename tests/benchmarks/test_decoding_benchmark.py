@@ -41,7 +41,7 @@ def plain(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(plain) -> Path:
-    """A model that has learned some sentences, well enough to end what it says."""
+    """A model that has learned some sentences well enough to end its translations."""
     model = open_model(plain)
     source = one_per_row([[*p, EOS] for p in model.tokenizer.encode([e.source for e in LEARNED])])
     targets = model.tokenizer.encode([e.target for e in LEARNED])
@@ -78,10 +78,10 @@ def test_a_peer_translates_as_regard_does(trained, peer):
         assert not failures
         ours, theirs = outputs["regard fp32"], outputs[peer]
         assert len(set(ours)) > KNOWN  # else they might agree by chance
-        # Where a model has learned nothing it may not end, and only regard has the paper's bound.
+        # Translations of sentences not learned may not end, and only regard has the paper's bound.
         same[beam] = [b.startswith(a.rstrip()) for a, b in zip(ours, theirs, strict=True)]
     assert sum(same[1]) >= len(LINES) - 1
-    # Of what it has not learned the model is unsure, and </s> is among its many next tokens.
+    # The model is unsure of sentences that it has not learned: </s> is one of many likely tokens.
     assert sum(same[4][:KNOWN]) >= KNOWN - 1
 
 
@@ -129,7 +129,7 @@ def test_medians_ratios_and_shares_are_those_of_the_rounds(plain):
     assert "as_fp32" not in theirs  # of forced length: its last token need not be </s>
 
 
-def test_what_is_shown_and_kept(plain, tmp_path, monkeypatch, capsys):
+def test_the_table_is_shown_and_the_record_kept(plain, tmp_path, monkeypatch, capsys):
     text, kept = tmp_path / "text", tmp_path / "kept"
     text.write_text("\n".join(["", *LINES[:6]]), encoding="utf-8")
     command = f"decoding.py --model {plain} --source {text} --target {text} --keep {kept} --alone 3"
@@ -147,7 +147,7 @@ def test_what_is_shown_and_kept(plain, tmp_path, monkeypatch, capsys):
         assert len(ours["turns"]) == 2
 
 
-def test_what_cannot_run_is_left_out_and_named(plain):
+def test_a_contender_that_cannot_run_is_left_out_and_named(plain):
     contenders = [decoding.regard("fp7"), BY_NAME["regard fp32"]]
     _, outputs, failures = decoding.run(task(plain, length=2), contenders, ONCE, alone=True)
     assert set(outputs) == {"regard fp32"}

@@ -1,4 +1,4 @@
-"""The GPU's benchmark: what can be shown of it without one."""
+"""The GPU benchmark without a GPU: it says so, and `--smoke` runs every part."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the growth benchmark counts, that it runs, and that its records can be plotted."""
+"""The growth benchmark counts what it says and runs, and its records can be plotted."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The corpus of the preparation benchmark has what it should, and a tiny run gives figures."""
+"""The preparation benchmark makes a corpus of the right kinds of pairs, and measures."""
 
 from pathlib import Path
 

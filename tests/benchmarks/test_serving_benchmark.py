@@ -1,4 +1,4 @@
-"""The load experiment runs, and finds no error where there is none."""
+"""The serving benchmark runs, and reports no error where there is none."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Contenders take turns, and one that is absent or fails does not stop the others."""
+"""Contenders take turns; one that is absent or fails does not stop the others."""
 
 import json
 import subprocess
@@ -56,7 +56,7 @@ def test_contenders_take_turns_and_the_first_round_does_not_count(script: str, l
     assert all(turn["peak_memory"] > 1e6 for turn in results["one"].turns)
 
 
-def test_what_a_contenders_own_processes_hold_counts(script: str) -> None:
+def test_the_memory_of_a_contenders_own_processes_counts(script: str) -> None:
     contenders = [Contender("alone", script, ["a"]), Contender("two", script, ["with a child"])]
     results, _ = compare(contenders, rounds=1, threads=1)
     alone, two = (result.turns[0]["peak_memory"] for result in results.values())
@@ -72,7 +72,7 @@ def test_work_elsewhere_is_noticed(script: str) -> None:
     assert results["one"].turns[0]["busy_elsewhere"] > 0.3
 
 
-def test_what_fails_is_named_and_the_others_go_on(
+def test_a_contender_that_fails_is_named_and_the_others_go_on(
     script: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     contenders = [
@@ -93,7 +93,7 @@ def test_what_fails_is_named_and_the_others_go_on(
     assert all(f"{name}: {why}" in said for name, why in failures.items())
 
 
-def test_malloc_is_as_by_default_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_malloc_are_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_TOP_PAD_", "12345")
     variables = sides._variables(threads=3)
     assert not any(name.startswith("MALLOC_") for name in variables)
@@ -107,7 +107,7 @@ def test_a_ratio_is_taken_round_by_round() -> None:
         ratio([1.0], [1.0, 2.0])
 
 
-def test_only_what_is_named_runs() -> None:
+def test_only_the_contenders_that_are_named_run() -> None:
     contenders = [Contender("a", ""), Contender("b", "")]
     assert sides.chosen(contenders, None) == contenders
     assert sides.chosen(contenders, ["b"]) == contenders[1:]

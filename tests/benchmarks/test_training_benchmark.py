@@ -1,4 +1,4 @@
-"""What the training benchmark counts, and that it runs."""
+"""The training benchmark runs, and its figures are what they say."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def test_flop_are_those_that_torch_counts() -> None:
     sentences, source, target = 5, 11, 7
     model = Straightforward(Shape(layers, d_model, d_ff, heads, 0.0, 0.1, vocabulary))
     ids = torch.randint(1, vocabulary, (sentences, source + target))
-    # the fused kernel's products are not counted
+    # FlopCounterMode does not count the products of the fused kernel.
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(ids[:, :source], ids[:, source:]).sum().backward()
     recipe = ModelRecipe(layers=layers, d_model=d_model, d_ff=d_ff, heads=heads)
@@ -86,7 +86,7 @@ def test_a_tiny_run_leaves_a_record(
     assert record["contenders"]["regard"]["regard_is_faster"]["median"] == 1
 
 
-def test_of_what_a_share_is_a_share() -> None:
+def test_a_share_is_of_the_ceiling_in_the_same_precision() -> None:
     def turns(precision: str, *seconds: float) -> sides.Result:
         answers = [{"seconds": s, "tokens": 60, "loss": 7.0} for s in seconds]
         return sides.Result("some", {"precision": precision}, answers)
