@@ -194,12 +194,7 @@ class Translator(Decoding):
             elif len(of_parts) == 1:
                 yield of_parts[0]
             else:  # the k-th best of a split sentence joins the k-th best of its parts
-                yield [
-                    Translation(
-                        join_sentences([t.text for t in texts]), sum(t.score for t in texts)
-                    )
-                    for texts in zip(*of_parts, strict=False)
-                ]
+                yield list(map(_joined, zip(*of_parts, strict=False)))
 
     def _decode(
         self,
@@ -229,6 +224,11 @@ def join_sentences(parts: Sequence[str]) -> str:
         blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "
         whole += blank + part
     return whole
+
+
+def _joined(parts: Sequence[Translation]) -> Translation:
+    """The translation of a sentence from those of its parts."""
+    return Translation(join_sentences([t.text for t in parts]), sum(t.score for t in parts))
 
 
 class _PartialReporter:

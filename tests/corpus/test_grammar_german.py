@@ -7,7 +7,7 @@ import pytest
 
 from regard.corpus import Example, examples
 from regard.corpus.clauses import Clause
-from regard.corpus.derivation import Derivation
+from regard.corpus.derivation import Derivation, Word
 from regard.corpus.lexicon import NOUNS, VERBS
 from regard.corpus.morphology import Adjective, Determiner, english_number, german_number
 from regard.corpus.phrases import THE, A, Nominal, assemble, prepositional, pronoun
@@ -100,7 +100,8 @@ def test_the_adjective_takes_over_what_ein_does_not_say(english: str, case, expe
 )
 def test_without_a_determiner_the_adjective_declines_strongly(case, expected: str):
     bare = Determiner("", "", "", "strong")
-    phrase = assemble(BY_ENGLISH["dog"], case, True, bare, [OLD], (["three"], "drei"))
+    three = (Word("three", "CD"), Word("drei"))
+    phrase = assemble(BY_ENGLISH["dog"], case, True, bare, [OLD], three)
     assert text(phrase.german) == expected
 
 

@@ -88,8 +88,9 @@ class Clause:
 
 _SUBJECTS = ("person",) * 9 + ("name",) * 3 + ("pronoun",) * 3 + ("animal",) * 3 + ("thing",) * 4
 _TOPICS = ("person",) * 5 + ("name",) * 2 + ("pronoun",) + ("animal",) * 3 + ("thing",) * 7
-_ANIMALS = nouns("animal")
-_THINGS = nouns("anything")
+_NOUNS_OF_SORT = {"person": PERSONS, "animal": nouns("animal"), "thing": nouns("anything")}
+_COORDINATED = {"name": 0.15, "person": 0.08}
+"""How often another person is joined to a subject of this sort by `and`."""
 _DONE_TO = {
     noun: tuple(
         verb
@@ -112,16 +113,13 @@ def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
     if sort == "pronoun":
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
     if sort == "name":
-        first = person_name(d)
-        if not topic and d.chance(0.15):
-            return coordinated(first, noun_phrase(d, d.fresh(PERSONS), "nominative"))
-        return first
-    options = {"person": PERSONS, "animal": _ANIMALS, "thing": _THINGS}[sort]
-    plural = False if topic and sort != "person" and d.chance(0.8) else None
-    phrase = noun_phrase(d, d.fresh(options), "nominative", plural=plural)
-    if d.chance(0.12):
-        return modified(d, phrase)
-    if not topic and sort == "person" and d.chance(0.08):
+        phrase = person_name(d)
+    else:
+        plural = False if topic and sort != "person" and d.chance(0.8) else None
+        phrase = noun_phrase(d, d.fresh(_NOUNS_OF_SORT[sort]), "nominative", plural=plural)
+        if d.chance(0.12):
+            return modified(d, phrase)
+    if not topic and sort in _COORDINATED and d.chance(_COORDINATED[sort]):
         return coordinated(phrase, noun_phrase(d, d.fresh(PERSONS), "nominative"))
     return phrase
 
@@ -146,14 +144,12 @@ def clause(
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
     if extra == "relative" and not subject.is_pronoun and d.chance(0.4):
         relative_clause(d, subject, when)
-    time: TimePosition = (
-        "last" if extra == "last" else "first" if extra == "first" and front else ""
-    )
-    found = predicate(d, subject, when, replace(limits, one=topic), time=time)
-    ending = found.object if found.object_ends and not (tail or subject.relative) else None
-    if extra == "relative" and ending:
-        relative_clause(d, ending, when)
-        found.after = ending.relative
+    times: dict[Extra, TimePosition] = {"last": "last", "first": "first" if front else ""}
+    limits = replace(limits, one=topic)
+    found = predicate(d, subject, when, limits, time=times.get(extra, ""))
+    if extra == "relative" and found.ending and not (tail or subject.relative):
+        relative_clause(d, found.ending, when)
+        found.after = found.ending.relative
     return Clause(subject, [found], found.front)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from regard.corpus.derivation import Derivation, Phrase, Word
 from regard.corpus.lexicon import DIRECTIONS, MAN, ROADS, SETTINGS, SPOTS, Verb, nouns
-from regard.corpus.morphology import Case, Noun
+from regard.corpus.morphology import Case
 from regard.corpus.phrases import (
     Nominal,
     Style,
@@ -40,6 +40,11 @@ class Complement:
     adverb: list[Word] = field(default_factory=list)
     object: Nominal | None = None
     negative: bool = False
+
+    @property
+    def ending(self) -> Nominal | None:
+        """The object, if it is not a pronoun and nothing follows it."""
+        return None if self.last or not self.object or self.object.is_pronoun else self.object
 
     def add(self, phrase: Nominal, case: Case) -> None:
         """Add the German of a noun phrase or pronoun in its place; the caller adds the English."""
@@ -79,19 +84,13 @@ def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: 
         noun = d.fresh(verb.objects)
     if noun.is_person:
         return person(d, case, subject, style)
-    phrase = _thing(d, noun, case, subject, style, one)
+    plural = False if one else None
+    phrase = noun_phrase(d, noun, case, owner=subject, style=style, plural=plural)
     if not one and style == "free" and d.chance(0.08):
         other = d.fresh(verb.objects)
         if not other.is_person and other is not noun:
             return coordinated(phrase, noun_phrase(d, other, case))
     return phrase
-
-
-def _thing(
-    d: Derivation, noun: Noun, case: Case, subject: Nominal, style: Style, one: bool
-) -> Nominal:
-    plural = False if one else None
-    return noun_phrase(d, noun, case, owner=subject, style=style, plural=plural)
 
 
 def _verb_and_object(verb: Verb, phrase: Nominal) -> list[Node]:
@@ -129,7 +128,8 @@ def complement(
     definite: Style = "definite" if negated else "free"
     if verb.frame == "both":
         receiver = target or person(d, "dative", subject, definite)
-        parts.object = _thing(d, d.fresh(verb.objects), "accusative", subject, style, one)
+        noun, plural = d.fresh(verb.objects), False if one else None
+        parts.object = noun_phrase(d, noun, "accusative", owner=subject, style=style, plural=plural)
         parts.add(receiver, "dative")
         parts.add(parts.object, "accusative")
         parts.english += [receiver.english, parts.object.english]
@@ -159,14 +159,14 @@ def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word
     return direction_phrase(d, d.pick(ROADS if verb.english.base in _FAR else DIRECTIONS))
 
 
-def adjuncts(d: Derivation, verb: Verb, parts: Complement) -> bool:
-    """Add a manner or a place, or neither, at random; returns whether one was added."""
+def add_adjunct(d: Derivation, verb: Verb, parts: Complement) -> None:
+    """Add a manner or a place, or neither, at random."""
     if verb.takes_manner and d.chance(0.12):
         manner = d.pick(tuple(MANNERS))
         at = len(parts.english) - (verb.frame in _DIRECTED)
         parts.english.insert(at, Phrase("ADVP", [Word(manner, "RB")]))
         parts.last.insert(0, Word(MANNERS[manner]))
-        return True
+        return
     often = 0.45 if verb.frame == "none" else 0.15
     if verb.takes_place and verb.frame != "phrase" and d.chance(often):
         if d.chance(0.2):
@@ -175,5 +175,3 @@ def adjuncts(d: Derivation, verb: Verb, parts: Complement) -> bool:
             tree, german = place_phrase(d, d.pick(SETTINGS), "dative")
         parts.english.append(tree)
         parts.last += german
-        return True
-    return False

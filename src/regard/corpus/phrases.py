@@ -109,8 +109,8 @@ def possessive(owner: Nominal) -> Determiner | None:
     return {"male": _HIS, "female": _HER, "none": None}[owner.sex]
 
 
-def _number(d: Derivation, noun: Noun) -> tuple[list[str], str]:
-    """A random number of at least two: its English words, and the German one."""
+def _number(d: Derivation, noun: Noun) -> tuple[Phrase | Word, Word]:
+    """A random number of at least two in both languages."""
     few, many, most = 2 + d.below(11), 13 + d.below(87), 100 * (1 + d.below(9))
     if noun.is_person or d.chance(0.6):
         number = few
@@ -119,8 +119,9 @@ def _number(d: Derivation, noun: Noun) -> tuple[list[str], str]:
     else:
         number = d.pick((most, most + many, 10 * most))
     if number == many and d.chance(0.5):
-        return [str(number)], str(number)
-    return english_number(number), german_number(number)
+        return Word(str(number), "CD"), Word(str(number))
+    words = [Word(text, "CD") for text in english_number(number)]
+    return Phrase("QP", [*words]) if words[1:] else words[0], Word(german_number(number))
 
 
 def _adjectives(d: Derivation, noun: Noun) -> list[Adjective]:
@@ -137,17 +138,13 @@ def assemble(
     plural: bool,
     determiner: Determiner,
     adjectives: Sequence[Adjective] = (),
-    number: tuple[list[str], str] | None = None,
+    number: tuple[Phrase | Word, Word] | None = None,
 ) -> Nominal:
     """Build a noun phrase from its parts, all in agreement."""
     slot = noun.slot(plural)
-    head = Word(noun.english_plural if plural else noun.english, "NNS" if plural else "NN")
-    english: list[Phrase | Word] = []
-    german: list[Word] = []
-    if number:
-        digits = [Word(text, "CD") for text in number[0]]
-        english += digits if len(digits) == 1 else [Phrase("QP", list(digits))]
-        german.append(Word(number[1]))
+    head = Word(noun.english_plural, "NNS") if plural else Word(noun.english, "NN")
+    english: list[Phrase | Word] = [number[0]] if number else []
+    german = [number[1]] if number else []
     english += [Word(adjective.english, "JJ") for adjective in adjectives]
     if determiner.english:
         first = next(Phrase("", [*english, head]).leaves()).text
@@ -158,9 +155,7 @@ def assemble(
     ending = adjective_ending(determiner.declension, case, slot)
     german += [Word(adjective.stem + ending) for adjective in adjectives]
     german.append(Word(noun.form(case, plural)))
-    referent = None
-    if not plural and not noun.is_person:
-        referent = Referent(noun, head, german[-1])
+    referent = None if plural or noun.is_person else Referent(noun, head, german[-1])
     return Nominal(
         Phrase("NP", [*english, head]),
         german,
@@ -170,6 +165,20 @@ def assemble(
         referent=referent,
         negative=determiner.german == "kein",
     )
+
+
+def _determiner(
+    d: Derivation, noun: Noun, plural: bool, owner: Nominal | None, style: Style
+) -> Determiner:
+    """A random determiner that fits the noun, perhaps the possessive of the owner."""
+    if owner and noun in OWNABLE and d.chance(0.22) and (own := possessive(owner)):
+        return own
+    determiner = d.pick(_CHOICE[style, plural])
+    if determiner in (_MY, _OUR) and noun not in OWNABLE:
+        determiner = THE
+    if style == "free" and d.chance(0.04):
+        determiner = _ALL if plural else _EVERY
+    return determiner
 
 
 def noun_phrase(
@@ -188,15 +197,7 @@ def noun_phrase(
     """
     if plural is None:
         plural = d.chance(0.25)
-    determiner: Determiner | None = None
-    if owner and noun in OWNABLE and d.chance(0.22):
-        determiner = possessive(owner)
-    if not determiner:
-        determiner = d.pick(_CHOICE[style, plural])
-        if determiner in (_MY, _OUR) and noun not in OWNABLE:
-            determiner = THE
-        if style == "free" and d.chance(0.04):
-            determiner = _ALL if plural else _EVERY
+    determiner = _determiner(d, noun, plural, owner, style)
     number = None
     if (determiner is _BARE and d.chance(0.8)) or (determiner is THE and plural and d.chance(0.2)):
         number = _number(d, noun)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.corpus.complements import ADULTS, Complement, adjuncts, complement, particle
+from regard.corpus.complements import ADULTS, Complement, add_adjunct, complement, particle
 from regard.corpus.derivation import Derivation, Phrase, Word
 from regard.corpus.lexicon import (
     ADJECTIVES,
@@ -19,13 +19,7 @@ from regard.corpus.lexicon import (
     Verb,
 )
 from regard.corpus.morphology import BE, SEIN, WERDEN, Noun
-from regard.corpus.phrases import (
-    Nominal,
-    noun_phrase,
-    place_phrase,
-    prepositional,
-    time_phrase,
-)
+from regard.corpus.phrases import Nominal, noun_phrase, place_phrase, prepositional, time_phrase
 from regard.corpus.tenses import SEMI_MODALS, Node, Predicate, verb_group
 from regard.corpus.wordlist import DEGREES, FREQUENCIES
 
@@ -149,13 +143,6 @@ def _tense(d: Derivation, verb: Verb, subject: Nominal, when: When, limits: Pred
     return tense if _is_alive(subject) or tense in ("perfect", "will") else when
 
 
-def _adverbial(d: Derivation, tense: str, when: When) -> tuple[Phrase, list[Word]] | None:
-    if tense == "perfect":
-        return None
-    times = TIMES["future"] * 2 if tense == "will" else TIMES[when]
-    return time_phrase(d.pick(times + TIMES["any"]))
-
-
 def _quality(d: Derivation, subject: Nominal, when: When, negated: bool) -> _Draft:
     """A predicate with an adjective: is old."""
     adjective = d.fresh(ADJECTIVES[subject.noun or MAN])
@@ -212,18 +199,17 @@ def _active(
     tense = _tense(d, verb, subject, when, limits)
     negated = negatable and tense in _NEGATABLE
     parts = complement(d, verb, subject, negated=negated, target=target, one=limits.one)
-    ends = parts.object is not None and not parts.object.is_pronoun and not parts.last
     adverb = ""
     bare = limits.short or limits.plain or negated or timed or verb.stative
     if not bare and tense not in SEMI_MODALS and d.chance(0.08):
         adverb = d.pick(tuple(FREQUENCIES))
         parts.adverb = [Word(FREQUENCIES[adverb])]
     if not (limits.short or adverb):
-        ends = not adjuncts(d, verb, parts) and ends
+        add_adjunct(d, verb, parts)
     found = verb_group(
         tense, verb.english, verb.german, subject, parts.english, negated=negated, adverb=adverb
     )
-    found.object, found.object_ends = parts.object, ends
+    found.object, found.ending = parts.object, parts.ending
     return _Draft(found, parts, tense, negated, timeless=verb.stative or bool(adverb))
 
 
@@ -243,8 +229,9 @@ def predicate(
     `target` is the object of the verb, or the receiver for verbs such as `give`.
     """
     actor = subject.noun or MAN
+    shapes, verbs = (EVENTS, HAPPENING) if limits.eventful else (SHAPES, DOING)
     if not verb:
-        shape = shape or d.pick((EVENTS if limits.eventful else SHAPES)[actor])
+        shape = shape or d.pick(shapes[actor])
     negatable = not limits.plain and _is_definite(subject) and d.chance(0.14)
     if shape == "copula":
         draft = _quality(d, subject, when, negatable)
@@ -253,17 +240,26 @@ def predicate(
     elif shape == "passive":
         draft = _passive(d, subject, when, limits, negatable)
     else:
-        verbs = HAPPENING if limits.eventful else DOING
         verb = verb or d.fresh(verbs[shape or "none"][actor])
         draft = _active(d, subject, when, limits, verb, target, bool(time), negatable)
-    found, parts = draft.predicate, draft.parts
+    _add_time(d, draft, when, limits, time)
+    draft.predicate.middle = draft.parts.middle(draft.negated)
+    return draft.predicate
+
+
+def _add_time(
+    d: Derivation, draft: _Draft, when: When, limits: PredicateLimits, time: TimePosition
+) -> None:
+    """Add an adverbial of time, if one is wanted and fits; the future gets one at random."""
     if draft.tense == "will" and not (time or limits.short) and d.chance(0.5):
         time = "last"
-    spoken = _adverbial(d, draft.tense, when) if time and not draft.timeless else None
-    if spoken and time == "last":
-        found.core.children.append(spoken[0])
-        parts.adverb, found.object_ends = spoken[1], False
+    if not time or draft.timeless or draft.tense == "perfect":
+        return
+    times = TIMES["future"] * 2 if draft.tense == "will" else TIMES[when]
+    tree, german = time_phrase(d.pick(times + TIMES["any"]))
+    found = draft.predicate
+    if time == "last":
+        found.core.children.append(tree)
+        draft.parts.adverb, found.ending = german, None
     else:
-        found.front = spoken
-    found.middle = parts.middle(draft.negated)
-    return found
+        found.front = tree, german

@@ -150,14 +150,15 @@ def _continued(
     return clause(d, when, limits, subject=it(d, antecedent, "nominative"))
 
 
-def _conjunction(d: Derivation, temporal: bool, when: When) -> tuple[Phrase | Word, Word]:
-    table = _TEMPORAL if temporal else _CAUSAL
+def _conjoined(d: Derivation, when: When) -> tuple[Clause, Phrase | Word, Word, Clause]:
+    """A clause, a conjunction in English and in German, and a second clause."""
+    limits, table = (_EVENT, _TEMPORAL) if d.chance(0.3) else (NO_LIMITS, _CAUSAL)
+    first = clause(d, when, limits, topic=True, tail=True)
     english = d.pick(tuple(table))
     tag, now, then = table[english]
-    word = Word(english, tag)
-    return Phrase("WHADVP", [word]) if tag == "WRB" else word, Word(
-        now if when == "present" else then
-    )
+    word, german = Word(english, tag), Word(now if when == "present" else then)
+    node = Phrase("WHADVP", [word]) if tag == "WRB" else word
+    return first, node, german, _continued(d, first, when, limits)
 
 
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
@@ -165,11 +166,7 @@ def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
 
     These words come after all others of the sentence.
     """
-    temporal = d.chance(0.3)
-    limits = _EVENT if temporal else NO_LIMITS
-    first = clause(d, when, limits, topic=True, tail=True)
-    english, german = _conjunction(d, temporal, when)
-    second = _continued(d, first, when, limits)
+    first, english, german, second = _conjoined(d, when)
     first.predicates[0].core.children.append(Phrase("SBAR", [english, second.english()]))
     return first, commas([german, *second.final()])
 
@@ -191,11 +188,7 @@ def _subordinate_last(d: Derivation) -> SentencePair:
 
 def _subordinate_first(d: Derivation) -> SentencePair:
     """Because the lamp is old, he sells it. Weil die Lampe alt ist, verkauft er sie."""
-    when, temporal = _when(d), d.chance(0.3)
-    limits = _EVENT if temporal else NO_LIMITS
-    first = clause(d, when, limits, topic=True, tail=True)
-    english, german = _conjunction(d, temporal, when)
-    second = _continued(d, first, when, limits)
+    first, english, german, second = _conjoined(d, _when(d))
     tree = second.english()
     tree.children[:0] = [Phrase("SBAR", [english, first.english()]), Word(",", ",")]
     return SentencePair(tree, second.main(d, commas([german, *first.final()])))

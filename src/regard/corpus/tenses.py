@@ -47,8 +47,8 @@ class Predicate:
     """An English adverb between the subject and the verb phrase."""
     object: Nominal | None = None
     """The object, which a later `it` may refer to when the subject is a person."""
-    object_ends: bool = False
-    """Whether the object ends the English predicate, so that a relative clause may follow it."""
+    ending: Nominal | None = None
+    """The object, if it ends the English predicate, so that a relative clause may follow it."""
     front: tuple[Phrase, list[Word]] | None = None
     """An adverbial of time that begins the clause."""
     after: list[Word] = field(default_factory=list)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.serve.bodies import read_fields, unless_disconnected
-from regard.serve.engine import SentenceRequest
+from regard.serve.engine import Engine, SentenceRequest
 from regard.serve.languages import Detected, language_name, usual
 from regard.serve.service import Job, Service
 
@@ -81,23 +81,17 @@ def libretranslate_routes(service: Service) -> APIRouter:
 
     @router.post(
         "/translate",
-        response_model=Translated,
         response_model_exclude_none=True,
         responses=REFUSALS,
         openapi_extra=_sent_as(TranslateQuery),
     )
-    async def translate(request: Request) -> dict[str, Any]:
+    async def translate(request: Request) -> Translated:
         """Translate a text, or a list of texts."""
         fields = await read_fields(request)
         service.admit(request, _text(fields, "api_key", ""))
         return await unless_disconnected(request, _translate(service, request, fields))
 
-    @router.post(
-        "/detect",
-        response_model=list[Guess],
-        responses=REFUSALS,
-        openapi_extra=_sent_as(DetectQuery),
-    )
+    @router.post("/detect", responses=REFUSALS, openapi_extra=_sent_as(DetectQuery))
     async def detect(request: Request) -> list[Guess]:
         """Detect which of the server's languages a text is in."""
         fields = await read_fields(request)
@@ -125,31 +119,35 @@ def libretranslate_routes(service: Service) -> APIRouter:
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
         """Settings for a web page that uses this server."""
-        first = next(iter(service.engines))
-        return {
-            "charLimit": service.limits.characters,
-            "frontendTimeout": 500,
-            "apiKeys": service.keys is not None,
-            "keyRequired": service.keys is not None,
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
-            "language": {
-                "source": {"code": first.source, "name": language_name(first.source)},
-                "target": {"code": first.target, "name": language_name(first.target)},
-            },
-        }
+        return _settings(service)
 
     return router
 
 
-async def _translate(service: Service, request: Request, fields: dict[str, Any]) -> dict[str, Any]:
+def _settings(service: Service) -> dict[str, Any]:
+    first = next(iter(service.engines))
+    return {
+        "charLimit": service.limits.characters,
+        "frontendTimeout": 500,
+        "apiKeys": service.keys is not None,
+        "keyRequired": service.keys is not None,
+        "suggestions": False,
+        "filesTranslation": False,
+        "supportedFilesFormat": [],
+        "language": {
+            "source": {"code": first.source, "name": language_name(first.source)},
+            "target": {"code": first.target, "name": language_name(first.target)},
+        },
+    }
+
+
+async def _translate(service: Service, request: Request, fields: dict[str, Any]) -> Translated:
     texts, as_list = _texts(fields)
     source, target = usual(_text(fields, "source")), usual(_text(fields, "target"))
     form = _text(fields, "format", "text") or "text"
     if form not in ("text", "html"):
         raise HTTPException(400, f"{form[:20]} format is not supported")
-    wanted = _count(fields.get("alternatives") or 0)
+    wanted = _count(fields.get("alternatives"))
     service.check_size(request, texts)
     guesses = [service.detect(text, target) for text in texts] if source == "auto" else []
     sources = [g.language for g in guesses] or [source] * len(texts)
@@ -158,25 +156,37 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
         for code, text in zip(sources, texts, strict=True)
         if code != target or target not in service.languages
     ]
-    if jobs:
-        request.state.pair = str(jobs[0][0].pair)
-    n_best = 1 + min([wanted, *(engine.beam - 1 for engine, _ in jobs)])
-    async with service.jobs(
-        request, jobs, is_html=form == "html", ask=lambda _, s: SentenceRequest(s, n_best)
-    ) as running:
-        made = iter([await _versions(job, n_best) for job in running])
+    made = iter(await _made(service, request, jobs, wanted, form == "html"))
     # A text that is already in the target language has no job.
     found = [
         [text] if code == target else next(made) for code, text in zip(sources, texts, strict=True)
     ]
-    one = found[0]
-    answer: dict[str, Any] = {"translatedText": [f[0] for f in found] if as_list else one[0]}
+    return _answer(found, wanted, guesses, as_list)
+
+
+async def _made(
+    service: Service, request: Request, jobs: list[tuple[Engine, str]], wanted: int, is_html: bool
+) -> list[list[str]]:
+    """The translation of each text, followed by up to `wanted` alternatives."""
+    if jobs:
+        request.state.pair = str(jobs[0][0].pair)
+    n_best = 1 + min([wanted, *(engine.beam - 1 for engine, _ in jobs)])
+    async with service.jobs(
+        request, jobs, is_html=is_html, ask=lambda _, s: SentenceRequest(s, n_best)
+    ) as running:
+        return [await _versions(job, n_best) for job in running]
+
+
+def _answer(
+    found: list[list[str]], wanted: int, guesses: list[Detected], as_list: bool
+) -> Translated:
+    """The answer to a list of texts, or to one text that did not come in a list."""
+    fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
-        answer["alternatives"] = [f[1:] for f in found] if as_list else one[1:]
+        fields["alternatives"] = [versions[1:] for versions in found]
     if guesses:
-        shown = [_guess(g) for g in guesses]
-        answer["detectedLanguage"] = shown if as_list else shown[0]
-    return answer
+        fields["detectedLanguage"] = [_guess(g) for g in guesses]
+    return Translated(**fields if as_list else {key: each[0] for key, each in fields.items()})
 
 
 async def _versions(job: Job, n_best: int) -> list[str]:
@@ -212,7 +222,7 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 def _count(value: Any) -> int:
     """A number of alternatives, from 0 to 1000; raises HTTPException if it is not a number."""
     try:
-        return max(0, min(int(value), 1000))
+        return max(0, min(int(value or 0), 1000))
     except (TypeError, ValueError, OverflowError):
         problem = "Invalid request: alternatives parameter is not a number"
         raise HTTPException(400, problem) from None

@@ -67,11 +67,11 @@ def delinearise(
     """
     if tags is not None and len(tags) != len(words):
         raise ValueError(f"{len(tags)} tags for {len(words)} words")
-    tree: Tree | None = None
-    around: list[_Open] = []
+    whole = _Open("", 0)
+    around = [whole]
     leaves = 0
     for position, token in enumerate(tokens, 1):
-        if tree is not None:
+        if whole.children:
             raise IllFormed(f"{token!r} comes after the end of the tree", position)
         if token.startswith(OPEN):
             around.append(_Open(token.removeprefix(OPEN), position))
@@ -84,21 +84,21 @@ def delinearise(
             tag = unescaped(token) if tags is None else tags[leaves]
             node = Tree(tag, word=words[leaves])
             leaves += 1
-        if around:
-            around[-1].children.append(node)
-        else:
-            tree = node
-    if tree is None:
-        missing = f"{OPEN}{around[-1].label} is not closed" if around else "the tree is missing"
+        around[-1].children.append(node)
+    if not whole.children:
+        missing = f"{OPEN}{around[-1].label} is not closed" if around[1:] else "the tree is missing"
         raise IllFormed(f"the sequence ends, and {missing}", len(tokens) + 1)
     if leaves < len(words):
         raise IllFormed(f"the tree has {leaves} leaves for {len(words)} words", len(tokens))
-    return tree
+    return whole.children[0]
 
 
 @dataclass(slots=True)
 class _Open:
-    """A phrase that is not closed yet, with its label as the token has it, still escaped."""
+    """A phrase that is not closed yet, with its label as the token has it, still escaped.
+
+    The outermost one is not a phrase: its only child becomes the whole tree.
+    """
 
     label: str
     position: int
@@ -106,7 +106,7 @@ class _Open:
 
 
 def _closed(around: list[_Open], token: str, position: int) -> Tree:
-    if not around:
+    if len(around) == 1:
         raise IllFormed(f"{token!r} closes a phrase where none is open", position)
     phrase = around.pop()
     if token.removeprefix(CLOSE) != phrase.label:
