@@ -20,7 +20,8 @@ from regard.corpus import write_corpus
 from run.damaging import damage
 
 PAIRS = 300
-RECIPE = ["--recipe=base", *TINY, "--set=training.steps=6", "--set=training.average=3"]
+SETTINGS = ("data.max_length=128", "training.steps=6", "training.average=3")
+RECIPE = ["--recipe=base", *TINY, *(f"--set={setting}" for setting in SETTINGS)]
 
 
 class Made:
