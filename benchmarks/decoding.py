@@ -46,7 +46,7 @@ import side_by_side as sides
 from training import SHAPES
 
 SEED = 3
-"""Of the built-in corpus: sentences that `regard demo` has not learned from."""
+"""The seed of built-in sentences that `regard demo` has not learned from."""
 
 
 def regard(precision: str) -> sides.Contender:
@@ -69,31 +69,31 @@ CONTENDERS = [
     BY_32,
     sides.Contender("Marian", "decoding_marian.py", environment="transformers"),
 ]
-"""By thread: each thread translates batches of its own, of 64 sentences if not 32."""
+"""A contender "by thread" gives each thread batches of its own, of 64 sentences if not of 32."""
 CEILING = sides.Contender("matrix products", "training_ceiling.py")
 FILE_ONLY = [BY_32, CEILING]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What all contenders do: translate these sentences with this model."""
+    """The task of all contenders: translate these sentences with this model."""
 
     model: Path
     recipe: Recipe
     tokenizer: Tokenizer
     sentences: list[str]
     length: int | None
-    """Of every output in tokens, </s> included; None leaves it to the model."""
+    """Tokens of each output, </s> included; None leaves it to the model."""
 
     def arguments(self, threads: int) -> list[str]:
-        """Of every contender; its sentences are to be written first."""
+        """The arguments of every contender; its sentences must be written first."""
         search = self.recipe.search
         given = [f"--model={self.model}", f"--beam={search.beam}", f"--alpha={search.alpha}"]
         given += [f"--length={self.length}"] if self.length else []
         return [*given, f"--threads={threads}"]
 
     def pieces(self) -> list[list[int]]:
-        """What the encoder reads of each sentence."""
+        """The pieces of each sentence, as the encoder reads them."""
         return [[*pieces, EOS] for pieces in self.tokenizer.encode(self.sentences)]
 
     def tokens(self, outputs: Sequence[str]) -> list[int]:
@@ -158,7 +158,7 @@ def run(
 
 
 def texts(outputs: list[Any], tokenizer: Tokenizer) -> list[str]:
-    """Of the pieces that peers give; regard gives text."""
+    """The text of an output: peers give its pieces, regard gives the text."""
     return outputs if isinstance(outputs[0], str) else tokenizer.decode(outputs)
 
 
@@ -168,7 +168,7 @@ def summarise(
     outputs: dict[str, list[str]],
     references: Sequence[str] | None,
 ) -> dict[str, dict[str, Any]]:
-    """By contender: its speed, how much faster each of ours is, and what it gave."""
+    """The speed of each contender, how much faster each of ours is, and its outputs."""
     limits = results[CEILING.name].turns if CEILING.name in results else []
     paces = {name: pace(results[name]) for name in outputs}
     ours = [contender.name for contender in OURS if contender.name in outputs]
@@ -202,12 +202,12 @@ def summarise(
 
 
 def pace(result: sides.Result) -> list[float]:
-    """Of each round: what may be translated in a second, if all take the median of its times."""
+    """Sentences per second, for each round, if every sentence takes the round's median time."""
     return [1 / statistics.median(turn["each"]) for turn in result.turns]
 
 
 def percentile(ascending: Sequence[float], percent: int) -> float:
-    """The least of these values that so many percent do not exceed."""
+    """The least of these values that this percentage of them does not exceed."""
     return ascending[-(-percent * len(ascending) // 100) - 1]
 
 
@@ -220,7 +220,7 @@ def show(summaries: dict[str, dict[str, Any]], *, alone: bool) -> None:
 
 
 def cells(summary: dict[str, Any], *, alone: bool) -> dict[str, str]:
-    """What there is to tell of a contender, by the head of its column."""
+    """The cells of a contender, by the heads of their columns."""
     row = {"precision": summary["precision"]}
     if alone:
         row["median ms"] = f"{summary['milliseconds']['median']:.1f}"
@@ -277,7 +277,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--alpha", type=float, default=0.6, help="of the length penalty")
     parser.add_argument("--length", type=int, default=16, help="of a random model's outputs")
     parser.add_argument("--sentences", type=int, default=1000, help="of the file")
-    parser.add_argument("--alone", type=int, default=50, help="so many of them one at a time")
+    parser.add_argument("--alone", type=int, default=50, help="sentences translated one at a time")
     parser.add_argument(
         "--measure", choices=["file", "alone"], nargs="+", default=["file", "alone"]
     )

@@ -59,7 +59,7 @@ TURNS = 3
 
 
 class Point(NamedTuple):
-    """What is measured in one process."""
+    """One measurement, which has a process of its own."""
 
     work: str
     """train, encode or decode."""
@@ -237,7 +237,7 @@ def parsed() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--longest", type=int, default=4096, help="n goes up to this")
-    parser.add_argument("--sentences", type=int, default=64, help="up to so many at n = 32")
+    parser.add_argument("--sentences", type=int, default=64, help="the most sentences at n = 32")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each point, at least")
     parser.add_argument("--threads", type=int, default=cores, help="default: all cores")
     parser.add_argument("--only", nargs="+", choices=WORK, default=list(WORK))

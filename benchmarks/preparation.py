@@ -80,7 +80,7 @@ class Measured:
     pairs: int
     workers: int
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of each part."""
+    """Seconds of each part."""
     processor: float = 0.0
     """Seconds of processor time, of all processes."""
     together: float = 0.0

@@ -91,7 +91,7 @@ def health(port: int, seconds: float) -> list[tuple[int, float]]:
 def load(
     server: subprocess.Popen[str], port: int, sentences: list[str], clients: int, seconds: float
 ) -> dict[str, Any]:
-    """What so many clients meet in so many seconds."""
+    """The figures of this number of clients over this time."""
     held = [memory(server.pid)]
 
     async def watch() -> None:

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "benchmarks" / "peers"
 
 BUSY = 0.1
-"""From so many cores busy with other work on, a measurement is remarked upon."""
+"""Cores busy with other work from which a line says so."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 KEEP_FREED_MEMORY = {
@@ -47,7 +47,7 @@ class Contender:
 
     name: str
     script: str
-    """In benchmarks/peers."""
+    """Its name in benchmarks/peers."""
     arguments: Sequence[str] = ()
     environment: str = ""
     """A folder of .benchmark; empty is the Python that runs this."""
@@ -64,7 +64,7 @@ class Contender:
 
 @dataclass
 class Result:
-    """What a contender said of itself, and its answers in the rounds that count."""
+    """The description that a contender gave of itself, and its answers in the rounds that count."""
 
     name: str
     about: dict[str, Any]
@@ -72,11 +72,11 @@ class Result:
 
     @property
     def seconds(self) -> list[float]:
-        """Of each round."""
+        """Seconds of each round."""
         return [turn["seconds"] for turn in self.turns]
 
     def per_second(self, quantity: str) -> list[float]:
-        """Of each round: the answer's `quantity` divided by its seconds."""
+        """The answer's `quantity` divided by its seconds, for each round."""
         return [turn[quantity] / turn["seconds"] for turn in self.turns]
 
 
@@ -267,7 +267,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(contenders: Sequence[Contender], only: Sequence[str] | None) -> list[Contender]:
-    """Those named by --only; exits, naming all, where one is unknown."""
+    """The contenders named by --only; exits, naming all of them, if a name is unknown."""
     names = [contender.name for contender in contenders]
     for name in only or []:
         if name not in names:

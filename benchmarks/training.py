@@ -73,7 +73,7 @@ def lengths(batches: Sequence[Batch]) -> tuple[list[int], list[int]]:
 
 
 def shape_of(recipe: Recipe) -> dict[str, Any]:
-    """What peers/training_batches.py calls the model's shape."""
+    """The model's shape, as peers/training_batches.py names its fields."""
     model = recipe.model
     return {
         "layers": model.layers,
@@ -87,7 +87,7 @@ def shape_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def write_rounds(folder: Path, rounds: list[list[Batch]], shape: dict[str, Any]) -> None:
-    """What peers/training_batches.py loads."""
+    """Write the files that peers/training_batches.py loads."""
     folder.mkdir(exist_ok=True)
     arrays = {}
     for i, batch in enumerate(batch for some in rounds for batch in some):
@@ -111,7 +111,7 @@ def prepared(args: argparse.Namespace, recipe: Recipe, folder: Path) -> Pairs:
 
 
 def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> dict[str, Any]:
-    """By contender: its speed, how much faster regard is, its share of the ceiling.
+    """The speed of each contender, how much faster regard is, and its share of the ceiling.
 
     `work` gives what a contender computes in each round.
     """

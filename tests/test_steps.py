@@ -56,7 +56,7 @@ def threads() -> Iterator[Callable[[int], None]]:
 
 
 class Part(NamedTuple):
-    """What computed the loss of a part of a batch."""
+    """A part of a batch whose loss was computed, by this arithmetic, with this many threads."""
 
     batch: Batch
     by: Arithmetic
@@ -168,7 +168,7 @@ def test_an_update_by_halves_is_that_of_the_whole_batch(
 
 @by_halves
 def test_a_half_may_be_padding_alone(data: Path, parts: list[Part], arithmetic: str) -> None:
-    """As the end of a packed batch is where the pairs do not fill it."""
+    """The end of a packed batch is padding where the pairs do not fill it."""
     [batch] = epoch(data, "packed", 4001, row_length=16)
     more = [torch.cat([x, torch.zeros_like(x)]) for x in (*batch.source, *batch.target)]
     longer = batch._replace(

@@ -36,7 +36,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def read_sentences(args: argparse.Namespace, what: str) -> list[Any]:
-    """Of each sentence its "text", or its "pieces", the last of which is </s>."""
+    """The "text" of each sentence, or its "pieces", the last of which is </s>."""
     return [sentence[what] for sentence in json.loads(args.sentences.read_text())]
 
 

@@ -26,7 +26,7 @@ EPSILON = 1e-9
 
 
 class Shape(NamedTuple):
-    """Of the model, which is the same for all."""
+    """The shape of the model, which is the same for all contenders."""
 
     layers: int
     d_model: int
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Of source and target, without padding."""
+        """Tokens of source and target, without padding."""
         return int((self.source != 0).sum() + (self.labels != 0).sum())
 
 

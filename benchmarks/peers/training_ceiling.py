@@ -19,7 +19,7 @@ SHAPES = [
 ]
 """m, k, n of an m x k matrix times a k x n matrix."""
 SECONDS = 0.3
-"""Of each shape and precision in a turn."""
+"""Seconds that a turn takes for each shape and precision."""
 
 
 def start() -> tuple[dict[str, Any], Turn]:

@@ -84,7 +84,7 @@ def vocabulary(size: int) -> Vocabulary:
 
 
 def as_theirs(batch: Batch) -> JoeyBatch:
-    """With its order of special symbols, and <s> and </s> around the target."""
+    """A batch with JoeyNMT's order of special symbols, and <s> and </s> around the target."""
     source, labels = as_numbered_there(batch.source), as_numbered_there(batch.labels)
     begin = torch.full((len(labels), 1), BOS)
     return JoeyBatch(
@@ -99,7 +99,7 @@ def as_numbered_there(ids: Tensor) -> Tensor:
 
 
 def own_batches(rounds: list[list[Batch]]) -> list[list[Batch]]:
-    """Of all the text, drawn by its own sampler; as many as given, as large as the largest."""
+    """Draw as many batches as given, each as large as the largest, by its own sampler."""
     data = Path(sys.argv[1]).parent / "data"
     pairs = list(
         zip(repeat(None), sentences(data, "source"), sentences(data, "target"), strict=False)
@@ -114,7 +114,7 @@ def own_batches(rounds: list[list[Batch]]) -> list[list[Batch]]:
 
 
 def sentences(data: Path, side: str) -> list[Tensor]:
-    """Of one side of the training pairs; without </s>, which the sampler counts itself."""
+    """One side of the training pairs, without </s>, which the sampler counts itself."""
     ids = np.load(data / f"train.{side}.ids.npy").astype(np.int64)
     starts = np.load(data / f"train.{side}.starts.npy")
     return [torch.from_numpy(sentence[:-1]) for sentence in np.split(ids, starts[1:-1])]

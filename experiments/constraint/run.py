@@ -49,7 +49,7 @@ class Counting:
 
 
 def freely(parser: Parser, sentences: Sentences) -> list[Tree | None]:
-    """By the search of translation; None for an output that is no tree over exactly the words."""
+    """Parse by the search of translation; None for an output that is not a tree over the words."""
 
     def found(rows: Rows, limits: Tensor, _: list[int]) -> Found:
         return search(

@@ -25,7 +25,7 @@ RECIPE = ["--recipe=base", *TINY, *(f"--set={setting}" for setting in SETTINGS)]
 
 
 class Made:
-    """What is damaged: prepared data, a run that has ended, one that has not, and a model."""
+    """Prepared data, and what is damaged: a run that has ended, one that has not, and a model."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -103,7 +103,7 @@ def of_a_resumed_run(made: Made, folder: Path, draw: random.Random) -> tuple[str
 
 
 def of_an_averaged_run(made: Made, folder: Path, draw: random.Random) -> tuple[str, str]:
-    """Of checkpoints 4 to 6 two are averaged: if 5 or 6 is damaged, not the same two."""
+    """Two of the checkpoints 4 to 6 are averaged: other ones if 5 or 6 is damaged."""
     run = Path(shutil.copytree(made.ended, folder / "run"))
     harm = damage_checkpoints(run, [5, 6], draw)
     result = regard("average", run, "--last=2", f"--out={folder / 'model'}")

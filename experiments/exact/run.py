@@ -36,7 +36,7 @@ def chosen(files: Sequence[Path], count: int) -> list[str]:
 def translated(
     some: Translator, sentences: Sequence[str], window: int, shuffle: int | None
 ) -> list[Best]:
-    """In the order of the sentences, whatever the order in which they are given."""
+    """The translations in the order of the sentences, even if those are given in another order."""
     order = list(range(len(sentences)))
     if shuffle is not None:
         random.Random(shuffle).shuffle(order)

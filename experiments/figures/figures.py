@@ -35,7 +35,7 @@ from regard.view.recording import AttentionKind
 HERE = Path(__file__).resolve().parent
 PICTURES = HERE.parents[1] / "docs/figures"
 CHOICE_SEED = TEST_SEED + 1
-"""Of the sentences on which a head is chosen."""
+"""The seed of the sentences on which a head is chosen."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,17 @@ MEASURES: dict[str, tuple[AttentionKind, Callable[[Example], Iterator[Link]]]] =
 
 @dataclass
 class Count:
-    """Of one kind of dependency, over sentences."""
+    """Counts of one kind of dependency, over sentences."""
 
     right: NDArray[np.int64]
-    """By layer and head."""
+    """How often each head was right, by layer and head."""
     weight: NDArray[np.float64]
     """The sum of what goes to the right place."""
     total: int = 0
     places: Fraction = Fraction(0)
-    """What guessing any place that may be attended to would get right."""
+    """How often a guess among all places that may be attended to would be right."""
     options: Fraction = Fraction(0)
-    """What guessing any word of the sort would get right."""
+    """How often a guess among all words of the sort would be right."""
     offsets: Counter[int] = field(default_factory=Counter)
 
     def add(self, weights: NDArray[np.float32], link: Link, reachable: int) -> None:
@@ -154,7 +154,7 @@ class Count:
 
 
 def count(model: Model, seed: int, sentences: int) -> dict[str, Count]:
-    """Of each measure, over the first so many sentences of a stream that have it."""
+    """Counts of each measure, over the first `sentences` sentences of a stream that have it."""
     recipe = model.recipe.model
     shape = recipe.layers, recipe.heads
     counts = {name: Count(np.zeros(shape, int), np.zeros(shape)) for name in MEASURES}
@@ -183,13 +183,13 @@ def count(model: Model, seed: int, sentences: int) -> dict[str, Count]:
 
 
 def untrained(model: Model) -> Model:
-    """The same model, before it has learned anything."""
+    """A model of the same shape that has learned nothing."""
     torch.manual_seed(1)
     return replace(model, transformer=Transformer(model.recipe.model, model.tokenizer.size).eval())
 
 
 def measure(model: Model, sentences: int) -> dict[str, Any]:
-    """By dependency: the head chosen, how often it is right, and how often chance would be."""
+    """For each dependency the head chosen, how often it is right, and how often chance would be."""
     chosen_on, counted = count(model, CHOICE_SEED, sentences), count(model, TEST_SEED, sentences)
     blank = untrained(model)
     blank_chosen, blank_counted = (count(blank, s, sentences) for s in (CHOICE_SEED, TEST_SEED))

@@ -42,7 +42,7 @@ RECIPE = {
 }  # fmt: skip
 PAIRS = 500
 INSTANTS = 70
-"""In the checkpoints' folder, of about four saves: a run is killed several times on its way."""
+"""Instants in the checkpoints' folder, of about four saves: a run is killed at several of them."""
 Outcome = Literal["ended", "stopped", "stopped in a save"]
 STOPS: tuple[Outcome, ...] = ("stopped", "stopped in a save")
 TIMED = ("time", "seconds", "tokens_per_second")
@@ -101,7 +101,7 @@ def train_until_full(n: int, arguments: list[str], said: Path) -> None:
 
 
 def result(run: Path) -> dict[str, Any]:
-    """What must not depend on any kill: hashes, and the journal but for what the clock tells."""
+    """The hashes of the files, and the journal without its times: no kill may change them."""
     last = run / "checkpoints" / f"step-{RECIPE['training.steps']}"
     files = [
         run / "model.safetensors",
@@ -199,7 +199,7 @@ Attempt = Callable[[Killing], Outcome]
 
 
 def outcome(process: BaseProcess, killing: Killing) -> Outcome:
-    """Of a process with marks."""
+    """How a process that sets marks has ended."""
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL), killing.said.read_text()
     if process.exitcode == 0:
@@ -223,7 +223,7 @@ def in_a_save(draw: random.Random) -> Attempt:
 
 
 def wait(killing: Killing, draw: random.Random, longest: float, ended: Callable[[], bool]) -> None:
-    """Up to `longest` seconds; three times of four from when the run writes to its journal."""
+    """Wait up to `longest` seconds; three times in four, after the run has written to its journal."""
     journal = killing.run / "journal.jsonl"
 
     def written() -> int:
@@ -267,7 +267,7 @@ def whole_processes(draw: random.Random, longest: float) -> Attempt:
 
 
 def by_a_power_cut(draw: random.Random) -> Attempt:
-    """What was written and not synced is lost by half."""
+    """Half of what was written and not synced is lost."""
 
     def attempt(killing: Killing) -> Outcome:
         n, arguments = draw.randint(1, 2 * INSTANTS), (killing.arguments, killing.said)

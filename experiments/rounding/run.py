@@ -1,4 +1,4 @@
-"""What 16 and 8 bits cost: BLEU of one model's translations in each precision.
+"""The cost of 16 and of 8 bits: BLEU of one model's translations in each precision.
 
     python experiments/rounding/run.py MODEL --source FILE --reference FILE
 
@@ -26,7 +26,7 @@ from regard.translation import Translator, load
 
 
 class Rounded:
-    """What Int8Linear computes, in fp32: x in 127 steps up from zero, the weights in `largest`."""
+    """Int8Linear's rounding in fp32: x to 127 steps up from zero, the weights to `largest`."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, largest: int):
         self.weight = rounded(weight.detach(), largest)
