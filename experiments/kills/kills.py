@@ -223,7 +223,7 @@ def in_a_save(draw: random.Random) -> Attempt:
 
 
 def wait(killing: Killing, draw: random.Random, longest: float, ended: Callable[[], bool]) -> None:
-    """Wait up to `longest` seconds; three times in four, after the run has written to its journal."""
+    """Wait up to `longest` seconds; three times in four, from the next line of the journal on."""
     journal = killing.run / "journal.jsonl"
 
     def written() -> int:
