@@ -33,7 +33,7 @@ class Sizes(TorchDispatchMode):
 @pytest.mark.parametrize("dtype", [FP32, BF16])
 @pytest.mark.parametrize(("rows", "masks", "queries"), [(3, 1, 7), (3, 3, 1), (71, 71, 7)])
 def test_long_rows(rows: int, masks: int, queries: int, dtype: torch.dtype, loops: bool) -> None:
-    """As many queries as are multiplied together, and some more; one that may attend nowhere."""
+    """One of the queries may attend nowhere."""
     skip_without(*[NUMBA] * loops)
     torch.manual_seed(1)
     queries, keys = QUERIES + queries, 149

@@ -104,7 +104,7 @@ def test_states_and_gradients_and_the_logits_of_the_loss_are_rounded(by: Cpu) ->
 def test_a_row_with_a_number_that_is_not_finite_is_not_finite(
     by: Cpu, wrong: float, relu: bool
 ) -> None:
-    """So that a training that diverges is noticed."""
+    """Training that diverges has to be noticed."""
     torch.manual_seed(1)
     x, layer = torch.randn(3, 8), nn.Linear(8, 5)
     x[1, 2] = wrong
@@ -114,7 +114,7 @@ def test_a_row_with_a_number_that_is_not_finite_is_not_finite(
 
 
 def test_products_that_overflow_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As two of 127 x 255 do in 16 bits."""
+    """Two products of 127 x 255 do not fit into 16 bits."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.setattr(torch, "_int_mm", lambda a, b: a.int() @ b.int())

@@ -116,7 +116,7 @@ SUMS = (
 
 
 def test_without_a_folder_for_the_cache_loops_are_compiled_each_time() -> None:
-    """As in a container that may not write, whoever owns the package."""
+    """For example in a container that may not write, whoever owns the package."""
     folders = "from numba.core.caching import CacheImpl; CacheImpl._locator_classes = [];"
     assert run(folders + SUMS) == "[2. 2. 2.]\n"
 
