@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.arithmetic.choose import MANY_WEIGHTS, can_use_loops, for_update
+from regard.arithmetic.choose import can_use_loops
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.cuda import Cuda
 from regard.arithmetic.plain import PLAIN
@@ -106,16 +106,6 @@ def test_in_bf16_equals_adam_on_the_gradients_summed_in_fp32(passes: int, by: Ar
         torch.testing.assert_close(flat.master, theirs, atol=1e-6, rtol=1e-5)
         assert torch.equal(flat.weights, flat.master.bfloat16())
     assert flat.state()["step"] == 3
-
-
-@pytest.mark.skipif(not can_use_loops(), reason="there is no Numba")
-def test_many_weights_in_bf16_are_updated_by_a_loop() -> None:
-    def chosen(dtype: torch.dtype, weights: int) -> type[Arithmetic]:
-        return type(for_update(TrainingRecipe(), torch.device("cpu"), dtype, weights))
-
-    assert chosen(torch.bfloat16, MANY_WEIGHTS) is OneCore
-    assert chosen(torch.bfloat16, MANY_WEIGHTS - 1) is Cpu
-    assert chosen(torch.float32, MANY_WEIGHTS) is Cpu
 
 
 def test_what_was_broken_off_is_forgotten() -> None:
