@@ -204,7 +204,7 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("b", EN_DE | {"valid_trees": "mrg"}, RegardError, "give --trees too"),
     ("b", EN_DE | {"silver": "mrg"}, RegardError, "give --trees too"),
     ("c", {"trees": "mrg", "silver_share": 0.5}, RegardError, "give --silver too"),
-    ("c", SILVER | {"silver_share": 1.0}, RecipeError, "--silver-share 1.0: it lies between"),
+    ("c", SILVER | {"silver_share": 1.0}, RecipeError, "--silver-share 1.0: give a share between"),
     ("d", EN_DE | {"recipe": "wsj"}, RegardError, "parsing is learned from trees: give --trees"),
     ("e", {"trees": "mrg", "start_from": "text/model"}, RegardError, "is a translator: a parser"),
     ("e", EN_DE | {"start_from": "trees/model"}, RegardError, "is a parser: a translator"),

@@ -195,7 +195,7 @@ def test_data_for_one_task_is_not_learned_from_for_the_other(folder: Path, world
         ("train --task parse", "x: nothing to train on yet: give --source and --target, --trees"),
         ("train --valid-trees t", "--valid-trees and --silver go with gold trees: give --trees"),
         ("train --trees t --silver-share 0.5", "--silver-share is the share of silver trees"),
-        ("train --trees t --silver t --silver-share 1", "--silver-share 1.0: it lies between"),
+        ("train --trees t --silver t --silver-share 1", "--silver-share 1.0: give a share between"),
         ("train --trees t --source s", "--trees is for parsing, --source and --target are for"),
         ("train --trees t --task translate", "--trees is for parsing"),
         ("train --trees missing.mrg", "missing.mrg: no such file"),
