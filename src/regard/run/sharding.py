@@ -74,7 +74,7 @@ class ShardedAdam:
             list(self._shards.mine.values()),
             betas=(training.beta1, training.beta2),
             eps=training.epsilon,
-            fused=True,
+            fused=training.arithmetic != "plain",
         )
         step = self._restored.get("step", torch.zeros(()))
         to_processes(step)
