@@ -208,15 +208,16 @@ def test_what_does_not_fit_the_memory_is_decoded_in_halves(monkeypatch: pytest.M
             raise torch.OutOfMemoryError("out of memory")
         return Transformer.start(model, source)
 
-    expected = translator().translate(LINES)
+    lines = LINES[::4]
+    expected = translator().translate(lines)
     monkeypatch.setattr(Heard, "start", scarce)
     room = 5
-    assert translator().translate(LINES) == expected
+    assert translator().translate(lines) == expected
     room = 1
-    assert translator().translate(LINES) == expected
+    assert translator().translate(lines) == expected
     room = 0
     with pytest.raises(RegardError, match=r"pieces does not fit the memory with search\.beam = 4"):
-        translator().translate(LINES)
+        translator().translate(lines)
 
 
 def test_learned_positions_bound_the_output_instead_of_breaking_it() -> None:
