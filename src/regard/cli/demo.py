@@ -1,6 +1,6 @@
 """`regard demo`: from nothing to a translator, or a parser, on the built-in grammar corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,9 @@ from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from regard.inputs import TrainingFiles
+    from regard.recipe import Recipe
 
 _OutOption = Annotated[
     Path | None,
@@ -48,28 +51,51 @@ def demo(
     """
     from rich.console import Console
 
-    from regard.cli.demo_parse import learn_to_parse, show_trees
-    from regard.cli.demo_translate import learn_to_translate, show_translations
+    from regard.cli.demo_corpus import write_text, write_trees
+    from regard.cli.demo_parse import parse_recipe, show_trees
+    from regard.cli.demo_translate import demo_recipe, show_translations
     from regard.machine.devices import set_threads
 
     set_threads(threads)
     stdout = Console(highlight=False)
     if task == "parse":
         out = out or Path("runs/demo-parse")
-        learn_to_parse(out, pairs, steps, quiet)
+        _learn(out, parse_recipe(), steps, write_trees, pairs, quiet)
         _conclude(stdout, *show_trees(out, stdout))
     elif task == "translate":
         out = out or Path("runs/demo")
-        learn_to_translate(out, pairs, steps, quiet)
+        _learn(out, demo_recipe(), steps, write_text, pairs, quiet)
         _conclude(stdout, *show_translations(out, stdout))
     else:
         raise RecipeError(f"--task {task}: it is translate or parse")
 
 
+def _learn(
+    out: Path,
+    recipe: "Recipe",
+    steps: int | None,
+    write: "Callable[[Path, int], TrainingFiles]",
+    pairs: int,
+    quiet: bool,
+) -> None:
+    """Train in the run directory `out`; a demo that was not begun first writes its corpus."""
+    from regard.cli.demo_corpus import was_begun
+    from regard.cli.preparing import preparing
+    from regard.cli.train import train_and_show
+
+    if steps is not None:
+        recipe = recipe.but(steps=steps)
+    if not was_begun(out, recipe, pairs):
+        files = write(out / "corpus", pairs)
+        with preparing(quiet, "trees" if files.trees else "pairs") as progress:
+            files.prepare(out / "data", recipe, progress=progress)
+    train_and_show(recipe, out / "data", out, quiet=quiet)
+
+
 def _conclude(
     stdout: "Console", sentences: int, figures: Mapping[str, str], commands: Sequence[str]
 ) -> None:
-    """Print what was measured on this many sentences, and what to type next."""
+    """Print the figures, measured on this many sentences, and commands to try next."""
     from rich.table import Table
 
     table = Table(title=f"On {sentences:,} sentences the model has never seen")

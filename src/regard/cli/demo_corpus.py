@@ -1,4 +1,4 @@
-"""The corpus of a demo: what it learns from, what it is tested on, and whether it was begun."""
+"""The corpus of a demo: files to learn from, and examples to test on."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,40 +7,50 @@ from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.corpus import Example
+    from regard.inputs import TrainingFiles
     from regard.recipe import Recipe
 
 TRAIN_SEED, VALID_SEED, TEST_SEED = 1, 2, 3
 VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 
 
-def write_text(folder: Path, pairs: int) -> None:
+def write_text(folder: Path, pairs: int) -> "TrainingFiles":
     """Write train.en, train.de, valid.en and valid.de, with `pairs` lines to train on."""
     from regard.corpus import write_corpus
+    from regard.inputs import TrainingFiles
 
     write_corpus(folder / "train", TRAIN_SEED, pairs)
     write_corpus(folder / "valid", VALID_SEED, VALID_SENTENCES)
+    return TrainingFiles(
+        [folder / "train.en"], [folder / "train.de"], [folder / "valid.en"], [folder / "valid.de"]
+    )
 
 
-def write_trees(folder: Path, trees: int) -> None:
-    """Write train.mrg and valid.mrg, with this many trees to train on."""
+def write_trees(folder: Path, trees: int) -> "TrainingFiles":
+    """Write train.mrg and valid.mrg, with `trees` trees to train on."""
     from regard.corpus import example
     from regard.files.whole import write_file
+    from regard.inputs import TrainingFiles
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, seed, count in (("train", TRAIN_SEED, trees), ("valid", VALID_SEED, VALID_SENTENCES)):
         lines = (f"( {example(seed, i).tree})\n" for i in range(count))
         write_file(folder / f"{name}.mrg", "".join(lines))
+    return TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "valid.mrg"])
 
 
 def unseen() -> "list[Example]":
-    """The examples to test on."""
+    """The sentence pairs with trees to test on; none of them is written to train on."""
     from regard.corpus import example
 
     return [example(TEST_SEED, i) for i in range(TEST_SENTENCES)]
 
 
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
-    """Whether `out` holds this demo, begun earlier; raises RecipeError if it holds another run."""
+    """Whether an earlier command began this demo in `out`.
+
+    Raises RecipeError if `out` holds a run with another recipe or number of pairs.
+    """
     from regard.data.pairs import prepared_manifest
     from regard.run.beginning import begun, differences
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.console import called
-from regard.cli.demo_corpus import unseen, was_begun, write_trees
-from regard.cli.train import train_and_show
+from regard.cli.demo_corpus import unseen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from regard.recipe import Recipe
 
 DRAWN = 2
-"""Trees that are shown."""
+"""Number of trees to draw."""
 
 
 def parse_recipe() -> "Recipe":
@@ -40,27 +39,10 @@ def parse_recipe() -> "Recipe":
     )
 
 
-def learn_to_parse(out: Path, trees: int, steps: int | None, quiet: bool) -> None:
-    """Make trees and train a small parser on them, in the run directory `out`."""
-    from regard.cli.preparing import preparing
-    from regard.inputs import TrainingFiles
-
-    recipe = parse_recipe()
-    if steps is not None:
-        recipe = recipe.but(steps=steps)
-    if not was_begun(out, recipe, trees):
-        corpus = out / "corpus"
-        write_trees(corpus, trees)
-        files = TrainingFiles(trees=[corpus / "train.mrg"], valid_trees=[corpus / "valid.mrg"])
-        with preparing(quiet, "trees") as progress:
-            files.prepare(out / "data", recipe, progress=progress)
-    train_and_show(recipe, out / "data", out, quiet=quiet)
-
-
 def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
-    """Parse unseen sentences, draw two trees, and keep the figures in `out`.
+    """Parse unseen sentences, draw two trees, and write the figures to out/result.json.
 
-    Returns how many sentences there are, what was measured on them, and commands to try next.
+    Returns the number of sentences, a text of each figure by its name, and commands to try next.
     """
     from regard.files.whole import write_file
     from regard.measure.validation import compare_trees

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.console import called
-from regard.cli.demo_corpus import unseen, was_begun, write_text
-from regard.cli.train import train_and_show
+from regard.cli.demo_corpus import unseen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +24,7 @@ def demo_recipe() -> "Recipe":
         d_model=128,
         d_ff=512,
         heads=4,
-        dropout=0.0,  # so regular a language is not learned by heart
+        dropout=0.0,  # the language is so regular that the model does not overfit
         vocabulary=2000,
         row_length=64,
         max_length=64,
@@ -41,32 +40,10 @@ def demo_recipe() -> "Recipe":
     )
 
 
-def learn_to_translate(out: Path, pairs: int, steps: int | None, quiet: bool) -> None:
-    """Make sentence pairs and train a small translator on them, in the run directory `out`."""
-    from regard.cli.preparing import preparing
-    from regard.inputs import TrainingFiles
-
-    recipe = demo_recipe()
-    if steps is not None:
-        recipe = recipe.but(steps=steps)
-    if not was_begun(out, recipe, pairs):
-        corpus = out / "corpus"
-        write_text(corpus, pairs)
-        files = TrainingFiles(
-            source=[corpus / "train.en"],
-            target=[corpus / "train.de"],
-            valid_source=[corpus / "valid.en"],
-            valid_target=[corpus / "valid.de"],
-        )
-        with preparing(quiet) as progress:
-            files.prepare(out / "data", recipe, progress=progress)
-    train_and_show(recipe, out / "data", out, quiet=quiet)
-
-
 def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
-    """Translate unseen sentences, print ten, and keep the figures in `out`.
+    """Translate unseen sentences, print ten of them, and write the figures to out/result.json.
 
-    Returns how many sentences there are, what was measured on them, and commands to try next.
+    Returns the number of sentences, a text of each figure by its name, and commands to try next.
     """
     from regard.corpus import pronoun_accuracy
     from regard.files.whole import write_file
