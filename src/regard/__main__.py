@@ -4,7 +4,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command; an interrupt while it is still being loaded ends it as a later one does."""
+    """Run the command; an interrupt while modules are loading exits with status 130."""
     try:
         from regard.cli.main import main
 

@@ -99,7 +99,7 @@ class MultiHeadAttention(Computing):
         values: Float[Tensor, "rows heads slots d_v"],
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
-        """Equation (1) in each head, and W^O."""
+        """Equation (1) in each head, then W^O."""
         dropout = self.dropout if self.training else 0.0
         heads = self.by.attend(query, keys, values, mask, dropout)
         return self.by.linear(heads.transpose(1, 2).flatten(2), self.W_o)

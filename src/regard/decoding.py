@@ -24,12 +24,7 @@ from regard.data.rows import Rows, one_per_row
 from regard.equations import Arithmetic
 from regard.errors import RecipeError, RegardError
 from regard.machine.copies import Copies, can_be_copied
-from regard.machine.devices import (
-    choose_device,
-    free_memory,
-    has_bf16,
-    is_out_of_memory,
-)
+from regard.machine.devices import choose_device, free_memory, has_bf16, is_out_of_memory
 from regard.machine.memory import free_bytes
 from regard.machine.threads import side_by_side
 from regard.recipe import SearchRecipe
@@ -40,15 +35,15 @@ from regard.transformer import Transformer
 WINDOW = 2048
 """Sentences that are read, sorted by length and divided into batches together."""
 SMALL_BATCH = 512
-"""Source tokens that are too few for a batch to be made smaller, so that more workers have one."""
+"""To occupy more workers, batches are made smaller, but not below this many source tokens."""
 WORKERS = 4
-"""Most batches that threads decode at the same time on a CPU."""
+"""The largest number of batches that threads decode at the same time on a CPU."""
 COPIES_FROM = 4096
-"""Source tokens from which each core decodes batches of its own, in a copy (fork) of this process.
-To start and end copies takes 0.05 s; unlike threads, they do not wait for each other's Python."""
+"""From this many source tokens on, each core decodes batches in a copy (fork) of this process. To
+start and end copies takes 0.05 s; unlike threads, copies do not wait for each other's Python."""
 LOOPS_FROM = 8192
-"""Source tokens from which a thread or copy with one core computes by loops, which take 0.25 s to
-load, once. Where a sentence must decode to the same bits in any batch, they are not used."""
+"""From this many source tokens on, a thread or copy with one core computes by loops, which load in
+0.25 s; but not where a sentence must decode to the same bits in any batch."""
 COPY_BYTES = 2**30
 """Free memory required for each copy; one of the paper's base model takes 0.4 to 0.7 GB."""
 
@@ -60,9 +55,9 @@ sentence, and the numbers of the sentences."""
 
 
 def settled(precision: str) -> str:
-    """The precision that this word means: `auto` is bf16 where the processor has it, else fp32.
+    """This precision; for `auto`, bf16 if the device multiplies it natively, else fp32.
 
-    Raises RecipeError for anything but fp32, bf16, int8 and auto.
+    Raises RecipeError for anything except fp32, bf16, int8 and auto.
     """
     if precision not in ("fp32", "bf16", "int8", "auto"):
         raise RecipeError(f"precision {precision}: it is fp32, bf16, int8 or auto")
@@ -76,8 +71,8 @@ def open_to_decode(
 ) -> tuple[Model, bool | None]:
     """Open a model directory and lay out its weights for decoding on this machine.
 
-    Returns the model, and `exact`, of which None may have become False; `translation.load` explains
-    both arguments. Raises ModelError and RecipeError.
+    Returns the model and `exact`, where None may have become False. `translation.load` explains
+    the arguments and the errors, ModelError and RecipeError.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"
@@ -119,11 +114,11 @@ class Decoding:
     def __init__(self, model: Transformer, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
         self.may_be_copied = True  # a server sets this to False: a fork would keep its sockets open
-        self._tried: dict[tuple[int, int], bool] = {}  # by beam and threads
+        self._tried: dict[tuple[int, int], bool] = {}  # one_by_one's tests, by beam and threads
 
     @property
     def one_by_one(self) -> bool:
-        """Whether each sentence must be decoded alone, to be exact on this processor."""
+        """Whether sentences must be decoded one at a time to be exact on this processor."""
         if not self.exact:
             return False
         beam, threads = self.recipe.beam, torch.get_num_threads()
@@ -137,8 +132,8 @@ class Decoding:
     ) -> Found:
         """The hypotheses that `search` finds for each source, a list of pieces ending in </s>.
 
-        Unless `here`, `search` may be called in a copy of this process; what it changes there is
-        lost.
+        Unless `here` is True, `search` may be called in a copy of this process, where all that it
+        changes is lost.
         """
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
@@ -174,7 +169,7 @@ class Decoding:
         return list(by_length(sources, slots, workers))
 
     def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
-        """The hypotheses for a batch of the sources; in two halves if the memory is too small."""
+        """The hypotheses for a batch of the sources; in halves if it does not fit the memory."""
         rows = self._rows([sources[i] for i in batch])
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         try:
@@ -198,7 +193,7 @@ class Decoding:
 
     def _rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         rows = one_per_row(sources)
-        if self.exact is not False:  # padded, but not beyond the positions that the model knows
+        if self.exact is not False:  # pad, but not beyond the model's positions
             width = rows.ids.shape[1]
             width = max(width, min(width + -width % WIDTH, self.model.embedding.longest))
             rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
@@ -206,7 +201,7 @@ class Decoding:
 
 
 def _workers() -> int:
-    """The number of batches to decode at the same time, so that few cores are idle."""
+    """The number of batches to decode at the same time: at most `WORKERS`, with few idle cores."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 
@@ -221,7 +216,7 @@ def _useful_copies(batches: int) -> int:
 def _by_copies(
     decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
 ) -> Iterator[Found]:
-    """Decode each batch with one core, in copies of this process or, if it has none, in threads."""
+    """Decode each batch on one core, in copies of this process or, if that fails, in threads."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:

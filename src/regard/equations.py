@@ -21,15 +21,15 @@ class Mask:
     """Where queries may attend. It is made once for all layers, in the form the kernels read."""
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
-        """`allowed` is True where a query may attend; one that may attend nowhere gives zeros."""
+        """`allowed` is True where a query may attend; if it may nowhere, its output is 0."""
         self.allowed = allowed
 
 
 class Cache:
     """Keys and values of some sentences, which decoding attends to again at each step.
 
-    It grows by a slot for each position appended. Its capacity is a multiple of `multiple` slots;
-    slots that are not in use hold zeros.
+    Each position that is appended takes a slot. The capacity is a multiple of `multiple` slots;
+    unused slots hold zeros.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Cache:
     ) -> None:
         """Add slots, in place while there is capacity, and write the new keys and values.
 
-        `places` are the slots of each sentence to write to; None stands for the last ones of every
-        sentence, which is faster.
+        `places` are the slots to write to in each sentence; None means the added slots, which is
+        faster.
         """
         self.slots += keys.shape[2]
-        # A product of part of a larger store would copy that part: capacity grows in small steps.
+        # Capacity grows in small steps: a product with part of a larger store would copy that part.
         self.keys = padded(self.keys, self.slots, self._multiple)
         self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)
@@ -81,9 +81,7 @@ class Cache:
 
         def gathered(store: Tensor) -> Tensor:
             rows = store.flatten(0, 2).index_select(0, places.flatten())
-            return rows.view(
-                sentences, heads, -1, store.shape[-1]
-            )  # [places, d] -> [..., slots, d]
+            return rows.view(sentences, heads, -1, store.shape[-1])
 
         return Cache(gathered(self.keys), gathered(self.values), self._multiple)
 
@@ -91,7 +89,7 @@ class Cache:
 def padded(
     x: Float[Tensor, "rows heads keys d"], keys: int, multiple: int
 ) -> Float[Tensor, "rows heads more d"]:
-    """Keys or values followed by zeros, up to `keys` of them rounded up to a multiple."""
+    """Pad x with zeros to `keys` keys (or values), rounded up to a multiple of `multiple`."""
     keys += -keys % multiple
     return F.pad(x, (0, 0, 0, keys - x.shape[2])) if keys > x.shape[2] else x
 
@@ -102,9 +100,9 @@ class Ranking(NamedTuple):
     parents: Int[Tensor, "sentences count"]
     """The hypothesis that each continues: its place in the beam."""
     tokens: Int[Tensor, "sentences count"]
-    """The token that each adds."""
+    """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
-    """log P of the hypothesis with that token."""
+    """log P of the continued hypothesis."""
 
 
 class Adam(NamedTuple):
@@ -116,7 +114,7 @@ class Adam(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The moments of the gradients (§5.3), of all weights in flat fp32 buffers."""
+    """Adam's moments (§5.3) of all weights, in flat fp32 buffers."""
 
     updates: Float[Tensor, ""]
     """How many updates were made."""
@@ -153,7 +151,7 @@ class Arithmetic(ABC):
         mask: Mask,
         dropout: float = 0.0,
     ) -> Float[Tensor, "rows heads queries d_v"]:
-        """Equation (1): softmax(Q K^T / sqrt(d_k)) V; `dropout` is the probability for a weight.
+        """Equation (1): softmax(Q K^T / sqrt(d_k)) V, with dropout on the attention weights.
 
         Keys and values may be followed by unused slots of a cache, which the mask does not cover.
         """
@@ -210,8 +208,8 @@ class Arithmetic(ABC):
     ) -> Ranking:
         """The `count` largest of live + log softmax(logits) of each sentence (§6.1).
 
-        Tokens in `never` are left out. Of equal ones that of the first hypothesis, and of the
-        lowest token, comes first.
+        Tokens in `never` are left out. Equal continuations are in the order of their hypotheses,
+        then of their tokens.
         """
 
     @abstractmethod
@@ -227,8 +225,8 @@ class Arithmetic(ABC):
     ) -> None:
         """Update the fp32 `master` and the moments with gradient / tokens (§5.3), in place.
 
-        Then round the master to `weights`, which may be the master itself, and clear the gradient,
-        which is of the precision of `weights`, or fp32.
+        Then round `master` to `weights`, which may be the same tensor, and set the gradient to 0.
+        The gradient is in fp32 or in the precision of `weights`.
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:

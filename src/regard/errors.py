@@ -58,7 +58,7 @@ class ModelError(RegardError):
 
 
 class Unreadable(ModelError):
-    """The system does not allow it to be read, or it has another format; it may be intact."""
+    """A model directory or checkpoint may be intact, but cannot be read now or by this version."""
 
 
 class TrainingError(RegardError):

@@ -47,7 +47,7 @@ class AddNorm(Computing):
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)); PE(pos, 2i+1) is the cosine."""
-    # Computed on the CPU even if the default device is "meta", where this would load a compiler.
+    # On the CPU even if the default device is "meta", which would load a compiler for this.
     numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
     positions = numbers[:length, None]
     rates = torch.exp(numbers[:d_model:2] * (-math.log(1e4) / d_model))
@@ -56,7 +56,7 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
 
 
 class Embedding(Computing):
-    """§3.4 and §3.5: tokens x sqrt(d_model), plus their positions, with dropout on the sum.
+    """§3.4 and §3.5: token embeddings x sqrt(d_model) + positions, with dropout on the sum.
 
     One matrix serves the source, the target and, transposed, the linear layer before the softmax.
     """
@@ -79,8 +79,8 @@ class Embedding(Computing):
     ) -> Float[Tensor, "rows length d_model"]:
         """Embed tokens at their positions, all of which are below `longest`.
 
-        Raises ModelError where a position is beyond the learned ones. A GPU reports that later, as
-        an error of its own, since nothing waits for it here.
+        Raises ModelError if a position is beyond the learned ones. A GPU reports that later, as an
+        error of its own, because nothing here waits for the GPU.
         """
         table = self.table(longest)
         try:
@@ -95,11 +95,11 @@ class Embedding(Computing):
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
-        """The learned positions; or sinusoids, which are extended beyond `longest` if need be."""
+        """The learned positions; or sinusoids, which are extended if `longest` requires it."""
         table = self.positions
         if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
-            with torch.inference_mode(False):  # training may use a table that a search has made
+            with torch.inference_mode(False):  # else training could not use a search's table
                 wider = sinusoids(*size).to(table)
             # Another thread may replace self.positions at the same time: return this table.
             self.positions = table = wider

@@ -16,10 +16,10 @@ def smoothed_loss(
     labels: Int[Tensor, " tokens"],
     smoothing: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the cross-entropy with the smoothed target and the plain -log p(label), in nats.
+    """The cross-entropy with the smoothed target, and the plain -log p(label), in nats.
 
-    Both are summed over the tokens; those with label 0 are padding and count nothing. This is the
-    definition; `arithmetic.cross_entropy` computes it without keeping the logits of a batch.
+    Both are summed over tokens; labels of 0 are padding and count nothing. This is the definition;
+    `arithmetic.cross_entropy` computes it without keeping the logits of a batch.
     """
     log_p = logits.float().log_softmax(-1)
     real = labels != 0
@@ -29,7 +29,7 @@ def smoothed_loss(
 
 
 def perplexity(plain_loss: float, tokens: int) -> float:
-    """Return e^(plain loss / tokens), the perplexity per sub-word of Table 3.
+    """e^(plain loss / tokens), the perplexity per sub-word of Table 3.
 
     It stays finite: e^700 at most, and 1 if there are no tokens.
     """

@@ -17,10 +17,10 @@ from regard.recipe import TrainingRecipe
 
 
 class FlatAdam:
-    """Adam over every parameter of `model`, which this makes views of flat buffers of `dtype`.
+    """Adam over all parameters of `model`, which become views of a flat buffer of `dtype`.
 
-    `by` computes the updates. Call `make_way` before each backward pass; once the gradients of all
-    batches are in, call `step`.
+    `by` computes the updates. Call `make_way` before each backward pass, and `step` after the
+    backward pass of the last batch of an update.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FlatAdam:
         self._passed = self._collected = False
 
     def make_way(self) -> None:
-        """Bank the last gradient and clear the buffer for the next backward pass."""
+        """Add the last gradient to the sum and clear its buffer for the next backward pass."""
         self._collect()
         self._passed = True
 
@@ -62,18 +62,18 @@ class FlatAdam:
         self._passed, self._collected = False, True
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Make the gradient the sum over all processes: one tensor, one exchange."""
+        """Sum the gradient over all processes, in one exchange of one tensor."""
         self._collect()
         over_processes(self._total)
 
     def forget(self) -> None:
-        """Drop the gradient, also that of a pass that was broken off."""
+        """Discard the gradients since the last step, also that of an interrupted backward pass."""
         self._latest.zero_()
         self._passed = self._collected = False
 
     @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with the sum of the gradients, divided by `tokens`, the loss's token count."""
+        """Update with the sum of the gradients divided by `tokens`, the tokens of their losses."""
         assert self._passed or self._collected, "there is no gradient since the last step"
         if self._collected:
             self._collect()
@@ -94,7 +94,7 @@ class FlatAdam:
         }
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's step count and moments; with the named weights they are the whole state."""
+        """Adam's step count and moments: all of its state except the weights."""
         updates, mean, variance = self._moments
         return {"step": updates, "exp_avg": mean, "exp_avg_sq": variance}
 
@@ -107,7 +107,7 @@ class FlatAdam:
         self.weights.copy_(self.master)
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
-        """Give the weights and moments of the first process to all; every process calls this."""
+        """Send the weights and moments of the first process to all; every process calls this."""
         for tensor in (self.master, *self.state().values()):
             to_processes(tensor)
         self.weights.copy_(self.master)

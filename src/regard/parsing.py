@@ -32,7 +32,7 @@ from regard.trees.tree import Tree
 from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
 LONGEST = 2048
-"""Pieces of the longest sentence that is parsed as a whole, unless learned positions are fewer. A
+"""The most pieces of a sentence that is parsed as a whole; learned positions may allow fewer. A
 sentence longer than those in training is parsed too, but less accurately."""
 
 Split = Callable[[str], Sequence[str]]
@@ -76,7 +76,7 @@ class Parser(Decoding):
         """Raises ModelError if the tokenizer has no symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
-        self.longest = min(LONGEST, model.embedding.longest - 2)  # a tree has two symbols more
+        self.longest = min(LONGEST, model.embedding.longest - 2)  # a tree adds two symbols
         self.alphabet = Alphabet(tokenizer.symbols, model.embedding.tokens.weight.device)
         self._trees = WellFormed(model, self.alphabet)
 
@@ -98,8 +98,8 @@ class Parser(Decoding):
     ) -> Iterator[list[Parse]]:
         """Yield up to `n_best` trees of each sentence, best first; one window at a time.
 
-        A sentence without words has no trees. One of more than `longest` pieces is parsed in parts,
-        whose trees become the children of one phrase. Raises TypeError if a sentence is a str.
+        A sentence without words has no trees. A sentence of more than `longest` pieces is parsed in
+        parts, whose trees become children of one phrase. Raises TypeError if a sentence is a str.
         """
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
@@ -114,7 +114,7 @@ class Parser(Decoding):
     def _parts(self, words: Sequence[str]) -> list[tuple[Sequence[str], list[int]]]:
         """The words with their pieces, halved into parts until each is short enough to parse.
 
-        A single word that has too many pieces is cut.
+        A single word that has too many pieces loses the last ones.
         """
         [pieces] = self.tokenizer.encode([as_text(words)])
         if len(words) < 2 or len(pieces) < self.longest:
@@ -125,12 +125,12 @@ class Parser(Decoding):
     def _parsed(
         self, parts: Sequence[tuple[Sequence[str], list[int]]], n_best: int
     ) -> Iterator[list[Parse]]:
-        """The trees of sentences that are given as words with their pieces."""
+        """Parse sentences, each given as its words and its pieces."""
         sentences, sources = [words for words, _ in parts], [pieces for _, pieces in parts]
         counts = torch.tensor([len(words) for words in sentences])
 
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> Found:
-            kinds = [_kinds(sentences[i]) for i in batch]
+            kinds = [torch.tensor(list(map(kind_of, reversed(sentences[i])))) for i in batch]
             words = counts[batch].to(limits.device)
             limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
             inputs = ParserInput(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
@@ -159,10 +159,6 @@ def _joined(parts: Sequence[Parse]) -> Parse:
     score = sum(part.score for part in parts)
     log_probability = sum(part.confidence * n for part, n in zip(parts, words, strict=True))
     return Parse(Tree(label, trees), score, log_probability / sum(words))
-
-
-def _kinds(words: Sequence[str]) -> Tensor:
-    return torch.tensor([kind_of(word) for word in reversed(words)])
 
 
 def by_blanks(line: str) -> list[str]:

@@ -24,17 +24,16 @@ from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed from the batch once at most this share goes on: that costs a copy."""
+"""Ended sentences are removed once at most this share of a batch goes on: removal costs a copy."""
 
 
 class Selectable(Protocol):
-    """The state of a model for its rows; row = sentence * beams + beam."""
+    """The state of a model, a row for each hypothesis; row = sentence * beams + beam."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """The state whose rows, sentence by sentence, are these of the present rows.
+        """A state of these rows; those in `rows[s]` all belong to one sentence of this state.
 
-        `rows[s]` all belong to one present sentence. There may be fewer sentences than before, in
-        the same order, and more beams.
+        There may be fewer sentences than before, in the same order, and more beams.
         """
 
 
@@ -51,10 +50,10 @@ class Steppable(Protocol[Source, State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: State, /
     ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
-        """Logits of the token after `tokens`, -inf where impossible, and the state after them.
+        """Logits of the token after `tokens`, -inf where impossible, and the state after `tokens`.
 
-        A row without a hypothesis is given the padding token, and its logits are not used. For some
-        steps this is so for the rows of a sentence that has ended.
+        A row without a hypothesis, for example of a sentence that has ended, is given the padding
+        token, and its logits are not used.
         """
 
 
@@ -87,12 +86,12 @@ class Hypotheses(NamedTuple):
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
     def beside(self, longer: Hypotheses, pad: int) -> Hypotheses:
-        """Append others, which are one token longer, to these hypotheses."""
+        """Append the hypotheses `longer`, which have one token more, to these ones."""
         padded = self._replace(tokens=functional.pad(self.tokens, (0, 1), value=pad))
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(padded, longer, strict=True)))
 
     def best(self, count: int) -> Hypotheses:
-        """The `count` hypotheses of highest score, best first; of equal ones, the first."""
+        """The `count` hypotheses of highest score, best first; equal ones keep their order."""
         places = ranking(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
@@ -102,7 +101,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(field[sentences] for field in self))
 
     def read(self, eos: int) -> list[list[Hypothesis]]:
-        """Copy to the host, as objects; raises ModelError if the model's logits were not finite."""
+        """Copy the hypotheses of each sentence to the host; raises ModelError if a log p is NaN."""
         if self.log_p.isnan().any():
             raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
         fields = (self.tokens[..., 1:].tolist(), self.log_p.tolist(), self.score.tolist())
@@ -115,9 +114,9 @@ class Hypotheses(NamedTuple):
 Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
-"""A function called after each step, with the numbers of the sentences in it, its candidates, and
-the hypotheses that are alive and finished after it. A sentence that has ended may take part in a
-few more steps, with no hypothesis alive."""
+"""A function called after each step, with the numbers of its sentences, its candidates, and the
+live and the finished hypotheses after it. A sentence that has ended may take part in a few more
+steps, without a live hypothesis."""
 
 
 def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
@@ -141,17 +140,18 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, best first.
 
-    A sentence ends at its maximum length, or when it has `beam` finished hypotheses and no live one
-    could overtake the worst of them. The result is its finished hypotheses, perhaps fewer than
-    `n_best`; if there are none, its live ones; if none of those could go on, the ones before them.
+    A sentence ends at its maximum length, when nothing can follow, or when it has `beam` finished
+    hypotheses and no live one could overtake the worst of them. Its result is its finished
+    hypotheses, perhaps fewer than `n_best`; without any, its live ones; and if nothing could
+    follow, the live ones before that step.
 
-    With beam 1 only the best continuation is considered: this is greedy search. Of equal
-    continuations, that of the better hypothesis comes first, then that of the lower token.
+    With beam 1 only the best continuation is considered: this is greedy search. Equal continuations
+    are in the order of their hypotheses, then of their tokens.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` computes what `most_likely`
-    defines; None uses that itself. Raises RecipeError if `n_best` is not between 1 and the beam,
-    ModelError if the model's logits are not finite.
+    defines; None means `most_likely` itself. Raises RecipeError if `n_best` is not between 1 and
+    the beam, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -190,7 +190,7 @@ def search(
 def _results(
     ended: list[tuple[Tensor, list[Hypotheses]]], n_best: int, eos: int
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, from the first of its pools that holds any."""
+    """The best hypotheses of each sentence, from its first pool that holds any."""
     results: dict[int, list[Hypothesis]] = {}
     for numbers, pools in ended:
         choices = zip(*(pool.read(eos) for pool in pools), strict=True)
@@ -250,8 +250,8 @@ class _Rules:
     def goes_on(
         self, live: Hypotheses, finished: Hypotheses, max_lengths: Int[Tensor, " sentences"]
     ) -> Bool[Tensor, " sentences"]:
-        """Whether a sentence has room, and a live hypothesis that may still enter the finished."""
-        # A log p only falls; the longest length, which divides it by most, bounds the score.
+        """Whether each sentence has room and a live hypothesis that may yet be one of its best."""
+        # The highest score that log p can still reach: it only falls, and this penalty is largest.
         bound = live.log_p[:, 0] / self.penalty[max_lengths]
         length = live.tokens.shape[-1] - 1
         return (bound > finished.score[:, -1]) & (length < max_lengths)
@@ -265,8 +265,8 @@ def most_likely(
 ) -> Ranking:
     """The `count` largest of live + log softmax(logits) of each sentence, largest first.
 
-    Tokens in `never` are left out. Of equal ones that of the first beam comes first, then that of
-    the lowest token. A row in which nothing is possible has no continuation: its log p are -inf.
+    Tokens in `never` are left out. Equal continuations are in the order of their beams, then of
+    their tokens. A row in which nothing is possible has no continuation: its log p are -inf.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     log_p = logits.float().log_softmax(-1)
@@ -281,13 +281,13 @@ def most_likely(
 def ranking(
     values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
-    """The places of the `count` largest, largest first; of equal ones, the first comes first.
+    """The places of the `count` largest values, largest first; equal ones keep their order.
 
-    A number and its place together are one integer, which has no equal: NaN is the largest.
+    A value and its place are joined to one integer, so that no two are equal. NaN is the largest.
     """
-    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # of one sign, as is 0.0
+    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # one kind of 0, one of NaN
     bits = values.view(torch.int32)
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # negative floats grow downwards
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # the bits of negative floats descend
     places = torch.arange(values.shape[1], device=values.device)
     count = min(count, values.shape[1])
     return ((ordered << 32) - places).topk(count, dim=1).indices

@@ -1,7 +1,7 @@
 """§5.4 Learning from a batch: the gradient of its smoothed loss.
 
-`steps_for` chooses, when a run starts, which of these computes it: `Whole`, `Compiled`, `Sharded`,
-`Halves`, and `BySize`, which uses two of them.
+When a run starts, `steps_for` chooses what computes this gradient: `Compiled`; or `BySize`, which
+uses `Whole` or `Sharded`, and for large batches perhaps `Halves`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from regard.transformer import Transformer
 
 
 class Steps(Protocol):
-    """How a batch is learned from."""
+    """A way to learn from batches."""
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the smoothed loss of a batch to the gradients of the parameters.
@@ -43,8 +43,8 @@ def steps_for(
 ) -> Steps:
     """Choose how the batches of a run are learned from, in the precision `dtype`.
 
-    Raises RecipeError where `training.arithmetic` is not for this machine. `warn` is called if a
-    step cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment leaves it as it is.
+    Raises RecipeError if `training.arithmetic` is not for this machine. `warn` is called if a step
+    cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.
     """
     chosen = for_training(recipe.training, device, dtype, torch.get_num_threads())
     smoothing = recipe.training.label_smoothing
@@ -52,7 +52,7 @@ def steps_for(
     if isinstance(optimizer, ShardedAdam):
         return BySize(model, Sharded(model, smoothing, optimizer), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
-        model.embedding.table(recipe.data.row_length)  # made now, not while the step is traced
+        model.embedding.table(recipe.data.row_length)  # make it before the step is traced
         return Compiled(model, smoothing, warn)
     return BySize(model, Whole(model, smoothing), chosen, can_halve=True)
 
@@ -66,7 +66,7 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
 
 
 def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
-    """Add the gradient of the smoothed loss to the parameters' own; returns both losses."""
+    """Add the gradient of the smoothed loss to the parameters' gradients; return both losses."""
     smoothed.backward()
     return torch.stack([smoothed.detach(), plain])
 
@@ -83,7 +83,7 @@ class Whole:
 
 
 class Compiled(Whole):
-    """Learns by one program, into which the loss is compiled at the first batch; on a GPU."""
+    """Learns on a GPU by one program, which the first batch compiles from `batch_loss`."""
 
     def __init__(self, model: Transformer, smoothing: float, warn: Callable[[str], None]):
         super().__init__(model, smoothing)
@@ -95,7 +95,7 @@ class Compiled(Whole):
 
 
 class Sharded(Whole):
-    """Learns with a model of which each process has a shard: layer by layer it gathers weights."""
+    """Learns with a model of which each process keeps a shard, by gathering weights when needed."""
 
     def __init__(self, model: Transformer, smoothing: float, optimizer: ShardedAdam):
         super().__init__(model, smoothing)
@@ -109,8 +109,8 @@ class Sharded(Whole):
 class Halves:
     """Learns from the two halves of a batch side by side, each with half of the cores.
 
-    While one half waits for memory, the other multiplies. There are two, because a sum of two does
-    not depend on which of them comes first.
+    While one half waits for memory, the other multiplies. There are only two, because the sum of
+    two gradients does not depend on which of them is added first.
     """
 
     def __init__(self, model: Transformer, smoothing: float, parts: Sequence[Cpu]):
@@ -133,7 +133,7 @@ class Halves:
 
 
 class BySize:
-    """Learns from a large batch by `Halves`, or by the arithmetic for large batches; else whole."""
+    """Learns from large batches by `Halves` or by another arithmetic, else by `whole`."""
 
     def __init__(self, model: Transformer, whole: Whole, chosen: ForTraining, *, can_halve: bool):
         self._model, self._whole, self._chosen, self._can_halve = model, whole, chosen, can_halve

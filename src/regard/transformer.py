@@ -82,7 +82,7 @@ class DecoderLayer(nn.Module):
         memory: Cache,
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
-        """The next position of each beam. Its keys and values are written to `places` of the past.
+        """The layer's output at one more position, whose keys and values go to `places` of `past`.
 
         `ancestry` masks the past, `memory_mask` the encoded source.
         """
@@ -97,7 +97,7 @@ class DecoderLayer(nn.Module):
 
 
 COMPACT_EVERY = 16
-"""Tokens between two compactions; with fewer, the copies cost more than they save."""
+"""Tokens between two compactions (`_compact`); with fewer, the copies cost more than they save."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ class DecoderState:
         return state._compact()
 
     def _compact(self) -> DecoderState:
-        """Drop the slots that belong to no hypothesis any more, at every 16th token.
+        """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
 
-        The moment does not depend on what would be gained: then it would depend on the other
-        sentences of the batch, and so would the slots.
+        It does not wait until many can be dropped: then a sentence's slots would depend on the
+        other sentences of the batch.
         """
         if self.ancestry.shape[1] == 1 or self.length % COMPACT_EVERY or not self.length:
             return self
@@ -168,7 +168,7 @@ class DecoderState:
 
 
 class Transformer(Computing):
-    """The model of the paper, of the recipe's sizes, for a vocabulary of this many sub-words."""
+    """The model of the paper, in the recipe's sizes; `vocabulary` is the number of its entries."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
@@ -205,10 +205,7 @@ class Transformer(Computing):
                 module.by = by
 
     def sharing_weights(self) -> Transformer:
-        """A Transformer of the same parameters that carries an arithmetic of its own.
-
-        So two threads can compute with the same weights by two arithmetics.
-        """
+        """A Transformer with the same parameters, for a thread that uses another arithmetic."""
 
         def shared(module: nn.Module) -> nn.Module:
             other = copy(module)
@@ -260,7 +257,7 @@ class Transformer(Computing):
     def step(
         self, tokens: Int[Tensor, " rows"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows vocabulary"], DecoderState]:
-        """Logits of the next token after `tokens`, the last of each row, and the state after it."""
+        """Logits of the token that follows `tokens`, the last of each row, and the new state."""
         sentences, beams, slots = state.ancestry.shape
         if state.past[0].slots != slots:
             raise ValueError("a step was made from this state already: use the state it returned")

@@ -28,14 +28,14 @@ CLAUSE_ENDS = re.compile(
     r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
 )
 BLANKS = re.compile(r"\s+")
-"""Where too long a line is cut: where a clause ends, else at a blank, else in its middle."""
+"""A line that is too long is cut where a clause ends, else at a blank, else in its middle."""
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
 PARTIAL_SECONDS = 0.05
 """Seconds between two reports of an unfinished translation."""
 
 PartialListener = Callable[[str], object]
-"""Called with the best hypothesis of a translation that is not finished yet."""
+"""A function called with the best hypothesis so far of a translation, as text."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ def load(
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
-    second, finds whether this processor can do that for batches; if not, and on a GPU, sentences
-    are decoded one at a time. None leaves out the test: in fp32, results are exact if the processor
-    can do that for batches. In bf16 and int8, which are chosen for their speed, None means False:
-    the last bits may vary.
+    second, finds whether this processor can do that in batches; if not, and on a GPU, sentences are
+    decoded one at a time. None leaves out the test: in fp32, results are exact on processors that
+    would pass it. In bf16 and int8, which are chosen for their speed, None means False: the last
+    bits may vary.
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "text":
@@ -75,7 +75,7 @@ def load(
 class Translator(Decoding):
     """A model with its tokenizer and search; `longest` bounds a source sentence, in pieces.
 
-    `exact` is that of `load`, for which the weights of the model have been laid out in blocks.
+    For `exact`, see `load`; unless it is False, `open_to_decode` must have prepared `model` for it.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -113,11 +113,11 @@ class Translator(Decoding):
     ) -> Iterator[list[Translation]]:
         """Yield up to `n_best` translations of each sentence, best first; one window at a time.
 
-        `on_partial` maps the number of a sentence, from 0, to a listener, which is called in any
-        thread, twenty times a second, with the best hypothesis so far; another one may overtake it.
-        Sentences that are split are not reported. Errors name a sentence as `where:number`. Raises
-        DataError like `translate`, and TypeError for a sentence that is not a str and for a single
-        str, of which each character would be a sentence.
+        `window` sentences are sorted and decoded together. `on_partial` maps the number of a
+        sentence, from 0, to a listener, which is called in any thread, at most twenty times a
+        second, with the best hypothesis so far. Sentences that are split are not reported. Errors
+        name a sentence as `where:number`. Raises DataError like `translate`, and TypeError if a
+        sentence is not a str, or if `sentences` is one.
         """
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
@@ -130,9 +130,9 @@ class Translator(Decoding):
             yield from self._window(sources, n_best, listeners)
 
     def measure(self, sentences: Sequence[str], *, split: bool, where: str, first: int) -> int:
-        """The number of source tokens in these sentences; raises what `stream` would.
+        """The number of source tokens in these sentences; raises what `stream` would raise.
 
-        Errors name a sentence by its number, counted from `first`.
+        Errors name a sentence as `where:number`, counted from `first`.
         """
         sources = self._encode(list(enumerate(sentences, first)), split, where)
         return sum(len(part) for parts in sources for part in parts)
@@ -140,7 +140,7 @@ class Translator(Decoding):
     def _encode(
         self, numbered: Sequence[tuple[int, str]], split: bool, where: str
     ) -> list[list[list[int]]]:
-        """The parts of each sentence, as lists of pieces that end in </s>; none if it is blank."""
+        """The parts of each sentence, which end in </s>; a blank sentence has no parts."""
         for number, line in numbered:
             if not isinstance(line, str):
                 raise TypeError(f"{where}:{number}: expected a str, not {type(line).__name__}")
@@ -164,7 +164,7 @@ class Translator(Decoding):
         return sources
 
     def _split(self, line: str) -> list[str]:
-        """Cut where a sentence or clause ends if possible, else between words, else anywhere."""
+        """Cut a long line where a clause ends if possible, else between words, else anywhere."""
         line = line.strip()
         if len(line) < 2 or len(self.tokenizer.encode([line])[0]) < self.longest:
             return [line]
@@ -182,7 +182,7 @@ class Translator(Decoding):
         n_best: int,
         listeners: Mapping[int, PartialListener],
     ) -> Iterator[list[Translation]]:
-        """The translations of sentences that are given as their parts."""
+        """Translate sentences given as parts: one; several if it was split; none if it is blank."""
         parts = [part for source in sources for part in source]
         numbers = [number for number, source in enumerate(sources) for _ in source]
         by_part = {part: listeners[i] for part, i in enumerate(numbers) if i in listeners}
@@ -218,7 +218,7 @@ class Translator(Decoding):
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    """Sentences, or parts of one, joined by blanks unless their script is written without."""
+    """Join sentences, or parts of one, by blanks except next to Chinese or Japanese characters."""
     whole = ""
     for part in filter(None, parts):
         blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "
@@ -232,7 +232,7 @@ def _joined(parts: Sequence[Translation]) -> Translation:
 
 
 class _PartialReporter:
-    """A `search.StepListener` that reports the best hypothesis of some sentences, as text."""
+    """A `search.StepListener` that passes the best hypotheses of some sentences on, as text."""
 
     def __init__(self, listeners: Mapping[int, PartialListener], tokenizer: Tokenizer):
         self._listeners, self._tokenizer = listeners, tokenizer

@@ -29,28 +29,28 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""Phrases that begin at the same word, at most; so chains of unary phrases are no longer. Treebanks
-have up to 8, and chains of up to 4."""
+"""The largest number of phrases that begin at one word, and so of unary phrases in a chain. In
+treebanks up to 8 begin at one word, and chains have up to 4."""
 DEEPEST = 100
-"""Depth of nested phrases, at most; treebanks have up to 28."""
+"""The largest depth of nested phrases; in treebanks it is up to 28."""
 
 ANY, MARK, WORD = 0, 1, 2
-"""Kinds of words: one that may have any tag, a tag of punctuation only, or another tag only."""
+"""Kinds of words, by their tags: any tag, only a tag of punctuation, only another tag."""
 
-# What may follow is coded as a sum of these; a leaf adds 4, 8 or 12 for ANY, MARK or WORD.
+# A sum of these says what may follow; a leaf adds 4, 8 or 12 for a word of kind ANY, MARK, WORD.
 _OPENS, _ENDS, _LEAF = 1, 2, 4
 _Source = TypeVar("_Source")
 _State = TypeVar("_State", bound=Selectable)
 
 
 class Alphabet:
-    """The symbols of trees, numbered as columns of logits; a search has these numbers as tokens.
+    """The symbols of trees. Each has a column in the logits, whose number is its token in a search.
 
     The first three columns are <pad>, <s> and </s>, with their usual ids.
     """
 
     def __init__(self, symbols: Mapping[str, int], device: torch.device | str = "cpu"):
-        """`symbols` are their names with their ids; raises ModelError if one kind is missing."""
+        """`symbols` maps names to ids; raises ModelError if it has no phrases or no tags."""
         labels = [name.removeprefix(OPEN) for name in symbols if name.startswith(OPEN)]
         labels = [label for label in labels if CLOSE + label in symbols]
         leaves = [name for name in symbols if not name.startswith((OPEN, CLOSE))]
@@ -60,14 +60,14 @@ class Alphabet:
         self.names = ["<pad>", "<s>", "</s>", *opening, *closing, *leaves]
         ids = [PAD, BOS, EOS, *(symbols[name] for name in self.names[3:])]
         self.ids = torch.tensor(ids, device=device)
-        """The id in the model's vocabulary of each column."""
+        """Each column's id in the model's vocabulary."""
         columns = torch.arange(len(ids), device=device)
         self.labels = len(labels)
         self.opens = (columns > EOS) & (columns <= EOS + self.labels)
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
         self.follow = self._may_follow(columns == EOS)
-        """Which columns may follow, except closing ones, for each sum of _OPENS, _ENDS, _LEAF."""
+        """For each sum of _OPENS, _ENDS and _LEAF: the columns that may follow; none closes."""
 
     def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
         mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)
@@ -81,7 +81,7 @@ class Alphabet:
 
 
 def kind_of(word: str) -> int:
-    """Whether a word is of the kind ANY, MARK or WORD."""
+    """The kind of a word: ANY, MARK or WORD."""
     return ANY if word in EITHER else MARK if word in MARKS else WORD
 
 
@@ -91,7 +91,7 @@ class ParserInput(NamedTuple, Generic[_Source]):
     source: _Source
     """The input of the model."""
     words: Int[Tensor, " sentences"]
-    """The number of words of each sentence, which is that of its leaves."""
+    """The number of words, and so of leaves, of each sentence."""
     kinds: Int[Tensor, "sentences longest"]
     """ANY, MARK or WORD for each word of a sentence, from the last word to the first."""
     max_lengths: Int[Tensor, " sentences"]
@@ -100,7 +100,7 @@ class ParserInput(NamedTuple, Generic[_Source]):
 
 @dataclass(frozen=True)
 class PartialTrees(Generic[_State]):
-    """Unfinished trees, one per row, which is a hypothesis; and the model's state."""
+    """The unfinished tree of each row, that is, of each hypothesis; and the model's state."""
 
     inner: _State
     kinds: Int[Tensor, "rows longest"]
@@ -147,9 +147,9 @@ class PartialTrees(Generic[_State]):
     def may_follow(self, alphabet: Alphabet) -> Bool[Tensor, "rows columns"]:
         """Which symbols may follow, so that the tree can still be completed."""
         inside, words = self.depth > 0, self.left > 0
-        to_close = self.left + self.depth + 3 <= self.room  # with one more phrase, and </s>
+        to_close = self.left + self.depth + 3 <= self.room  # 3: (L and )L of one more, and </s>
         opens = words & to_close & (self.begun < TOGETHER) & (self.depth < DEEPEST)
-        leaf = words & (inside | (self.left == 1))  # the last word alone may be the whole tree
+        leaf = words & (inside | (self.left == 1))  # one word may be the whole tree
         ends = ~(inside | words)
         next_word = (self.left - 1).clamp(min=0).unsqueeze(1)
         leaf = leaf * (1 + self.kinds.gather(1, next_word)[:, 0])
@@ -160,7 +160,10 @@ class PartialTrees(Generic[_State]):
 
 
 class WellFormed(Generic[_Source, _State]):
-    """A `Steppable` that wraps a model of trees; its tokens are the columns of an alphabet."""
+    """A model of trees for a search, in which a symbol that may not follow has the logit -inf.
+
+    Its tokens are the column numbers of `alphabet`.
+    """
 
     def __init__(self, model: Steppable[_Source, _State], alphabet: Alphabet):
         self.model, self.alphabet = model, alphabet
@@ -193,7 +196,7 @@ def _only(
     ids: Int[Tensor, " columns"],
     follow: Bool[Tensor, "rows columns"],
 ) -> Float[Tensor, "rows columns"]:
-    """The logits of `ids`; <pad>, which no search selects, gets the probability of all the rest."""
+    """Keep the logits that `follow` allows; give the other probability to <pad>, never selected."""
     total = torch.logsumexp(logits.float(), dim=-1)
     some = logits[:, ids].float().masked_fill_(~follow, -torch.inf)
     share = torch.logsumexp(some, dim=-1) - total

@@ -1,8 +1,8 @@
 """Equation (1) on a CPU, without returning the attention weights.
 
-PyTorch's fused kernel is many times slower there, for sentences of usual length, than the matrix
+For sentences of usual length, PyTorch's fused kernel is many times slower on a CPU than the matrix
 products in it, most of all in bf16. Here the gradient is written out, the softmax is computed in
-fp32, and keys are padded to a full vector register. Without gradients, the scores of many or long
+fp32, and keys are padded to full vector registers. Without gradients, the scores of many or long
 rows are computed a part at a time, so that they are never all in memory.
 """
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from regard.arithmetic.cpu import Cpu
 
 VECTOR = 16
-"""fp32 numbers in a 512-bit register: a shorter remainder of a softmax row is slow."""
+"""fp32 numbers in a 512-bit register; the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
-"""Scores computed together where there are no gradients: 16 MiB."""
+"""Scores that are computed together without gradients: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
-"""Where there are no gradients: queries of a row that are multiplied together, and values that are
-summed together. See `arithmetic.exact`."""
+"""Without gradients: the queries of a row that are multiplied together, and the values that are
+summed together; `arithmetic.exact` relies on both."""
 GROUP = 4
-"""Queries are multiplied in multiples of this: for fewer the processor uses another kernel."""
-MASKED = -1e30  # finite, so that a row with no key at all stays finite too
+"""Queries are padded to a multiple of this: the processor multiplies fewer by another kernel."""
+MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
 
 
 class CpuMask(Mask):
@@ -60,7 +60,7 @@ class CpuMask(Mask):
 
 
 class CpuAttention(torch.autograd.Function):
-    """Equation (1) with its gradient written out; `by` computes what lies between the products."""
+    """Equation (1) with its gradient written out; `by` computes all but the matrix products."""
 
     @staticmethod
     def forward(
@@ -108,11 +108,11 @@ def attend_without_gradient(
     mask: CpuMask,
     dropout: float,
 ) -> Float[Tensor, "rows heads queries d_v"]:
-    """Equation (1); keys and values may be of another precision than the queries.
+    """Equation (1), computed in the precision of the keys and returned in that of the queries.
 
-    They may also be padded with zeros up to a full vector already.
+    Keys and values may already be padded with zeros to a multiple of `VECTOR`.
     """
-    # One copy each, into the precision and the order in memory that the next product reads.
+    # Each .to() copies once, to the precision and memory order that the next product reads.
     ready = query.to(key.dtype, memory_format=torch.contiguous_format)
     output = _in_parts(by, ready, key, value, mask, dropout).transpose(1, 2)
     return output.to(query.dtype, memory_format=torch.contiguous_format).transpose(1, 2)
@@ -121,7 +121,7 @@ def attend_without_gradient(
 def _in_parts(
     by: Cpu, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
-    """The output, computed a few rows at a time, and of long rows a few queries at a time.
+    """The output, computed for a few rows at a time and, in long rows, for some queries at a time.
 
     How the queries of a row are divided does not depend on the number of rows.
     """
@@ -149,12 +149,12 @@ def _slices(total: int, step: int) -> list[slice]:
 def _output(
     by: Cpu, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
-    """The output; its sums over keys are made from the left, `KEYS` at a time.
+    """The output, summed over `KEYS` keys at a time, from left to right.
 
-    Zeros that follow then change nothing of the sums before them.
+    Further groups of keys whose weights are all 0 do not change one bit of it.
     """
     _, _, value, _, weights, _ = _weighed(by, query, key, value, mask, dropout, _product)
-    # All parts have one layout, whatever the width: the processor has other kernels for others.
+    # Contiguous at any width: for strides the processor may use a kernel that rounds otherwise.
     output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
         output = output.float() + _product(weights[..., some].contiguous(), value[:, some])
@@ -162,7 +162,7 @@ def _output(
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """torch.bmm; in fp32, the only precision that can be exact, of full groups of rows."""
+    """torch.bmm; in fp32, which alone can be exact, rows are padded to a multiple of `GROUP`."""
     rows = left.shape[1]
     if rows % GROUP == 0 or left.dtype != torch.float32:
         return torch.bmm(left, right)
@@ -178,10 +178,10 @@ def _weighed(
     dropout: float,
     product: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries, keys and values by head; the weights; the weights after dropout, and its factors."""
+    """Queries, keys and values by head; the weights before and after dropout; dropout's factors."""
     rows, heads, queries, d_k = query.shape
     key, value = (padded(kv, kv.shape[2], VECTOR) for kv in (key, value))
-    # [rows, heads, length, d] -> [rows * heads, length, d]; a copy, so that one row is no view
+    # [rows, heads, length, d] -> [rows * heads, length, d], contiguous even if there is one row
     query, key, value = (x.contiguous().flatten(0, 1) for x in (query, key, value))
     scores = product(query, key.transpose(1, 2)).view(rows, heads, queries, -1)
     weights = by.attention_weights(scores, mask.bias, d_k**-0.5, dropout)

@@ -1,20 +1,21 @@
-"""Which arithmetic computes: it is chosen here, when a model is opened or a run starts.
+"""The choice of an arithmetic, when a model is opened or a run starts.
 
-A batch is learned from, by the recipe's `training.arithmetic`:
+The recipe's `training.arithmetic` says how a batch is learned from:
 
-    auto      on a CPU, as "loops" if it is large and the cores can be divided so, else as "whole";
-              on a GPU by `Cuda`, as one compiled program if all batches have one shape
+    auto      on a CPU, a large batch as "loops" with one or two cores, as "halves" with any other
+              even number, and all else as "whole"; on a GPU by `Cuda`, as one compiled program if
+              all batches have one shape
     plain     by `Plain`: the definitions, on any device
     whole     by `Cpu`: PyTorch's operations, on all cores
     halves    by two `Cpu` at once, each of which takes half of the rows and half of the cores
     loops     by one `OneCore` on one core, or by two at once on two cores
 
-All of "auto", "whole", "halves" and "loops" multiply by `Int8Products` if `training.precision` is
-int8, and else in bf16 by `OneDnnProducts` if this build of PyTorch has it.
+On a CPU, all except "plain" multiply by `Int8Products` if `training.precision` is int8, and in bf16
+by `OneDnnProducts` if this build of PyTorch has oneDNN.
 
-Validation computes by `Inference` on a CPU, by `Cuda` on a GPU, by `Plain` if training does. A
-model is opened for decoding with its weights in a layout: packed in its precision, in blocks if
-sentences are to decode to the same bits in any batch, or in 8 bits.
+Validation computes by `Inference` on a CPU, by `Cuda` on a GPU, by `Plain` if training does.
+Decoding on a CPU lays out the weights: packed; packed and multiplied in blocks, so that sentences
+can decode to the same bits in any batch; or rounded to 8 bits.
 """
 
 import math
@@ -41,16 +42,16 @@ from regard.machine.devices import has_bf16
 from regard.recipe import TrainingRecipe
 
 LARGE = 10**10
-"""Slots of a batch times weights of the model from which a batch is large: about 0.1 s of work. For
-less, two halves wait for each other's Python."""
+"""A batch is large if its slots times the model's weights are at least this: about 0.1 s of work.
+For less, the two halves wait for each other's Python."""
 MANY_WEIGHTS = 2**22
-"""Weights from which Adam's update by a loop is faster than PyTorch's, in bf16 on a CPU."""
+"""From this many weights on, a loop updates faster than PyTorch's Adam, in bf16 on a CPU."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """bf16 if asked for, or if the device multiplies it natively under "auto" and "int8".
+    """The dtype for a precision; "auto" and "int8" mean bf16 if the device has it, else fp32.
 
-    Raises RecipeError if int8 is asked for where there is no training in it.
+    Raises RecipeError if `precision` is "int8" and the device cannot train in it.
     """
     if precision == "int8":
         refuse_int8_training(device)
@@ -70,7 +71,7 @@ class ForTraining(NamedTuple):
     """Makes one arithmetic for each part of a large batch. Several parts are learned from side by
     side, each with its own generator of dropout masks."""
     large: float
-    """Slots of a batch times weights of the model from which it is large; infinite: none is."""
+    """A batch is large if its slots times the model's weights are at least this; inf: none is."""
     compiled: bool
     """Whether a step may be compiled, if all batches have one shape."""
 
@@ -78,7 +79,7 @@ class ForTraining(NamedTuple):
 def for_training(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, threads: int
 ) -> ForTraining:
-    """The arithmetic of a run's steps; raises RecipeError where it cannot be as the recipe says."""
+    """The arithmetic of a run's steps; raises RecipeError if this machine cannot use it."""
     refuse_arithmetic(recipe, device, threads)
     asked = recipe.arithmetic
     if asked == "plain" or device.type not in ("cpu", "cuda"):
@@ -104,7 +105,7 @@ def for_training(
 def for_update(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, weights: int
 ) -> Arithmetic:
-    """The arithmetic of Adam's updates of this number of weights."""
+    """The arithmetic that computes Adam's updates of this number of weights."""
     if recipe.arithmetic == "plain" or device.type not in ("cpu", "cuda"):
         return PLAIN
     if device.type == "cuda":
@@ -120,7 +121,7 @@ def for_validation(recipe: TrainingRecipe, device: torch.device, dtype: torch.dt
 
 
 def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
-    """The arithmetic of a model without gradients, whose weights stay as they are."""
+    """The arithmetic of a model that needs no gradients; its weights stay as they are."""
     if device.type == "cuda":
         return Cuda(learning=False)
     return Inference(_products(dtype)) if device.type == "cpu" else PLAIN
@@ -129,10 +130,10 @@ def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
 def for_decoding(
     model: nn.Module, device: torch.device, precision: str, exact: bool | None
 ) -> Arithmetic:
-    """The arithmetic of decoding, which takes the weights of a Transformer into a layout if it can.
+    """The arithmetic of decoding; on a CPU it lays out the weights of `model` and takes them over.
 
-    `precision` is "int8" or that of the weights. If `exact` is False, the last bits of a
-    translation may depend on what else is in its batch.
+    `model` is a Transformer, and `precision` "int8" or that of its weights. If `exact` is False,
+    the last bits of a translation may depend on what else is in its batch.
     """
     embedding = next(m for m in model.modules() if isinstance(m, Embedding)).tokens
     attention = next(m for m in model.modules() if isinstance(m, MultiHeadAttention))
@@ -149,9 +150,9 @@ def for_decoding(
 
 
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:
-    """An arithmetic that computes inference by loops, for threads of one core; or this one itself.
+    """This arithmetic by loops, for threads with one core each; unchanged if loops cannot do it.
 
-    Numba is loaded for it, which takes a quarter of a second.
+    Loads Numba, which takes a quarter of a second.
     """
     if type(arithmetic) is Inference and can_use_loops():
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
@@ -161,10 +162,9 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 @cache
 def can_use_loops() -> bool:
-    """Whether the loops are available. The first call loads them (0.25 s) or, once per machine,
-    compiles them (10 s).
+    """Whether the loops are available: False if Numba is missing or refuses a newer NumPy.
 
-    Numba refuses a NumPy that is newer than it knows. Then only speed is lost.
+    The first call loads them (0.25 s) or, once per machine, compiles them (10 s).
     """
     try:
         _one_core()
@@ -197,13 +197,13 @@ def _products(dtype: torch.dtype) -> Products:
 
 
 def refuse_int8(device: torch.device) -> None:
-    """Raise RecipeError where there are no exact products of 8 bits for inference."""
+    """Raise RecipeError if this device has no exact 8-bit products for inference."""
     if device.type != "cpu" or not can_pack(torch.float32) or not largest_weight():
         raise RecipeError("precision int8 needs an x86 processor: use bf16 or fp32")
 
 
 def refuse_int8_training(device: torch.device) -> None:
-    """Raise RecipeError where there are no exact products of 8 bits with a sign."""
+    """Raise RecipeError if this device has no exact products of signed 8-bit integers."""
     if device.type != "cpu" or not has_int8_training():
         raise RecipeError(
             "training.precision=int8 needs an x86 processor with VNNI: use bf16, fp32 or auto"
@@ -211,7 +211,7 @@ def refuse_int8_training(device: torch.device) -> None:
 
 
 def refuse_arithmetic(recipe: TrainingRecipe, device: torch.device, threads: int) -> None:
-    """Raise RecipeError where the recipe's arithmetic or precision is not for this machine."""
+    """Raise RecipeError if the recipe's arithmetic or precision is not for this machine."""
     asked = recipe.arithmetic
     if recipe.precision == "int8":
         refuse_int8_training(device)

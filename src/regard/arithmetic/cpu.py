@@ -20,21 +20,21 @@ _LOGITS_AT_ONCE = 2**20
 class Cpu(Plain):
     """Every equation by PyTorch's operations; linear layers are multiplied by `products`.
 
-    Dropout follows from `generator`, or from PyTorch's own if that is None.
+    Dropout masks are drawn from `generator`; None means PyTorch's default generator.
     """
 
     chunk = 1024
-    """Tokens whose logits are computed together in the loss: they stay near the caches."""
+    """Tokens whose logits the loss computes together: few enough to stay near the caches."""
 
     def __init__(self, products: Products, generator: torch.Generator | None = None):
         self.products, self.generator = products, generator
 
     def mask(self, allowed: Tensor) -> Mask:
-        """A mask as a bias of the scores."""
+        """A mask that holds a bias for the scores."""
         return CpuMask(allowed)
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
-        """A cache whose capacity is a multiple of a vector register."""
+        """A cache whose capacity is a multiple of `VECTOR`."""
         return Cache(keys, values, VECTOR)
 
     def attend(
@@ -64,7 +64,7 @@ class Cpu(Plain):
     def cross_entropy(
         self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """The loss without ever keeping the logits."""
+        """The loss, computed without keeping all logits."""
         return cross_entropy.smoothed_cross_entropy(
             self, states, embedding, labels, smoothing, learning=True
         )
@@ -72,7 +72,7 @@ class Cpu(Plain):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, by the maxima of blocks of the vocabulary."""
+        """The best continuations, found by the maxima of blocks of the vocabulary."""
         return most_likely_by_blocks(live, logits, never, count, _LOGITS_AT_ONCE)
 
     def adam(
@@ -88,7 +88,7 @@ class Cpu(Plain):
         """PyTorch's fused Adam."""
         fused_adam(master, weights, gradient, moments, constants, rate, tokens)
 
-    # What lies between the matrix products of the equations above: `OneCore` does it by loops.
+    # What the equations above compute between matrix products; `one_core.Loops` does it by loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""
@@ -97,7 +97,7 @@ class Cpu(Plain):
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float
     ) -> Tensor:
-        """softmax(scores * factor + bias), in fp32; `dropout` is that which will follow."""
+        """softmax(scores * factor + bias), in fp32; the caller then applies `dropout`."""
         return torch.add(bias, scores, alpha=factor).softmax(-1)
 
     def attention_weights_backward(
@@ -105,7 +105,7 @@ class Cpu(Plain):
     ) -> Tensor:
         """The gradient of the scores: P * (dP - sum(dP * P)) * factor, for weights P.
 
-        `scaled` has the factors of dropout, if there was any.
+        `scaled` holds dropout's factors; it is None if there was no dropout.
         """
         d_weights = gradient.float()
         if scaled is not None:
@@ -114,7 +114,7 @@ class Cpu(Plain):
         return d_scores.mul_(factor).to(gradient.dtype)
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The gradients of x W^T + b and of b; y is the output of ReLU, if there was one."""
+        """The gradients of x W^T + b and of b; y is ReLU's output, or None without ReLU."""
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
@@ -122,15 +122,15 @@ class Cpu(Plain):
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p."""
+        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
         return cross_entropy.softmax_gradient(logits, labels, smoothing)
 
     def is_one(self, gradient: Tensor) -> bool:
-        """Whether the gradient of a loss is 1, as that of the sum over the batch is."""
+        """Whether the gradient of the loss is 1, as it is where backward() begins."""
         return bool(gradient == 1)
 
     def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
-        """x times a factor for each column, in 8 bits with a sign and a scale for each row."""
+        """x times a factor for each column, rounded to signed 8 bits with a scale for each row."""
         return int8.round_rows(x, factors)
 
     def scale_products(
@@ -146,7 +146,7 @@ class Cpu(Plain):
         return int8.scale_products(y, scale, factors, bias, relu, dtype)
 
     def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x in 8 bits without a sign, and the scale of each row."""
+        """x rounded to unsigned 8 bits, and the scale of each row."""
         return layouts.round_unsigned(x)
 
     def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:

@@ -1,13 +1,13 @@
 """The output layer and its loss as one operation: linear, softmax, smoothed cross-entropy.
 
-The logits of a batch are by far its largest tensor. They are made a chunk of tokens at a time and
-turned into the gradient at once, in the forward pass, so that they are never kept. Two identities
-make label smoothing free: with z a state, W the embeddings and t the right entry,
+The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
+time and turned into their gradient in the forward pass already, so they are never kept. Two
+identities make label smoothing free: for a state z, the embeddings W and the label t,
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
-    gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V,
+    gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
 
-whose last term has rank one and is added after the matrix products.
+The last term of the gradient has rank one; it is added after the matrix products.
 """
 
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from regard.arithmetic.products import Products
 
 
 class LossParts(Protocol):
-    """The parts of the loss between its matrix products; see `cpu.Cpu` and `cuda.Cuda`."""
+    """What the loss needs of an arithmetic: the attributes and methods that are listed here."""
 
     chunk: int
     products: Products
@@ -29,9 +29,9 @@ class LossParts(Protocol):
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; returns each label's logit, log p.
+        """Turn logits into softmax - (1 - smoothing) * onehot, in place.
 
-        Both are fp32, [tokens, 1].
+        Returns each label's logit and log p, both in fp32, [tokens, 1].
         """
 
     def is_one(self, gradient: Tensor) -> bool:
@@ -50,9 +50,9 @@ def smoothed_cross_entropy(
     """(smoothed, plain) loss, as `regard.loss.smoothed_loss` defines it: summed, fp32, nats.
 
     Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient, and only if
-    `learning`. In bf16 the reported losses carry the rounding of one bf16 probability a token,
-    unless they are computed without a gradient or by loops: then they are computed in fp32. The
-    smoothed loss also carries the rounding of the mean of the embeddings.
+    `learning`. In bf16, each token's loss has the rounding error of one bf16 probability, unless it
+    is computed without a gradient or by loops, which use fp32. The smoothed loss also has the
+    rounding error of the mean of the embeddings.
     """
     smoothed, plain = _SmoothedCrossEntropy.apply(
         by, states, embedding, labels, smoothing, learning
@@ -72,7 +72,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
-        mean = embedding.sum(0).float() / len(embedding)  # .float() first would copy all of it
+        mean = embedding.sum(0).float() / len(embedding)  # sum() after .float() would copy
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
@@ -115,7 +115,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 
 def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Turn logits into softmax - (1 - smoothing) * onehot; returns each label's logit and log p."""
+    """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit and log p."""
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()

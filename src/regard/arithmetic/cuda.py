@@ -12,8 +12,8 @@ from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.equations import Adam, Mask, Moments, Ranking
 
 FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""The first takes masks and is fast for short rows; the second takes the widths that it does not.
-cuDNN's is never used: it builds a plan for each new shape."""
+"""Attention kernels: the first is fast for short rows and takes masks; MATH takes the head widths
+that the first does not. cuDNN's is left out: it builds a plan for each new shape."""
 _LOGITS_AT_ONCE = 2**27
 """Logits ranked together: 512 MiB in fp32."""
 
@@ -21,7 +21,7 @@ _LOGITS_AT_ONCE = 2**27
 class CudaMask(Mask):
     """A mask for a fused kernel, which may give NaN for a query without keys.
 
-    So such a query may attend everywhere (`open`), and its output is set to zero afterwards.
+    `open` lets such a query attend everywhere; its output is set to zero afterwards.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
@@ -31,9 +31,9 @@ class CudaMask(Mask):
 
 
 class Cuda(Plain):
-    """Every equation as it is fast on a GPU; `learning` is whether losses have gradients."""
+    """Every equation as it is fast on a GPU; `learning` says whether losses have gradients."""
 
-    batch_tokens = 16_384  # each launch of a step takes the same few milliseconds, however small
+    batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
     """Tokens whose logits are computed together in the loss: enough to occupy the device."""
@@ -61,7 +61,7 @@ class Cuda(Plain):
     def cross_entropy(
         self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """The loss without ever keeping the logits."""
+        """The loss, computed without keeping all logits."""
         return smoothed_cross_entropy(
             self, states, embedding, labels, smoothing, learning=self.learning
         )
@@ -69,7 +69,7 @@ class Cuda(Plain):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, by the maxima of blocks of the vocabulary."""
+        """The best continuations, found by the maxima of blocks of the vocabulary."""
         return most_likely_by_blocks(live, logits, never, count, _LOGITS_AT_ONCE)
 
     def adam(
@@ -88,9 +88,9 @@ class Cuda(Plain):
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p."""
+        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
         return softmax_gradient(logits, labels, smoothing)
 
     def is_one(self, gradient: Tensor) -> bool:
-        """False: to read the gradient would be to wait for the GPU."""
+        """False, because reading the gradient would wait for the GPU."""
         return False

@@ -1,8 +1,8 @@
 """Dropout masks on a CPU (§5.4).
 
-PyTorch draws them one number at a time there, which costs more than the matrix products of a small
-model. Here one call draws 64 random bits for four elements, so that the probability of dropping an
-element is a multiple of 1/65536; or a loop draws them from a seed.
+PyTorch draws a mask one number at a time, which costs more than the matrix products of a small
+model. Here 64 random bits decide four elements, so the probability of dropping an element is a
+multiple of 1/65536. Loops draw their masks themselves, from a seed.
 """
 
 import torch
@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 def keep_mask(x: Tensor, dropout: float, generator: torch.Generator | None) -> Tensor:
-    """A mask of the shape of x: 0 with the probability `dropout` (to 1/65536), else 1.
+    """A mask of the shape of x: 0 with the probability `dropout`, rounded to 1/65536, else 1.
 
-    Without a generator, PyTorch's own is used.
+    Without a generator, PyTorch's default one is used.
     """
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     words.random_(-(2**63), None, generator=generator)
@@ -22,7 +22,7 @@ def keep_mask(x: Tensor, dropout: float, generator: torch.Generator | None) -> T
 
 
 def threshold(dropout: float) -> int:
-    """How many of the 65536 values of a random number drop an element: at most 65535."""
+    """How many of the 65536 values of 16 random bits drop an element; at most 65535."""
     return min(round(dropout * 2**16), 2**16 - 1)
 
 

@@ -1,18 +1,18 @@
-"""Sentences that are decoded together, each as if it were alone, to the last bit; on a CPU.
+"""Sentences decoded together on a CPU, each to the same bits as if it were alone.
 
-The result of a kernel for one row may depend on how many rows there are, because the order in which
-it adds may. What lies between the products does not: it is computed number by number or row by row.
-The products of `Int8Linear` add integers, which is exact in any order. Of the other products,
+A matrix product may give a row other bits if there are more rows, because its kernel may then add
+in another order. All other operations compute each number or each row by itself, and `Int8Linear`
+adds integers, which is exact in any order. For the other products,
 
-- one with a weight is made in blocks of few sizes (`BlockedLinear`);
-- one of attention is made in fp32 for each sentence and head by itself, as wide as the widest
-  sentence needs. What a sentence does not attend to adds zeros at the end of its sums, and these
-  are made from the left, `attention.KEYS` values at a time: whole blocks of zeros change nothing.
+- a linear layer multiplies its rows in blocks of a few sizes (`BlockedLinear`);
+- attention multiplies in fp32, each sentence and head by itself, as wide as the longest sentence.
+  Keys that a sentence does not attend to add zeros at the end of its sums. Sums are made from the
+  left, `attention.KEYS` values at a time, so that whole groups of zeros change nothing.
 
-That a row comes out the same in each place of each block, and that zeros at the end of a block
-change nothing, is true of the kernels that were measured, and promised by none. So both are tested,
-on the processor and in the sizes at hand, before sentences share a batch: `blocks_agree` tests all
-blocks, `widths_agree` each width of a block and some wider ones.
+No kernel promises that a row comes out the same in each place of each block, or that zeros at the
+end of a group change nothing; the kernels that were measured do so. Before sentences share a batch,
+both are therefore tested on this processor, with the sizes of this model: `blocks_agree` tests all
+blocks, `widths_agree` each width of a group and some wider ones.
 """
 
 import itertools
@@ -32,9 +32,9 @@ from regard.arithmetic.layouts import PackedLinear
 from regard.arithmetic.products import Products
 
 BLOCKS = (4, 8, *range(16, 257, 16))
-"""Sizes of blocks. A single row is multiplied by another kernel; many small blocks are slow."""
+"""Rows of a block. Not 1: another kernel multiplies a single row. Many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this: few queries are multiplied by another kernel, too."""
+"""Sources are padded to a multiple of this: another kernel multiplies few queries."""
 
 
 class BlockedLinear(PackedLinear):
@@ -75,9 +75,9 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 
 
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
-    """A row and a weight whose products cancel: the sum is the rounding of one order of adding.
+    """A row and a weight whose product is 0 except for rounding, which shows the order of adding.
 
-    With usual numbers only the last bits would depend on the order, and bf16 hides those.
+    With usual numbers, only the last bits would depend on the order, and bf16 hides those.
     """
     generator, half = torch.Generator().manual_seed(1), inputs // 2
 
@@ -95,9 +95,9 @@ def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
 def widths_agree(
     heads: int, d_k: int, d_v: int, threads: Iterable[int], queries: int | None
 ) -> bool:
-    """Test whether attention to n keys is the same if more keys follow, in a batch and alone.
+    """Test whether attention to n keys gives the same bits in a batch, where masked keys follow.
 
-    There are `queries` queries or, if that is None, n of them, as in the encoder. All are fp32.
+    `queries` is the number of queries; None means n, as in the encoder. All tensors are fp32.
     """
     beyond = (2 * KEYS, 8 * KEYS) if queries else (QUERIES,)
     widths = [WIDTH, *range(VECTOR, KEYS + 1, VECTOR), *beyond]
@@ -107,7 +107,7 @@ def widths_agree(
     )
 
     def outputs(own: list[int], wide: int) -> list[Tensor]:
-        """The outputs of sentences with these widths, all in rows that are `wide`."""
+        """The output for each of these widths, all in one batch whose rows are `wide`."""
         seen = torch.arange(wide) < torch.tensor(own)[:, None]
         q, k, v = (
             x[:, :, :length].expand(len(own), -1, -1, -1)
@@ -120,7 +120,7 @@ def widths_agree(
     for count, wide in itertools.product(threads, widths):
         with _threads(count):
             together = outputs([n for n in widths if n <= wide], wide)
-        if not all(map(torch.equal, together, alone)):  # the narrower ones come first
+        if not all(map(torch.equal, together, alone)):  # both ascend in width
             return False
     return True
 

@@ -1,17 +1,18 @@
-"""Inference on a CPU: no gradients, and weights in a layout for it."""
+"""Inference on a CPU, without gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.arithmetic.attention import VECTOR, CpuMask, attend_without_gradient
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.cross_entropy import smoothed_cross_entropy
 from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
 from regard.arithmetic.layouts import Int8Linear, LaidOut
+from regard.arithmetic.plain import Plain
 from regard.arithmetic.products import Products
 from regard.equations import Cache, Mask
 
@@ -19,7 +20,7 @@ from regard.equations import Cache, Mask
 class Inference(Cpu):
     """Every equation without gradients.
 
-    Keys and values are kept, and attended to, in the precision `keep_in`; None leaves theirs.
+    Keys and values are cached and multiplied in the precision `keep_in`; None means their own.
     """
 
     def __init__(self, products: Products, keep_in: torch.dtype | None = None):
@@ -27,13 +28,13 @@ class Inference(Cpu):
         self.keep_in = keep_in
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
-        """A cache whose capacity is a multiple of a vector register."""
+        """A cache whose capacity is a multiple of `VECTOR`."""
         return Cache(self._kept(keys), self._kept(values), VECTOR)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1) in parts: never are all scores of long rows in memory."""
+        """Equation (1) in parts: the scores of long rows are never all in memory."""
         assert isinstance(mask, CpuMask)
         key, value = self._kept(key), self._kept(value)
         return attend_without_gradient(self, query, key, value, mask, dropout)
@@ -41,10 +42,7 @@ class Inference(Cpu):
     def _kept(self, x: Tensor) -> Tensor:
         return x if self.keep_in is None else x.to(self.keep_in)
 
-    def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """A sum, then torch.nn.LayerNorm."""
-        out: Tensor = norm(x + self.drop(y, dropout))
-        return out
+    add_norm = Plain.add_norm  # not that of `Cpu`, whose gradient is written out
 
     def cross_entropy(
         self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
@@ -54,7 +52,7 @@ class Inference(Cpu):
 
 
 class ExactInference(Inference):
-    """Inference by which a sentence may share a batch and still decode to the same bits.
+    """Inference in which a sentence decodes to the same bits in any batch, if `batches_agree`.
 
     `heads`, `d_k` and `d_v` are the sizes of the model's attention.
     """
@@ -64,7 +62,7 @@ class ExactInference(Inference):
         self._layouts, self._sizes = products.layouts.values(), (heads, d_k, d_v)
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Test it, in the sizes at hand: keys and values must be fp32."""
+        """Test linear layers and attention in the model's sizes; False unless keys are in fp32."""
         threads = list(threads)
         blocked = [layout for layout in self._layouts if isinstance(layout, BlockedLinear)]
         exact = blocked or any(isinstance(layout, Int8Linear) for layout in self._layouts)

@@ -1,9 +1,9 @@
-"""Training with products of 8 bits, each twice as fast as in bf16: x W^T, and G W, the gradient for
-x where G is that for x W^T. Layers for inference are in `layouts`: there W is rounded only once.
+"""Training of linear layers with products of 8-bit integers, which are twice as fast as in bf16.
 
-Each token's row of x and of G is rounded with a scale of its own, and so is each output's row of W.
-The gradient of W is a sum over tokens, of unrounded numbers, and W itself is learned unrounded.
-The idea is SwitchBack's (Wortsman et al. 2023).
+With G the gradient of x W^T, the products x W^T and G W (the gradient of x) are in 8 bits. Each row
+of x, G and W is rounded with a scale of its own. The gradient of W, a sum over tokens, is made of
+unrounded numbers, and W itself is learned unrounded. The idea is SwitchBack's (Wortsman et al.
+2023). For inference, `layouts` rounds W only once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rounded(NamedTuple):
-    """A matrix of 8-bit integers, times a scale for each row."""
+    """A matrix as 8-bit integers, and a scale for each row by which they are multiplied."""
 
     integers: Int8[Tensor, "rows columns"]
     scale: Float[Tensor, " rows"]
@@ -34,12 +34,12 @@ class Int8Products(Products):
     """Linear layers and the logits of the loss in 8 bits."""
 
     def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the rounded matrices; the gradient takes the rounding for none."""
+        """x W^T + b of the rounded matrices; gradients pass through the rounding unchanged."""
         y: Tensor = _Int8Linear.apply(by, x, *joined(layers), relu)
         return y
 
     def to_logits(self, by: Cpu, embedding: Tensor, tokens: int) -> Multiply:
-        """A function from states to the logits of the rounded matrices."""
+        """A function that multiplies states by the embedding, both rounded."""
         weight = by.round_rows(embedding)
         return lambda states: _product(by, states, weight, None, relu=False)
 
@@ -76,17 +76,17 @@ def _product(
 
 def _exact_product(a: Tensor, b: Tensor) -> Tensor:
     """The product in int32; its sums are exact."""
-    # For sums of one number, PyTorch 2.13 on a CPU reads it from the wrong place.
+    # If b has only one row, PyTorch 2.13 on a CPU reads from the wrong place.
     return torch._int_mm(a, b) if len(b) > 1 else a.int() * b.int()
 
 
 def round_rows(
     x: Float[Tensor, "*batch columns"], factors: Float[Tensor, " columns"] | None = None
 ) -> Rounded:
-    """x times a factor for each column, as one matrix; the largest entry of each row is 127."""
+    """x times a factor for each column, rounded to integers of at most 127, as one matrix."""
     matrix = x.detach().reshape(-1, x.shape[-1]).to(torch.float32, copy=True)
     matrix = matrix if factors is None else matrix.mul_(factors)
-    scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # a row of zeros is divided by it
+    scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # a row of zeros is divided by it, too
     return Rounded(matrix.mul_((1 / scale)[:, None]).round_().to(torch.int8), scale)
 
 
@@ -109,10 +109,10 @@ def scale_products(
 def has_int8_training() -> bool:
     """Whether this processor has fast and exact products of signed 8-bit integers: x86 with VNNI.
 
-    Processors without it add pairs of products in 16 bits, which these products overflow.
+    Without VNNI, pairs of products are added in 16 bits, and overflow.
     """
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
-        return False  # there it would be a loop over single numbers
+        return False  # PyTorch would multiply one number at a time
     try:
         most = torch.full((32, 64), 127, dtype=torch.int8)
         return bool((torch._int_mm(most, most.t()) == 64 * 127**2).all())

@@ -1,8 +1,8 @@
 """Linear layers for inference on a CPU, whose weights are laid out once for its matrix kernels.
 
-oneDNN rearranges the weight of a plain `F.linear` at every call. Here that is done when the model
-is opened. `Int8Linear` also rounds the weight to 8 bits, with one scale for each output, and
-multiplies integers, which VNNI instructions do twice as fast as bf16.
+In `F.linear`, oneDNN rearranges the weight at every call; here it does so when a model is opened.
+`Int8Linear` also rounds the weight to 8 bits, with a scale for each output, and multiplies
+integers, which VNNI instructions do twice as fast as bf16.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from regard.arithmetic.products import Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
-# Constants as tensors: PyTorch would make a tensor of a number at each operation.
+# Tensors, because PyTorch would make a tensor of a number at each operation.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
-TINY = torch.tensor(1e-30)  # a row of zeros is divided by it
+TINY = torch.tensor(1e-30)  # the scale of a row of zeros, which is divided by it
 
 
 class PackedLinear:
-    """x W^T + b in the precision of the weight, [outputs, inputs]."""
+    """x W^T + b in the precision of W, which oneDNN packs once."""
 
     def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
@@ -45,10 +45,10 @@ class PackedLinear:
 
 
 class Int8Linear:
-    """x W^T + b with x and W in 8 bits; a scale for each row of x and for each output.
+    """x W^T + b with x and W rounded to 8 bits, with a scale for each row of x and of W.
 
-    The sum is exact in int32, so the error is that of the rounding alone: a row's largest entry is
-    127 and a weight's largest entry `largest`, 127 where that keeps sums exact.
+    Sums are exact in int32, so rounding is the only error. It makes the largest entry of a row of x
+    127, and that of a row of W `largest`, by default `largest_weight()`.
     """
 
     def __init__(
@@ -78,14 +78,13 @@ class Int8Linear:
 
 Layout = PackedLinear | Int8Linear
 LayOut = Callable[[Tensor, Tensor | None], Layout]
-"""A layout of a weight and a bias."""
+"""A function that lays out a weight and, unless it is None, a bias."""
 
 
 class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
-    The layers of the model give their weights away: from then on it computes by these products
-    alone.
+    The weights are deleted from the model, which from then on can compute by these products only.
     """
 
     def __init__(self, model: nn.Module, embedding: nn.Embedding, lay_out: LayOut):
@@ -111,17 +110,17 @@ def _multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             groups += [(module.W_q, module.W_k, module.W_v), (module.W_k, module.W_v)]
-    inner = {id(layer) for group in groups for layer in group[-2:]}  # W_k and W_v
-    single = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in inner]
+    keys_values = {id(layer) for group in groups for layer in group[-2:]}  # W_k and W_v
+    single = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in keys_values]
     return groups + [(layer,) for layer in single]
 
 
 def round_unsigned(
     x: Float[Tensor, "*batch inputs"],
 ) -> tuple[UInt8[Tensor, "*batch inputs"], Float[Tensor, "*batch 1"]]:
-    """n + 128 for each entry of x, and the scale of each row: n * scale is x.
+    """n + 128 for each entry of x, and the scale of each row: n * scale is x, up to rounding.
 
-    Only unsigned activations have a fast kernel.
+    The fast kernel takes only unsigned activations.
     """
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = _scale(largest, LARGEST)
@@ -136,16 +135,16 @@ def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:
-    """The scale by which `entry` is rounded to the integer `rounded`."""
+    """The number to divide `entry` by, so that it becomes the integer `rounded`; never 0."""
     return torch.add(TINY, entry, alpha=1 / rounded)
 
 
 @cache
 def largest_weight() -> int:
-    """The largest weight that keeps the sums of `Int8Linear` exact; 0 if there is none.
+    """The largest integer in W that keeps the sums of `Int8Linear` exact; 0 if there is none.
 
-    It is 127 with VNNI instructions. Older x86 processors add pairs of products in 16 bits, into
-    which two of 255 x 64 still fit: their weights have 7 bits.
+    It is 127 with VNNI instructions. On older x86 processors it is 64: they add pairs of products
+    in 16 bits, into which 2 x 255 x 64 fits.
     """
     return next(filter(_is_exact, (LARGEST, 64)), 0)
 

@@ -1,8 +1,8 @@
-"""A thread with one core to itself: loops compute what lies between two matrix products.
+"""For a thread with a core to itself: loops compute what lies between two matrix products.
 
-PyTorch divides each operation among the cores, and passes over all numbers once for each; a loop
-does it in one pass, on one core. Only this module imports `loops`, and it is imported only where
-loops are used: that takes a quarter of a second, or ten while they are compiled, once per machine.
+PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
+on one core. Only this module imports `loops`, and it is imported only where loops are used: they
+take 0.25 s to load and, once per machine, 10 s to compile.
 """
 
 import math
@@ -30,18 +30,18 @@ from regard.machine.threads import side_by_side
 
 
 def array(x: Tensor) -> NDArray[Any]:
-    """The numbers of a tensor on the CPU, as a loop reads and writes them: bf16 as its 16 bits."""
+    """The memory of a CPU tensor, as an array for loops; bf16 becomes unsigned 16-bit integers."""
     x = x.detach()
     return (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
 def rows(x: Tensor) -> NDArray[Any]:
-    """A matrix to read: the last dimension in rows, all other dimensions flattened."""
+    """A tensor as a matrix for a loop to read: all dimensions except the last are flattened."""
     return array(x.reshape(-1, x.shape[-1]).contiguous())
 
 
 def rows_of(x: Tensor) -> NDArray[Any]:
-    """A matrix to write to: a view of a contiguous tensor, as `rows` shapes it."""
+    """A contiguous tensor as a matrix for a loop to write to, of the shape that `rows` gives."""
     return array(x.view(-1, x.shape[-1]))
 
 
@@ -62,7 +62,7 @@ class Loops(Cpu):
     def attention_weights_backward(
         self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
     ) -> Tensor:
-        """The gradient of the scores, in place of that of the weights."""
+        """The gradient of the scores; without dropout, it overwrites that of the weights."""
         if scaled is not None:
             return super().attention_weights_backward(gradient, weights, scaled, factor)
         attention_loops.weights_backward(array(gradient), array(weights), factor)
@@ -81,7 +81,7 @@ class Loops(Cpu):
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; each label's logit and log p."""
+        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
         right, log_p = torch.empty(2, len(logits)).unbind()
         one = array(labels[:, 0].contiguous())
         cross_entropy_loops.gradient_of_logits(
@@ -102,7 +102,7 @@ class Loops(Cpu):
         return found
 
     def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
-        """x times a factor for each column, in 8 bits with a sign and a scale for each row."""
+        """x times a factor for each column, rounded to signed 8 bits with a scale for each row."""
         columns = x.shape[-1]
         integers = torch.empty(x.numel() // columns, columns, dtype=torch.int8)
         scale = torch.empty(len(integers))
@@ -129,7 +129,7 @@ class Loops(Cpu):
         return out
 
     def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x in 8 bits without a sign, and the scale of each row."""
+        """x rounded to unsigned 8 bits, and the scale of each row."""
         rounded, scale = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
         layout_loops.round_unsigned_rows(rows(x), rows_of(rounded), array(scale.view(-1)))
         return rounded, scale
@@ -160,10 +160,7 @@ class OneCore(Loops):
         rate: float,
         tokens: int | Tensor,
     ) -> None:
-        """Adam from a bf16 gradient in one pass, in which each core updates a part of the weights.
-
-        From a gradient in fp32 it is PyTorch's.
-        """
+        """Adam in one pass, each core for a part of the weights; PyTorch's for fp32 gradients."""
         if gradient.dtype != torch.bfloat16:
             super().adam(master, weights, gradient, moments, constants, rate, tokens)
             return
@@ -211,7 +208,7 @@ class _LoopAddNorm(torch.autograd.Function):
     ) -> Tensor:
         total, out = (torch.empty(x.shape, dtype=x.dtype) for _ in range(2))
         mean, factor = torch.empty(2, x.numel() // x.shape[-1]).unbind()
-        # Masks are not stored but drawn again from the seed.
+        # The mask is not stored: the backward pass draws it again from the seed.
         ctx.masks = seed, drops, scale = (
             draw_seed(by.generator) if dropout else 0,
             threshold(dropout),

@@ -15,7 +15,7 @@ class Plain(Arithmetic):
     """Every equation by its definition, on any device, in any precision."""
 
     def mask(self, allowed: Tensor) -> Mask:
-        """The mask itself."""
+        """The mask as it is given."""
         return Mask(allowed)
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
@@ -69,9 +69,8 @@ class Plain(Arithmetic):
         rate: float,
         tokens: int | Tensor,
     ) -> None:
-        """PyTorch's Adam, one operation after the other."""
-        mean = gradient.float() / tokens
-        _adam(master, mean, moments, constants, rate, fused=False)
+        """PyTorch's Adam, one operation after another."""
+        _adam(master, gradient.float() / tokens, moments, constants, rate, fused=False)
         if weights is not master:
             weights.copy_(master)
         gradient.zero_()
@@ -87,7 +86,7 @@ def fused_adam(
     tokens: int | Tensor,
 ) -> None:
     """Update as `Arithmetic.adam` specifies, in one pass over the weights, on a CPU or a GPU."""
-    scale = torch.ones_like(moments.updates) * tokens  # the kernel divides by it
+    scale = torch.ones_like(moments.updates) * tokens  # the kernel divides gradients by it
     _adam(master, gradient.float(), moments, constants, rate, fused=True, grad_scale=scale)
     if weights is not master:
         weights.copy_(master)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from regard.arithmetic.cpu import Cpu
 
 Multiply = Callable[[Tensor], Tensor]
-"""States, [tokens, d_model], to logits, [tokens, vocabulary]."""
+"""A function from states, [tokens, d_model], to logits, [tokens, vocabulary]."""
 
 
 class Products:
     """Linear layers by PyTorch, in any precision, on any device."""
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product; `by` is the arithmetic that asks."""
+        """x W^T + b of the layers, as one product; `by` is the arithmetic that calls."""
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 
@@ -30,7 +30,7 @@ class Products:
         return F.linear(x, embedding.weight)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
-        """A function of at most `tokens` states that gives their logits, until its next call."""
+        """A function from at most `tokens` states to logits, which its next call overwrites."""
         block = embedding.new_empty(tokens, len(embedding))
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
 
@@ -38,8 +38,8 @@ class Products:
 class OneDnnProducts(Products):
     """Linear layers in bf16 on a CPU.
 
-    PyTorch's own first copies the bias to every row and then adds the product to it; oneDNN adds
-    the bias while it writes the product.
+    PyTorch first copies the bias to every row and then adds the product to it; oneDNN adds the bias
+    while it writes the product.
     """
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
@@ -49,7 +49,7 @@ class OneDnnProducts(Products):
 
 
 def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
-    """The weights and the biases of layers with one input, each as one tensor."""
+    """The weights of layers with the same input as one tensor, and their biases as another."""
     if len(layers) == 1:
         return layers[0].weight, layers[0].bias
     weights, biases = ([getattr(layer, name) for layer in layers] for name in ("weight", "bias"))
@@ -59,7 +59,7 @@ def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
 def linear_gradients(
     by: Cpu, gradient: Tensor, x: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x W^T + b, of W and of b; y is the output of ReLU, if there was one."""
+    """The gradients of x W^T + b, of W and of b; y is ReLU's output, or None without ReLU."""
     d_sum, d_bias = by.sum_gradients(gradient, y)
     # [*batch, features] -> [rows, features]
     d_rows, inputs = d_sum.reshape(-1, len(d_bias)), x.reshape(-1, x.shape[-1])

@@ -8,7 +8,7 @@ from regard.equations import Ranking
 from regard.search import ranking
 
 BLOCK = 128
-"""Candidates compared by their maximum before they are compared one by one."""
+"""Tokens of the vocabulary in a block; only in the best blocks are tokens compared one by one."""
 
 
 def most_likely_by_blocks(
@@ -18,7 +18,7 @@ def most_likely_by_blocks(
     count: int,
     at_once: int,
 ) -> Ranking:
-    """Rank as `regard.search.most_likely` defines; `at_once` logits are summarised together.
+    """Rank as `regard.search.most_likely` defines; `at_once` logits are read at a time.
 
     The `count` best continuations are in the `count` blocks that have the largest maxima.
     """
@@ -45,10 +45,9 @@ def most_likely_by_blocks(
 def _summary(
     logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...], at_once: int
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
-    """The largest of each block of a row, without the tokens `never`, and its log sum exp, in fp32.
+    """The largest logit of each block, without the tokens `never`, and each row's log sum exp.
 
-    Some rows are summarised at a time: on a CPU so that their numbers stay in its caches, on a GPU
-    so that the memory suffices.
+    Both are fp32. A few rows are read at a time, so that they fit a CPU's caches or a GPU's memory.
     """
     some = max(1, at_once // logits.shape[1])
     maxima, totals = [], []
@@ -57,7 +56,7 @@ def _summary(
         largest = _block_maxima(x)
         top = largest.amax(dim=-1)
         total = top - x.log_softmax(dim=-1).amax(dim=-1)
-        # Finite where nothing is possible: there all log p stay -inf instead of becoming NaN.
+        # 0 for a row of -inf: its log p then stay -inf instead of becoming NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
         maxima.append(largest)
     best = torch.cat(maxima)
@@ -69,7 +68,7 @@ def _summary(
 
 
 def _block_maxima(x: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows blocks"]:
-    """The largest of each block; the last block may be short."""
+    """The largest logit of each block; the last block may be short."""
     whole = x.shape[1] - x.shape[1] % BLOCK
     largest = x[:, :whole].unflatten(1, (-1, BLOCK)).amax(dim=-1)
     if whole == x.shape[1]:

@@ -23,8 +23,7 @@ def adam(
     root: float,
     epsilon: float,
 ) -> None:
-    """Update the moments and the master copy with the gradient times `scale`; round the master to
-    the weights; clear the gradient.
+    """Update moments and master with gradient * scale; round master to weights; clear gradient.
 
     `size` is the rate / (1 - beta1^step), and `root` is 1 / sqrt(1 - beta2^step): they correct the
     bias of the moments.

@@ -10,7 +10,7 @@ from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, rea
 def gradient_of_logits(
     logits: Numbers, labels: Numbers, smoothing: float, right: Numbers, log_p: Numbers
 ) -> None:
-    """Turn logits into softmax - (1 - smoothing) * onehot; give each label's logit and log p."""
+    """Turn logits into softmax - (1 - smoothing) * onehot; `right` gets each label's logit."""
     rows, columns = logits.shape
     exps = np.empty(columns, np.float32)
     for r in range(rows):

@@ -12,7 +12,7 @@ _TO_BYTE = f32(2**23 + 2**22)  # the last byte of the bits of n + _TO_BYTE is n
 
 @loop_for("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
 def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x times its column's factor / its row's scale, as integers; the largest of a row is 127."""
+    """x * factors / scale as integers; the scale of a row makes its largest absolute value 127."""
     columns = x.shape[1]
     product = np.empty(columns, np.float32)
     for r in range(len(x)):
@@ -37,7 +37,7 @@ def scale_sums(
         if relu:
             for j in range(len(row)):
                 number = f32(row[j]) * of_row * factors[j] + bias[j]
-                write(out_row, j, number * f32(number > f32(0)))  # an `if` would prevent vectors
+                write(out_row, j, number * f32(number > f32(0)))  # `if` would prevent vectors
         else:
             for j in range(len(row)):
                 write(out_row, j, f32(row[j]) * of_row * factors[j] + bias[j])

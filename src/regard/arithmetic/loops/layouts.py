@@ -11,7 +11,7 @@ _TO_BYTE = f32(2**23 + 2**22 + 128)  # the last byte of the bits of n + _TO_BYTE
 
 @loop_for("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
 def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x / its row's scale + 128, as integers; the scale makes the largest of a row 127 + 128."""
+    """x / scale + 128 as integers; the scale of a row makes the largest |x| / scale 127."""
     rows, columns = x.shape
     for r in range(rows):
         row, out_row = x[r], out[r]

@@ -1,4 +1,4 @@
-"""The parts that all loops share: numbers in fp32 and bf16, the exponential, random bits."""
+"""What loops share: numbers in fp32 and bf16, the exponential, random bits."""
 
 import hashlib
 import os
@@ -22,12 +22,12 @@ Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
 """An array of fp32, or of bf16 as unsigned 16 bits: "float32" and "uint16" in signatures."""
 
-# Sums may be in any order, or vectors could not be used; NaN and infinity keep their meaning.
+# Sums may be in any order, so that vector instructions can make them; NaN and infinity stay valid.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def loop_for(*signatures: str) -> Callable[[Function], Function]:
-    """Compile a loop at once for arguments of these types; "{n}" in them means fp32 and bf16."""
+    """Compile a loop at once for these signatures; with "{n}", once for fp32 and once for bf16."""
     types = ("float32", "uint16")
     every = [s.replace("{n}", n) for s in signatures for n in (types if "{n}" in s else types[:1])]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
@@ -117,13 +117,13 @@ def _write(row: Any, place: int, number: Any) -> Any:
 
 @within
 def _ordered(integer: i32) -> i32:
-    """Map the bits of numbers to integers in the order of the numbers; it is its own inverse."""
+    """Map the bits of numbers to integers of the same order; the map is its own inverse."""
     return i32(integer ^ ((integer >> i32(31)) & i32(0x7FFFFFFF)))
 
 
 @within
 def largest(row: Numbers) -> f32:
-    """The largest number of a row, compared as integers: only those are compared by vectors.
+    """The largest number of a row, compared as integers, which vector instructions can do.
 
     NaN counts as larger than all numbers, or as smaller if its sign bit is set.
     """

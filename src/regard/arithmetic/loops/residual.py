@@ -10,7 +10,7 @@ from regard.arithmetic.loops.numbers import Numbers, keep, loop_for, read, withi
 def _norm(
     total: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
 ) -> tuple[f32, f32]:
-    """Write LayerNorm of a row to `out`, and centre the row; returns its mean, 1 / deviation."""
+    """Write LayerNorm of a row to `out` and centre the row; return its mean and 1 / deviation."""
     columns = len(total)
     mean, variance = f32(0), f32(0)
     for j in range(columns):
@@ -57,7 +57,7 @@ def dropped_add_norm(
     means: Numbers,
     factors: Numbers,
 ) -> None:
-    """LayerNorm(x + Dropout(y)); for the gradient, also the sum, its means, 1 / deviations."""
+    """LayerNorm(x + Dropout(y)); for the gradient, also the sums, their means, 1 / deviations."""
     rows, columns = x.shape
     kept, rounded = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)
     for r in range(rows):

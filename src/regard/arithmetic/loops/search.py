@@ -5,7 +5,7 @@ from numpy import float32 as f32
 
 from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
-_BLOCK = 128  # logits; of a block only the largest is compared, unless it is among the best
+_BLOCK = 128  # logits; only the largest of a block is compared, unless that is among the best
 
 
 @within
@@ -42,8 +42,8 @@ def rank_continuations(
 ) -> None:
     """Find the largest live + log softmax(logits) of each sentence, largest first.
 
-    Equal ones keep their order; the tokens `never` are left out. Places beyond the continuations
-    hold -inf; if a logit is NaN, all places of the sentence hold NaN.
+    Equal ones keep their order; the tokens `never` are left out. Places without a continuation hold
+    -inf; if a logit is NaN, all places of the sentence hold NaN.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]
