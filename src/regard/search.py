@@ -143,10 +143,8 @@ def search(
     A sentence ends at its maximum length, when nothing can follow, or when it has `beam` finished
     hypotheses and no live one could overtake the worst of them. Its result is its finished
     hypotheses, perhaps fewer than `n_best`; without any, its live ones; and if nothing could
-    follow, the live ones before that step.
-
-    With beam 1 only the best continuation is considered: this is greedy search. Equal continuations
-    are in the order of their hypotheses, then of their tokens.
+    follow, the live ones before that step. With beam 1, only the best continuation is considered:
+    this is greedy search. Equal ones are in the order of their hypotheses, then of their tokens.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` computes what `most_likely`

@@ -119,15 +119,8 @@ class PartialTrees(Generic[_State]):
     def select(self, rows: Int[Tensor, "sentences beams"]) -> PartialTrees[_State]:
         """The state of these rows."""
         flat = rows.flatten()
-        return PartialTrees(
-            self.inner.select(rows),
-            self.kinds[flat],
-            self.left[flat],
-            self.room[flat],
-            self.depth[flat],
-            self.begun[flat],
-            self.labels[flat],
-        )
+        fields = self.kinds, self.left, self.room, self.depth, self.begun, self.labels
+        return PartialTrees(self.inner.select(rows), *(field[flat] for field in fields))
 
     def after(self, tokens: Int[Tensor, " rows"], alphabet: Alphabet) -> PartialTrees[_State]:
         """The state after one more symbol per row; <s> and <pad> change nothing."""

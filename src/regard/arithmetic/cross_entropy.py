@@ -21,7 +21,7 @@ from regard.arithmetic.products import Products
 
 
 class LossParts(Protocol):
-    """What the loss needs of an arithmetic: the attributes and methods that are listed here."""
+    """The attributes and methods that the loss needs of an arithmetic."""
 
     chunk: int
     products: Products

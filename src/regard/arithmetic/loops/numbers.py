@@ -1,4 +1,4 @@
-"""What loops share: numbers in fp32 and bf16, the exponential, random bits."""
+"""Functions for loops: numbers in fp32 and bf16, the exponential, random bits."""
 
 import hashlib
 import os
