@@ -88,12 +88,12 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """O(expression): how a cost grows with the sizes, up to a constant factor."""
+    """How a cost grows with the sizes, up to a constant factor: O(expression)."""
 
     expression: str
     """The expression as it is printed."""
     of: Callable[[Sizes], float]
-    """Its value for given sizes."""
+    """The value of the expression for given sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ TABLE_3_RESULTS: Mapping[str, Table3Row] = MappingProxyType(
         "big": Table3Row(300_000, 4.33, 26.4, 213),
     }
 )
-"""The result columns of Table 3, in the order of `TABLE_3`; a blank repeats the value of base."""
+"""The results of Table 3, in the order of `TABLE_3`; blanks are filled with the values of base."""
 
 TABLE_3_VOCABULARY = 40_960
 """A vocabulary that gives the parameter count of every row of Table 3 except big; see `parameters`.
@@ -276,7 +276,7 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
     The vocabularies whose counts round to the digits printed in Table 3:
 
         row    printed   at 40,960   vocabulary from - to
-        base      65        65.11     39,769 - 41,721     also (A), (D): nothing changes the count
+        base      65        65.11     39,769 - 41,721     (A) and (D) have the same count
         B1        58        58.02     39,948 - 41,900
         B2        60        60.38     39,237 - 41,190
         C1        36        35.68     40,600 - 42,553

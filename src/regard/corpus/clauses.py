@@ -57,7 +57,7 @@ class Clause:
     def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
         """The German main clause: one constituent, the finite verb, ..., the particle at the end.
 
-        `before` is the first constituent where that is another clause. Records separated verbs.
+        `before` is the first constituent if another clause is. Separated verbs are noted in `d`.
         """
         subject = self.subject.german + self.subject.relative
         front = before or (self.front[1] if self.front else [])
@@ -90,7 +90,7 @@ _SUBJECTS = ("person",) * 9 + ("name",) * 3 + ("pronoun",) * 3 + ("animal",) * 3
 _TOPICS = ("person",) * 5 + ("name",) * 2 + ("pronoun",) + ("animal",) * 3 + ("thing",) * 7
 _NOUNS_OF_SORT = {"person": PERSONS, "animal": nouns("animal"), "thing": nouns("anything")}
 _COORDINATED = {"name": 0.15, "person": 0.08}
-"""How often another person is joined to a subject of this sort by `and`."""
+"""The probability that `and` joins another person to a subject of this sort."""
 _DONE_TO = {
     noun: tuple(
         verb
@@ -108,7 +108,7 @@ _FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first
 
 
 def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
-    """A random subject; a `topic`, for a later `it`, is more often one animal or thing."""
+    """A random subject; with `topic`, more often a single animal or thing, for a later `it`."""
     sort = d.pick(_TOPICS if topic else _SUBJECTS)
     if sort == "pronoun":
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
@@ -135,10 +135,10 @@ def clause(
     front: bool = False,
     tail: bool = False,
 ) -> Clause:
-    """Make a clause, about the subject that is given or a random one.
+    """Make a clause about `subject`, or about a random one.
 
-    topic: a later `it` may refer to its subject or object. rich: a relative clause or a time is
-    likely. front: the time may come first. tail: another clause will follow inside this one.
+    topic: a later `it` may refer to the subject or object. rich: a relative clause or an adverbial
+    of time is likely. front: this adverbial may come first. tail: another clause follows this one.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)
@@ -154,7 +154,7 @@ def clause(
 
 
 def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
-    """Add a relative clause to the noun phrase `head`; its German goes into `head.relative`."""
+    """Add a relative clause to `head` if possible; `head.relative` takes its German words."""
     noun = head.noun
     first, last = head.english.children[0], head.english.children[-1]
     if noun is None or not isinstance(last, Word):
@@ -182,7 +182,7 @@ def _wh(noun: Noun, plural: bool, case: Case) -> tuple[Phrase, list[Word]]:
 def _subject_relative(
     d: Derivation, head: Nominal, noun: Noun, when: When
 ) -> tuple[Phrase, list[Word]]:
-    """The pronoun is the subject: who bought the lamp, der die Lampe kaufte."""
+    """A relative clause whose pronoun is the subject: who bought the lamp, der die Lampe kaufte."""
     tree, german = _wh(noun, head.plural, "nominative")
     subject = replace(head, english=tree, german=german, relative=[])
     found = predicate(d, subject, when, PredicateLimits(short=True))
@@ -193,7 +193,7 @@ def _subject_relative(
 def _object_relative(
     d: Derivation, head: Nominal, noun: Noun, when: When
 ) -> tuple[Phrase, list[Word]]:
-    """The pronoun is the object: whom the boy helps, dem der Junge hilft."""
+    """A relative clause whose pronoun is the object: whom the boy helps, dem der Junge hilft."""
     verb = d.fresh(_DONE_TO[noun])
     tree, german = _wh(noun, head.plural, verb.german_case)
     subject = _someone(d)
@@ -205,7 +205,7 @@ def _object_relative(
 
 
 def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
-    """The pronoun is an owner: whose roof is red, dessen Dach rot ist."""
+    """A relative clause whose pronoun is the owner: whose roof is red, dessen Dach rot ist."""
     part = d.pick(PARTS_BY_KIND[noun.kind])
     adjective = d.fresh(ADJECTIVES[part])
     tree = Phrase("WHNP", [Word("whose", "WP$"), Word(part.english, "NN")])
@@ -219,7 +219,7 @@ def _whose(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase
 
 
 def _in_which(d: Derivation, head: Nominal, noun: Noun, when: When) -> tuple[Phrase, list[Word]]:
-    """The pronoun is a place: in which the dog sleeps, in dem der Hund schläft."""
+    """A relative clause whose pronoun is a place: in which he sleeps, in dem er schläft."""
     which = Phrase("WHNP", [Word("which", "WDT")])
     german = [Word("in"), Word(relative_pronoun("dative", noun.slot(head.plural)))]
     subject = _someone(d)

@@ -1,4 +1,4 @@
-"""Complements of the built-in corpus: those a verb requires, and optional manners and places."""
+"""Complements that verbs of the built-in corpus require, and optional manners and places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # the others are PRT, RP
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: PRT, RP
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Complement:
         return None if self.last or not self.object or self.object.is_pronoun else self.object
 
     def add(self, phrase: Nominal, case: Case) -> None:
-        """Add the German of a noun phrase or pronoun in its place; the caller adds the English."""
+        """Add the German words of a noun phrase or pronoun; the caller adds its English node."""
         self.negative = self.negative or phrase.negative
         if phrase.is_pronoun:
             # The accusative pronoun goes first: sie gibt ihn ihm.
@@ -59,7 +59,7 @@ class Complement:
             self.accusative += phrase.german
 
     def middle(self, negated: bool) -> list[Word]:
-        """The words in order: pronouns, time, dative, accusative, `nicht`, manner, place."""
+        """The German words: pronouns, time, dative, accusative, `nicht`, manner, place."""
         nicht = [Word("nicht")] if negated and not self.negative else []
         return [
             *self.pronouns, *self.adverb, *self.dative, *self.accusative, *nicht, *self.last
@@ -77,7 +77,7 @@ def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -
 
 
 def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
-    """An object that fits the verb, in its case; with `one`, a single thing if it takes things."""
+    """An object in the case that the verb requires; with `one`, a single thing if possible."""
     case = verb.german_case
     noun = d.fresh(verb.objects)
     if one and noun.is_person:
@@ -119,9 +119,9 @@ def complement(
     target: Nominal | None,
     one: bool,
 ) -> Complement:
-    """The complements that the verb requires; `target` is its object, or the receiver, if given.
+    """Make the complements that the verb requires; `target` is the object or receiver, if given.
 
-    Only one phrase of a negated clause may take `kein`; the others are definite.
+    At most one phrase of a negated clause may take `kein`; the other phrases are definite.
     """
     parts = Complement()
     style: Style = "negated" if negated else "free"

@@ -17,7 +17,7 @@ from regard.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """An `it` or `its`, whose German form depends on the gender of its antecedent."""
+    """An `it` or `its`, whose German form depends on the gender of the antecedent."""
 
     source_index: int
     """Place of the pronoun in source_tokens."""
@@ -39,7 +39,7 @@ class Separable:
     target_index: int
     """Place of the German verb in target_tokens."""
     target_particle: int
-    """Place of its particle in target_tokens."""
+    """Place of the particle in target_tokens."""
     infinitive: str
     """The German verb as a dictionary lists it: aufmachen."""
 
@@ -160,11 +160,10 @@ def _pronoun_forms(tokens: Sequence[str]) -> list[str]:
 def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -> float:
     """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
-    The n-th third-person pronoun of a translation is compared with the n-th of the reference, where
-    pronouns other than those of `it` and `its` count too. Both must be the same form, whatever the
-    case of the letters. So a missing pronoun is wrong, and may make those after it wrong. A
-    translator that makes everything masculine scores 0.44, feminine 0.31, neuter 0.41 (`sein` and
-    `ihm` serve two genders).
+    The n-th third-person pronoun of a translation is compared, in lower case, with the n-th of its
+    reference; pronouns that do not translate `it` or `its` are counted in n too. So a missing one
+    is wrong, and may make later ones wrong. A translator that makes every pronoun masculine scores
+    0.44, feminine 0.31, neuter 0.41 (`sein` and `ihm` are both masculine and neuter).
 
     Raises DataError if the lengths differ or no example has a gendered pronoun.
     """

@@ -1,4 +1,4 @@
-"""The making of one sentence of the built-in corpus: words, random choices, dependencies."""
+"""A sentence of the built-in corpus in the making: words, random choices, dependencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """A token at one place of one sentence, compared by identity: equal words are two tokens."""
+    """A token of a sentence, compared by identity: a word that occurs twice is two tokens."""
 
     text: str
     tag: str = ""
@@ -42,7 +42,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Referent:
-    """An animal, thing or place that `it` and `its` may refer to: its noun in both languages."""
+    """A noun, in both languages, to which `it` and `its` may refer: an animal, thing or place."""
 
     noun: Noun
     english: Word
@@ -51,7 +51,7 @@ class Referent:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A pronoun in both languages, with the noun that decides its gender."""
+    """A pronoun in both languages, with the noun that decides the German pronoun's gender."""
 
     english: Word
     german: Word
@@ -60,7 +60,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SplitVerb:
-    """A separable German verb whose particle stands apart from it."""
+    """A separable German verb whose particle stands apart, with the English verb."""
 
     english: Word
     german: Word
@@ -69,7 +69,7 @@ class SplitVerb:
 
 
 class Derivation:
-    """The random choices of one sentence, and the dependencies that are recorded on the way."""
+    """Makes the random choices of one sentence, and collects the dependencies in it."""
 
     def __init__(self, seed: int, index: int):
         # Only random() is guaranteed to give the same numbers in every version of Python.
@@ -83,11 +83,11 @@ class Derivation:
         return self._roll() < probability
 
     def pick(self, options: Sequence[_T]) -> _T:
-        """One of the options, all equally likely; listing an option twice doubles its weight."""
+        """Draw one of the options, all equally likely; an option listed twice counts as two."""
         return options[int(self._roll() * len(options))]
 
     def fresh(self, options: Sequence[_T]) -> _T:
-        """An option that this method has not drawn before, if six tries find one."""
+        """Draw an option that `fresh` has not drawn before, if six tries find one."""
         for _ in range(6):
             drawn = self.pick(options)
             if drawn not in self._drawn:

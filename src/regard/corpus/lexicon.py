@@ -1,4 +1,4 @@
-"""The lexicon of the built-in corpus: the tables of `wordlist`, read into words to be inflected."""
+"""The lexicon of the built-in corpus: its words as objects, read from the tables of `wordlist`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.corpus.morphology import (
 Frame = Literal[
     "none", "accusative", "dative", "both", "phrase", "motion", "placement", "transport", "clause"
 ]
-"""The complements a verb requires; `phrase` is a noun phrase with a preposition."""
+"""The complements a verb requires; `both` is two objects, `phrase` one with a preposition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ def _read_time(entry: str) -> TimeAdverbial:
 NOUNS = tuple(_read_nouns())
 PERSONS = nouns("person")
 MAN = PERSONS[0]
-"""The noun whose verbs and adjectives are those of a subject without a noun, such as a name."""
+"""Decides which verbs and adjectives fit a subject without a noun, such as a name."""
 OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELATIVES)}
 """Nouns that may follow a possessive such as `my`."""
 QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)
@@ -187,7 +187,7 @@ ROADS = tuple(
     for place in DIRECTIONS
     if place.preposition in ("to", "over") or place.noun.english in ("city", "village", "forest")
 )
-"""Directions of a long way, for `travel` and `drive`."""
+"""The directions that fit `travel` and `drive`."""
 SPOTS = _read_places(wordlist.SPOT_TABLE, 0)
 TIMES = {
     when: tuple(_read_time(entry) for entry in table.split(";"))

@@ -16,7 +16,7 @@ SLOTS: tuple[Slot, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _paradigm(**rows: str) -> dict[tuple[str, str], str]:
-    """A table with a row per case and a column per slot, in the order of SLOTS."""
+    """A table of forms by case and slot, from a row for each case with a form for each slot."""
     return {
         (case, slot): form
         for case, row in rows.items()
@@ -62,7 +62,7 @@ class Determiner:
     declension: Declension
 
     def form(self, case: Case, slot: Slot) -> str:
-        """The German form that agrees with a noun; empty where German has no determiner."""
+        """The German form for a noun in this case and slot; empty if German has no determiner."""
         match self.declension:
             case "definite":
                 return _DEFINITE[case, slot]
@@ -96,7 +96,7 @@ def gendered_pronoun(gender: Gender, case: Case) -> str:
 
 
 def relative_pronoun(case: Case, slot: Slot) -> str:
-    """The German form of `who`, `that` or `whose`; `slot` is that of the noun it refers to."""
+    """The German form of `who`, `that` or `whose` after a noun of this slot."""
     return _RELATIVE[case, slot]
 
 
@@ -120,11 +120,11 @@ class Noun:
 
     @property
     def is_person(self) -> bool:
-        """Whether its pronouns are `who` and `he` or `she`, rather than `that` and `it`."""
+        """Whether the noun names a person, so that its pronouns are never `that` or `it`."""
         return self.kind in ("male", "female", "child")
 
     def slot(self, plural: bool) -> Slot:
-        """The slot that its article and adjectives agree with."""
+        """The slot with which the article and adjectives of the noun agree."""
         return "plural" if plural else self.gender
 
     def form(self, case: Case, plural: bool) -> str:
@@ -161,7 +161,7 @@ class EnglishVerb:
     def from_parts(
         cls, base: str, past: str = "", participle: str = "", third: str = ""
     ) -> EnglishVerb:
-        """The verb; forms that are not given are regular."""
+        """Make a verb; forms that are not given are regular."""
         if base.endswith("y") and base[-2] not in "aeiou":
             past, third = base[:-1] + "ied", base[:-1] + "ies"
         past = past or base.removesuffix("e") + "ed"
@@ -205,7 +205,7 @@ class GermanVerb:
             return self.third
         if self.first or not self.third.endswith("t"):  # ich kann, ich weiß
             return self.first or self.third
-        root = self.stem[:-1]  # kaufe-n, but fütter-n
+        root = self.stem[:-1]  # ich kaufe, ich füttere
         return root if root.endswith("e") else root + "e"
 
 

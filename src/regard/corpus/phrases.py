@@ -39,7 +39,7 @@ Style = Literal["free", "definite", "negated"]
 
 @dataclass(slots=True)
 class Nominal:
-    """A noun phrase or pronoun in both languages, in the case of its role."""
+    """A noun phrase or a pronoun in both languages, inflected for its case."""
 
     english: Phrase
     german: list[Word]
@@ -89,17 +89,17 @@ _FEATURES = {
 
 
 def commas(words: list[Word]) -> list[Word]:
-    """The German words of a clause between commas; superfluous commas are removed at the end."""
+    """Put commas around a German clause; superfluous ones go when the sentence is complete."""
     return [Word(",", ","), *words, Word(",", ",")]
 
 
 def its(noun: Noun) -> Determiner:
-    """The determiner `its` for an owner with this noun, whose gender decides the German."""
+    """The determiner `its` for this owner; the gender of the German noun decides sein or ihr."""
     return Determiner("its", "PRP$", possessive_stem(noun.gender), "mixed")
 
 
 def possessive(owner: Nominal) -> Determiner | None:
-    """The possessive determiner of an owner, `my` to `their`; None where it would be ambiguous."""
+    """The possessive of an owner, such as `my`; None for a child or girl: German usage varies."""
     if owner.person == 1:
         return _OUR if owner.plural else _MY
     if owner.plural:
@@ -140,7 +140,7 @@ def assemble(
     adjectives: Sequence[Adjective] = (),
     number: tuple[Phrase | Word, Word] | None = None,
 ) -> Nominal:
-    """Build a noun phrase from its parts, all in agreement."""
+    """Build a noun phrase from its parts, inflected so that they agree."""
     slot = noun.slot(plural)
     head = Word(noun.english_plural, "NNS") if plural else Word(noun.english, "NN")
     english: list[Phrase | Word] = [number[0]] if number else []
@@ -190,10 +190,9 @@ def noun_phrase(
     owner: Nominal | None = None,
     style: Style = "free",
 ) -> Nominal:
-    """Make a noun phrase: a determiner, perhaps a number and adjectives, and the noun.
+    """Make a noun phrase: a random determiner, perhaps a numeral and adjectives, and the noun.
 
-    Number and determiner are random unless given. `owner` may give a possessive; in a negated
-    object `a` becomes `kein`.
+    `plural` is random unless given. The determiner fits `style`, or is a possessive of `owner`.
     """
     if plural is None:
         plural = d.chance(0.25)
@@ -215,7 +214,7 @@ def person_name(d: Derivation) -> Nominal:
 
 
 def pronoun(english: str, case: Case) -> Nominal:
-    """`I`, `he`, `she`, `we` or `they` in a case."""
+    """The pronoun `I`, `he`, `she`, `we` or `they` in a case."""
     form, german = personal_pronoun(english, case)
     sexes: dict[str, Sex] = {"he": "male", "she": "female"}
     return Nominal(
@@ -229,7 +228,7 @@ def pronoun(english: str, case: Case) -> Nominal:
 
 
 def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
-    """The pronoun `it` for an antecedent; records the link between them."""
+    """The pronoun `it` for an antecedent; the link between the two is recorded in `d`."""
     english = Word("it", "PRP")
     german = Word(gendered_pronoun(antecedent.noun.gender, case))
     d.links.append(Link(english, german, antecedent))
@@ -239,17 +238,16 @@ def it(d: Derivation, antecedent: Referent, case: Case) -> Nominal:
 
 
 def coordinated(first: Nominal, second: Nominal) -> Nominal:
-    """Two noun phrases as one in the plural: the man and the woman."""
+    """Join two noun phrases by `and` into one in the plural: the man and the woman."""
     english = Phrase("NP", [first.english, Word("and", "CC"), second.english])
     return Nominal(english, [*first.german, Word("und"), *second.german], plural=True)
 
 
 def prepositional(english: str, german: str, phrase: Nominal) -> tuple[Phrase, list[Word]]:
-    """A preposition with its noun phrase; in German it contracts with the article: im, zum."""
+    """A preposition with a noun phrase; in German it contracts with some articles: im, zum."""
     tag = "TO" if english == "to" else "IN"
     tree = Phrase("PP", [Word(english, tag), phrase.english])
-    one = contracted(german, phrase.german[0].text)
-    if one:
+    if one := contracted(german, phrase.german[0].text):
         return tree, [Word(one), *phrase.german[1:]]
     return tree, [Word(german), *phrase.german]
 
@@ -285,7 +283,7 @@ def time_phrase(time: TimeAdverbial) -> tuple[Phrase, list[Word]]:
 
 
 def modified(d: Derivation, phrase: Nominal) -> Nominal:
-    """Add a phrase to a singular one, if any fits: of the king, with the red hat, from Berlin."""
+    """Modify a singular noun phrase, if possible: of the king, with the red hat, from Berlin."""
     noun = phrase.noun
     if noun is None or phrase.plural or next(phrase.english.leaves()).tag == "PRP$":
         return phrase

@@ -43,7 +43,7 @@ _PASSIVE: dict[When, tuple[str, ...]] = {
 }
 _DEFINITE = ("the", "this", "these", "my", "our", "his", "her", "its", "their", "who", "that")
 
-# Weights of the shapes of predicates, by the kind of the subject.
+# How often each shape of predicate is drawn, relative to the others, by the kind of subject.
 _PERSON: dict[Shape, int] = {
     "accusative": 20, "dative": 4, "both": 5, "none": 6, "motion": 4, "phrase": 2,
     "placement": 4, "transport": 2, "copula": 5,
@@ -93,7 +93,7 @@ EVENTS = {
     noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
     for noun, shapes in SHAPES.items()
 }
-"""SHAPES in which something happens."""
+"""SHAPES without those that only state how things are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ class PredicateLimits:
     """Restrictions on a predicate."""
 
     one: bool = False
-    """Its object is a single thing, where the verb takes things."""
+    """The object is a single thing, if possible."""
     plain: bool = False
-    """It is in the present or past tense, without modal or negation."""
+    """The tense is present or past, without modal verb or negation."""
     eventful: bool = False
-    """Something happens in it; it does not state how things are."""
+    """Something happens; the predicate does not state how things are."""
     short: bool = False
-    """It has the complements that the verb requires, and nothing else."""
+    """There is no optional adverbial, such as a manner or a place."""
 
 
 NO_LIMITS = PredicateLimits()
@@ -122,11 +122,11 @@ class _Draft:
     tense: str
     negated: bool
     timeless: bool
-    """An adverbial of time, such as `now`, would be odd."""
+    """Whether an adverbial of time, such as `now`, would be odd."""
 
 
 def _is_definite(subject: Nominal) -> bool:
-    """Whether `not` can only negate the verb, which is unclear after every, a, many or three."""
+    """Whether `not` can only negate the verb; after every, a, many or three this is unclear."""
     first = next(subject.english.leaves()).text
     return subject.is_pronoun or first in _DEFINITE or subject.noun is None
 
@@ -250,7 +250,7 @@ def predicate(
 def _add_time(
     d: Derivation, draft: _Draft, when: When, limits: PredicateLimits, time: TimePosition
 ) -> None:
-    """Add an adverbial of time, if one is wanted and fits; the future gets one at random."""
+    """Add an adverbial of time if one fits: where `time` asks for it, or at random to `will`."""
     if draft.tense == "will" and not (time or limits.short) and d.chance(0.5):
         time = "last"
     if not time or draft.timeless or draft.tense == "perfect":

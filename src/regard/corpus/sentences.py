@@ -1,7 +1,7 @@
 """The sentences of the built-in corpus: one clause, or connected clauses.
 
-`it`, and `its` in the subject of a clause, refer to the subject of the clause before, or to its
-object where that subject is a person. Elsewhere, `its` refers to the subject of its own clause.
+`it`, and `its` in the subject of a clause, refer to the subject of the clause before; if that is a
+person, to the object. Elsewhere, `its` refers to the subject of the clause in which it stands.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SentencePair:
     german: list[Word]
 
 
-# English conjunction: its tag, and its German in the present and in the past.
+# English conjunction: its tag, then the German conjunction in the present and in the past.
 _CAUSAL = {"because": ("IN", "weil", "weil"), "although": ("IN", "obwohl", "obwohl")}
 _TEMPORAL = {
     "when": ("WRB", "wenn", "als"),
@@ -59,7 +59,7 @@ _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
 
 def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
-    """The verbs a person may apply to what was mentioned before; only animals are given things."""
+    """The verbs that fit a person as subject and `it`, for this noun, as object or receiver."""
     frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
     verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
     if noun.kind == "animal":
@@ -75,7 +75,7 @@ def _when(d: Derivation) -> When:
 
 
 def _someone(d: Derivation) -> Nominal:
-    """A person as a subject."""
+    """A random person as the subject."""
     if d.chance(0.25):
         return person_name(d)
     if d.chance(0.2):
@@ -84,7 +84,7 @@ def _someone(d: Derivation) -> Nominal:
 
 
 def _same_person(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the person who was the subject; somebody new where no pronoun fits."""
+    """A pronoun for the person who is the subject of `first`; a new person if there is none."""
     subject = first.subject
     if subject.noun and not subject.noun.is_person:
         return _someone(d)
@@ -98,7 +98,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the first subject: a person, or `they` for several animals or things."""
+    """Like `_same_person`, but with `they` for a subject that is several animals or things."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -108,7 +108,7 @@ def _same(d: Derivation, first: Clause) -> Nominal:
 
 
 def _antecedent(first: Clause) -> Referent | None:
-    """The noun that `it` refers to in the next clause, if there is one."""
+    """The noun of `first` to which `it` refers in the next clause, if there is one."""
     subject, affected = first.subject, first.predicates[-1].object
     if subject.noun and not subject.noun.is_person:
         return subject.referent
@@ -118,7 +118,7 @@ def _antecedent(first: Clause) -> Referent | None:
 def _doing_it(
     d: Derivation, antecedent: Referent, subject: Nominal, when: When, limits: PredicateLimits
 ) -> Predicate | None:
-    """A predicate with `it` as the object, such as repairs it; None if no verb fits."""
+    """A predicate with `it` as the object, such as `repairs it`; None if no verb fits."""
     states = not limits.eventful
     verbs = [verb for verb in _TO_IT[antecedent.noun] if states or not verb.stative]
     if not verbs:
@@ -131,7 +131,7 @@ def _doing_it(
 def _continued(
     d: Derivation, first: Clause, when: When, limits: PredicateLimits = NO_LIMITS
 ) -> Clause:
-    """A second clause, which is mostly about the noun that `it` refers to, if there is one."""
+    """A second clause, mostly with `it` or `its` if `first` has a noun that these refer to."""
     antecedent = _antecedent(first)
     if not antecedent or d.chance(0.1):
         subject = _same(d, first) if d.chance(0.7) else None
@@ -162,10 +162,7 @@ def _conjoined(d: Derivation, when: When) -> tuple[Clause, Phrase | Word, Word, 
 
 
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
-    """A clause with a subordinate one in its tree, and the German words of the latter.
-
-    These words come after all others of the sentence.
-    """
+    """A clause with a subordinate one in its tree, and that one's German words, to be put last."""
     first, english, german, second = _conjoined(d, when)
     first.predicates[0].core.children.append(Phrase("SBAR", [english, second.english()]))
     return first, commas([german, *second.final()])

@@ -28,7 +28,7 @@ Node = Phrase | Word
 
 @dataclass(slots=True)
 class Predicate:
-    """A clause without its subject; its German words are kept apart by topological field."""
+    """A clause without its subject; the German words are divided by topological field."""
 
     english: Phrase
     core: Phrase
@@ -79,9 +79,9 @@ def verb_group(
     negated: bool = False,
     adverb: str = "",
 ) -> Predicate:
-    """The verbs of both languages in a tense; `inside` follows the main verb in its phrase.
+    """Make a predicate from the verbs of both languages in a tense.
 
-    `adverb` is an English adverb of frequency, or empty.
+    `inside` follows the English main verb; `adverb` is an English adverb of frequency, or empty.
     """
     person, plural = subject.person, subject.plural
     not_ = [Word("not", "RB")] if negated else []
@@ -89,9 +89,8 @@ def verb_group(
     right = [Word(german.infinitive)]
 
     def lead(verb: EnglishVerb, past: bool) -> Word:
-        return Word(
-            *(be(past, person, plural) if verb is BE else verb.finite(past, person, plural))
-        )
+        form = be if verb is BE else verb.finite
+        return Word(*form(past, person, plural))
 
     if tense in ("present", "past"):
         past = tense == "past"
@@ -104,9 +103,7 @@ def verb_group(
             top = Phrase("VP", [lead(DO, past), *not_, core])
         else:
             top = core = Phrase("VP", [lead(english, past), *inside])
-        return Predicate(
-            top, core, finite, [], german.particle, german.infinitive, before=often
-        )  # fmt: skip
+        return Predicate(top, core, finite, [], german.particle, german.infinitive, before=often)
     if tense in SEMI_MODALS:
         modal, german_modal, past = SEMI_MODALS[tense]
         core = Phrase("VP", [Word(english.base, "VB"), *inside])

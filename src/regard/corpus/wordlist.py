@@ -99,7 +99,7 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# Nouns, then the adjectives that fit them: english:german[/stem]. A quality precedes a state.
+# Nouns, then the adjectives that fit them: english:german[/stem]; a quality comes before a state.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
@@ -132,7 +132,7 @@ price: high:hoch/hoh low:niedrig
 
 # subjects > objects | english[+particle or @preposition] past participle
 # | [particle-]infinitive present past participle [sein] or [preposition case]
-# A leading ! marks a state: it has no perfect, passive or modal.
+# A leading ! marks a verb of state, which has no perfect, passive or modal.
 VERB_TABLE = {
     "none": """
 person,animal | sleep slept | schlafen schläft schlief geschlafen

@@ -55,7 +55,7 @@ def bleu(
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
 ) -> float:
-    """BLEU alone, as `score_translations` computes and raises, without the time that TER takes."""
+    """Only the BLEU of `score_translations`, without the time that TER takes; raises as it does."""
     _refuse_misaligned(hypotheses, references)
     return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
 

@@ -1,4 +1,4 @@
-"""Table 4's F1: the brackets of parsed sentences compared with a treebank's.
+"""Table 4's F1: the brackets of parsed sentences compared with those of a treebank.
 
 The figures, to the last printed digit, and the messages are those of EVALB (Sekine and Collins,
 1997), the program with which the field compares parsers.
@@ -31,7 +31,7 @@ class Remark(NamedTuple):
 
 
 class TooManyErrors(DataError):
-    """The comparison ended with a message that had more than `max_errors` messages before it."""
+    """The comparison ended at a message that had more than `max_errors` messages before it."""
 
 
 def compare(
@@ -40,8 +40,8 @@ def compare(
     """Compare trees line by line, as bytes, with one sentence on each line.
 
     Yields rows, messages and remarks in the order in which EVALB prints them. Raises TooManyErrors
-    after the message that was one too many. A bare word, one without its own bracket, always leads
-    to this, because EVALB repeats its message without end.
+    after the message that was one too many. A bare word, that is, one without its own bracket,
+    always leads to this, because EVALB repeats the message about it without end.
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):
@@ -73,7 +73,7 @@ _UNEVEN = "Number of lines unmatch (too many lines in {} file)"
 
 @dataclass
 class _Errors:
-    """Counts errors; the first one with more than `most` before it is raised."""
+    """Counts errors; raises TooManyErrors at the first that has more than `most` before it."""
 
     most: int
     before: int = 0
@@ -102,7 +102,7 @@ def _said(
 def score_brackets(
     gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> BracketScores:
-    """The figures of a corpus, given as bytes, one sentence in each item; raises TooManyErrors."""
+    """The figures of a whole corpus; takes the trees, and raises, as `compare` does."""
     scores = BracketScores(parameters.cutoff)
     for said in compare(gold, test, parameters):
         if isinstance(said, Row):

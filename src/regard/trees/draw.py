@@ -36,7 +36,7 @@ def drawn(tree: Tree, columns: int | None = None) -> str:
 
 
 def outlined(tree: Tree) -> str:
-    """Draw the tree with one phrase or word on each line, indented by level; raises as `drawn`."""
+    """Draw the tree with one phrase or word on each line, indented; raises as `drawn`."""
     refuse_deep(tree)
     lines = []
     todo = [(tree, "", "")]
@@ -63,7 +63,7 @@ class _Row:
 
 
 def _branches(centre: int, below: tuple[int, ...]) -> str:
-    """The line of branches from a label down to its children, which have these centres."""
+    """The line of branches from a label, in column `centre`, to children in the columns `below`."""
     first, last = below[0], below[-1]
     if first == last:
         return "│"

@@ -1,6 +1,6 @@
-r"""Escape characters of a label that have a meaning of their own where it is written: ( as `\28;`.
+r"""Escape the characters of a label that have a special meaning in a written tree: ( as `\28;`.
 
-No label of the treebanks needs this; it makes the forms of this folder reversible for any label.
+No label of the treebanks needs this; it makes `linearise` reversible for any label.
 """
 
 import re
@@ -12,7 +12,7 @@ def escaped(label: str, special: str) -> str:
 
 
 def unescaped(label: str) -> str:
-    """The label before `escaped`; text that is not an escape stays as it is."""
+    """Undo `escaped`; text that is not an escape stays as it is."""
     return re.sub(r"\\([0-9a-c]?[0-9a-f]{0,3});", lambda found: _character(found[1]), label)
 
 

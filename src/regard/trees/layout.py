@@ -13,7 +13,7 @@ from regard.trees.tree import Tree
 MOST_LEVELS = 1000
 """Levels of the deepest tree that is drawn."""
 GAP = 2
-"""Cells between neighbours."""
+"""Empty cells between neighbouring subtrees."""
 
 NodeKind = Literal["phrase", "tag", "word"]
 
@@ -32,7 +32,7 @@ class Placed:
     centre: int
     """The cell where the branch from above ends and the branches to the children begin."""
     below: tuple[int, ...]
-    """The centres of its children; a tag has its word as the only child, a word has none."""
+    """The centres of the children; the only child of a tag is its word, and a word has none."""
 
 
 def placed(tree: Tree) -> Iterator[Placed]:
@@ -55,7 +55,7 @@ def refuse_deep(tree: Tree) -> None:
 
 
 def shown(text: str) -> str:
-    """The text made safe for terminals and XML: control characters escaped, nothing shown as ()."""
+    """The text made safe for terminals and XML: controls escaped, an empty text as ()."""
     return "".join(repr(c)[1:-1] if _is_control(c) else c for c in text) or "()"
 
 
@@ -73,7 +73,7 @@ _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The layout of a subtree; `start` (of its text) and `centre` count from its left edge."""
+    """The layout of a subtree; `start`, of the text, and `centre` count from the left edge."""
 
     text: str
     kind: NodeKind
@@ -81,7 +81,7 @@ class _Box:
     start: int
     centre: int
     inside: list[tuple[int, "_Box"]]
-    """Each child, after its distance from the left edge."""
+    """Pairs: the distance of a child from the left edge, and the child."""
 
 
 def _boxed(node: Tree, inside: list[_Box]) -> _Box:

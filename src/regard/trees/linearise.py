@@ -6,12 +6,12 @@ r"""§6.3 A tree as the sequence that the decoder writes, and back.
 As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
 with a token of its own, and a leaf is written as its tag; its word is in the source. That paper
 writes all tags as one symbol, XX; the authors of the Transformer kept the tags, as their code
-shows. (It writes NP and /NP; with brackets no label can be mistaken for a tag.) The bracket around
-the whole tree is dropped beforehand, by `stripped`.
+shows. (Their code writes NP and /NP; with brackets no label can be mistaken for a tag.) The bracket
+around the whole tree is dropped beforehand, by `stripped`.
 
 A token that begins with ( opens a phrase, one that begins with ) closes a phrase, and any other is
 a leaf. No token is empty or holds blanks: brackets, backslashes and blanks in a label or tag, which
-no treebank has, are written by their number, `\28;`, and an empty tag as `\;`.
+no treebank has, are written as hexadecimal code points, `\28;`, and an empty tag as `\;`.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class IllFormed(ValueError):
 
 
 def linearise(tree: Tree, form: Form = "tags") -> list[str]:
-    """The tokens of a tree; `delinearise` needs its words too, and its tags if normalised."""
+    """The tokens of a tree; `delinearise` undoes this with the words (and tags, if normalised)."""
     tokens: list[str] = []
     todo: list[Tree | str] = [tree]
     while todo:
@@ -61,9 +61,9 @@ def delinearise(
 ) -> Tree:
     """The tree that the tokens spell over exactly these words.
 
-    `tags`, one for each word, replace those among the tokens. Raises IllFormed, which names the
-    token, for a sequence that is not a tree or does not have one leaf for each word; ValueError
-    where there are not as many tags as words.
+    `tags`, one for each word, replace the tags among the tokens. Raises IllFormed, which names the
+    token, if the tokens are not a tree or do not have one leaf for each word; ValueError if there
+    are not as many tags as words.
     """
     if tags is not None and len(tags) != len(words):
         raise ValueError(f"{len(tags)} tags for {len(words)} words")
@@ -95,9 +95,9 @@ def delinearise(
 
 @dataclass(slots=True)
 class _Open:
-    """A phrase that is not closed yet, with its label as the token has it, still escaped.
+    """A phrase that is not closed yet, with the label still escaped, as in the token.
 
-    The outermost one is not a phrase: its only child becomes the whole tree.
+    The outermost _Open is not a phrase: its only child becomes the whole tree.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""Penn bracketing (Marcus et al., 1993): the form of files in which treebanks and parses are kept.
+"""Penn bracketing (Marcus et al., 1993): the file format of treebanks and parses.
 
     ( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBZ barks)) (. .)))
 
@@ -21,9 +21,9 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""Brackets and words of the largest tree over several lines; beyond it, a bracket is missing."""
+"""Most brackets and words of a tree over several lines; after more, a bracket must be missing."""
 DEEPEST_INDENT = 30
-"""The most levels by which `pretty` indents; it indents deeper ones no further."""
+"""The most levels by which `pretty` indents a line."""
 
 _BLANK = r" \t\r\n\f\v"
 _TEXT = rf"[^{_BLANK}()]"
@@ -37,11 +37,11 @@ _HEADER = "*x*"
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """Read the trees of a file; `name` stands for it in messages. Memory is bounded by one tree.
+    """Read the trees of a file, called `name` in messages; one tree is in memory at a time.
 
     Lines may end in a line feed, with or without a carriage return, or have no end. Raises
-    DataError, with file, line and column (from 1), for a bracket too many, too few or empty, a word
-    outside all brackets or beside one, and a tree of over MOST_TOKENS.
+    DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty,
+    a word outside all brackets or beside one, and a tree of over MOST_TOKENS.
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -75,11 +75,10 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
 def bracketed(tree: Tree) -> str:
     """The tree on one line; `read_trees` gives it back.
 
-    Brackets in labels and words are written -LRB- and -RRB-. Raises DataError for a tree that the
-    form cannot hold: with an empty word, blanks in a label, or other blanks than single spaces in a
-    word.
+    Round brackets in labels and words are written -LRB- and -RRB-. Raises DataError for an empty
+    word, blanks in a label, or blanks other than single spaces in a word.
     """
-    return str(_writable(tree))
+    return str(tree.fold(_writable))
 
 
 def pretty(tree: Tree, columns: int = 100) -> str:
@@ -88,7 +87,7 @@ def pretty(tree: Tree, columns: int = 100) -> str:
     A phrase that fits in `columns` stays on one line. Raises DataError as `bracketed` does.
     """
     lines: list[str] = []
-    todo = [(_writable(tree).fold(_measured), 0, 0)]
+    todo = [(tree.fold(_writable).fold(_measured), 0, 0)]
     while todo:
         phrase, level, closing = todo.pop()
         indent = "  " * min(level, DEEPEST_INDENT)
@@ -130,7 +129,7 @@ class _Bracket:
 
 
 class _Reader:
-    """Reads one line after another; keeps the brackets that are open between them."""
+    """Reads line after line, and keeps the brackets that are still open after each."""
 
     def __init__(self, name: str):
         self._name = name
@@ -143,7 +142,7 @@ class _Reader:
         return not self._open
 
     def read(self, line: str, number: int, start: int = 0) -> Iterator[Tree]:
-        """The trees that end on this line; its first `start` characters are not read."""
+        """The trees that end on this line, of which the first `start` characters are skipped."""
         self._number = number
         for token in _TOKEN.finditer(line, start):
             self._tokens += 1
@@ -175,7 +174,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """Take a text that stands before this child for the label of the bracket around both."""
+        """If a text stands before this child, make it the open bracket's label: `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)
@@ -231,7 +230,7 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _score(line: str, name: str, number: int) -> tuple[float, int]:
-    """The score before the tab, and where it ends."""
+    """The score before the tab, and the position of the tab."""
     score = line.partition("\t")[0]
     try:
         value = float(score)
@@ -251,7 +250,7 @@ def _clipped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A tree with the length of its form on one line, so that each subtree is measured once."""
+    """A tree and its length when written on one line, so that each subtree is measured once."""
 
     tree: Tree
     length: int
@@ -263,11 +262,7 @@ def _measured(tree: Tree, inside: list[_Measured]) -> _Measured:
     return _Measured(tree, len(tree.label) + 2 + below, inside)
 
 
-def _writable(tree: Tree) -> Tree:
-    return tree.fold(_writable_node)
-
-
-def _writable_node(node: Tree, children: list[Tree]) -> Tree:
+def _writable(node: Tree, children: list[Tree]) -> Tree:
     label = node.label.translate(_ROUND)
     if not _LABEL.fullmatch(label):
         raise DataError(

@@ -1,7 +1,7 @@
 """Punctuation marks and their Penn tags: EVALB leaves words with these tags out of a comparison.
 
-A tree can be compared only if its tags leave out the same words as the treebank's, so a parser must
-know the marks.
+A parse can be compared only if its tags leave out the same words as the tags of the gold tree, so a
+parser must know the marks.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})
@@ -15,4 +15,4 @@ MARKS = {
 }
 """Words that are punctuation, with their tags."""
 EITHER = frozenset({"'", "-", "–", "—", '"', ":"})
-"""Words that need not be punctuation: ' may be a possessive, - a hyphen, and : part of 1:2."""
+"""Words that are not always punctuation: ' may be a possessive, - a hyphen, : part of 1:2."""

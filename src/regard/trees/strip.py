@@ -1,6 +1,6 @@
 """§6.3 Remove what a parser does not learn: traces, function tags, the bracket around the tree.
 
-The whole field trains parsers on trees of the Penn treebank that are stripped in this way.
+The whole field trains parsers on trees of the Penn treebank that are stripped like this.
 """
 
 import re
@@ -31,7 +31,7 @@ def stripped(tree: Tree, outer: Outer = "drop") -> Tree | None:
 
 
 def without_traces(tree: Tree) -> Tree | None:
-    """The tree without traces and without phrases of nothing else; None if nothing is left."""
+    """The tree without traces and phrases that hold only traces; None if nothing is left."""
 
     def spoken(node: Tree, inside: list[Tree | None]) -> Tree | None:
         children = tuple(child for child in inside if child is not None)
@@ -51,10 +51,7 @@ def without_functions(tree: Tree) -> Tree:
 
 
 def category(label: str) -> str:
-    """A label up to its first hyphen or equals sign; -LRB-, which begins with one, stays whole.
-
-    ADVP|PRT and PRP$ stay whole too.
-    """
+    """A label up to its first hyphen or equals sign; -LRB-, which begins with one, stays whole."""
     return _FUNCTION.split(label, maxsplit=1)[0] or label
 
 

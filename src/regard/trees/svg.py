@@ -1,6 +1,6 @@
 """A tree as a picture in a page: one self-contained SVG element, without script or style sheet.
 
-Everything has the colour of the text around it, so that it suits light and dark pages alike.
+The drawing takes the colour of the text around it, so that it suits light and dark pages alike.
 """
 
 from html import escape
@@ -16,7 +16,7 @@ LEVEL = 44
 MARGIN = 8
 
 _UNDER, _OVER = 7, 17
-"""Pixels from a base line down to the beginning of branches, and up to their end."""
+"""Pixels from a base line down to where branches begin, and from the next one up to their end."""
 _STYLES: dict[NodeKind, str] = {"phrase": ' font-weight="600"', "tag": ' opacity="0.8"', "word": ""}
 
 

@@ -77,10 +77,7 @@ class Tree:
         return found
 
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
-        """Combine from the leaves to the root: `combine(node, results for its children)`.
-
-        Returns the result for the root.
-        """
+        """The root's result of `combine(node, results for its children)`, called leaves first."""
         done: list[_T] = []
         for node in reversed(list(self._backwards())):
             first = len(done) - len(node.children)
@@ -90,7 +87,7 @@ class Tree:
         return done[0]
 
     def __str__(self) -> str:
-        """The tree in brackets, on one line, its labels and words as they are."""
+        """The tree in brackets, on one line, with labels and words as they are."""
         pieces: list[str] = []
         todo: list[Tree | None] = [self]
         while todo:
@@ -133,9 +130,8 @@ class Tree:
         return nodes
 
 
-_Node = tuple[
-    str, str | None, int
-]  # label, word, number of children; a tree is a list of them, root last
+_Node = tuple[str, str | None, int]
+"""Label, word, number of children; a tree is a list of nodes, each after its children."""
 
 
 def _unflattened(nodes: Iterable[_Node]) -> Tree:

@@ -9,7 +9,7 @@ from regard.score.evalb.quotes import put_back
 from regard.score.evalb.reading import EvalbSentence
 
 Bracket = tuple[bytes, int, int]
-"""The label, cut by `_cut`; the number of words before the bracket; that of words up to its end."""
+"""The label as `_cut` leaves it, and the numbers of words before the bracket's start and end."""
 
 
 class BracketCounts(NamedTuple):
@@ -86,7 +86,7 @@ def _cut(label: bytes) -> bytes:
 
 
 def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParameters) -> int:
-    """Count matches: each gold bracket takes the first free test bracket of its span and label."""
+    """Count matches: a gold bracket takes the first free test bracket of equal span and label."""
     free = defaultdict(list)
     for label, *span in test:
         free[tuple(span)].append(label)
@@ -102,7 +102,7 @@ def _matched(gold: list[Bracket], test: list[Bracket], parameters: EvalbParamete
 
 
 def _crossing(gold: list[Bracket], test: list[Bracket], words: int) -> int:
-    """Count the test brackets that overlap some gold one, with neither holding the other."""
+    """Count the test brackets that partly overlap a gold bracket, neither one inside the other."""
     first = [words] * (words + 1)  # where the longest gold bracket with this end starts
     last = [0] * (words + 1)  # where the longest gold bracket with this start ends
     for _, start, end in gold:

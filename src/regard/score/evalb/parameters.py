@@ -33,7 +33,7 @@ class EvalbParameters:
     cutoff: int = 40
     """CUTOFF_LEN: words of the longest sentence in the second summary."""
     max_errors: int = 10
-    """MAX_ERROR: a message with more than this many before it ends the run."""
+    """MAX_ERROR: a message that has more than this many messages before it ends the run."""
 
     def same_label(self, one: bytes, other: bytes) -> bool:
         """Whether two labels, or two tags, count as equal."""
@@ -67,10 +67,10 @@ _LABELS = [b"DELETE_LABEL", b"DELETE_LABEL_FOR_LENGTH", b"QUOTE_LABEL"]
 
 
 def read_parameters(path: str | Path) -> tuple[EvalbParameters, list[str]]:
-    """The parameters in a file, and messages about its lines: EVALB's, and ours where it is silent.
+    """The parameters in a file, and messages on its lines: EVALB's, and ours where EVALB is silent.
 
-    A line that cannot be understood is ignored. Raises DataError when the file cannot be read or
-    is too large for a parameter file.
+    A line that cannot be understood is ignored. Raises DataError if the file cannot be read or has
+    more than LARGEST_FILE bytes.
     """
     values: dict[bytes, list[bytes]] = {key: [] for key in _NUMBERS + _PAIRS + _LABELS}
     said = []

@@ -5,15 +5,10 @@ from regard.score.evalb.reading import EvalbSentence
 
 
 def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
-    """Put each deleted mark back where the other side has kept one in the same place.
-
-    Changes both sentences.
-    """
+    """Put each deleted mark back into its sentence where the other has kept one at that place."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
-        place = (
-            mark.place
-        )  # EVALB compares with this place throughout, also after the mark has moved
+        place = mark.place  # EVALB goes on comparing with this place after the mark has moved
         for other_number, other in enumerate(gold.quotes):
             if other.place != place or other.tag == mark.tag:
                 continue

@@ -1,7 +1,7 @@
-"""Read a line of brackets as EVALB does: as bytes, with the six ASCII blanks and its own words.
+"""Read a line of brackets as EVALB does: as bytes, with the six ASCII blanks and EVALB's messages.
 
-Where a line does not fit EVALB's memory, or makes it read outside of that, the line is read here by
-the same rules, and a remark is added.
+A line that does not fit EVALB's arrays, or makes EVALB read outside of them, is read here by the
+same rules, and a remark is added.
 """
 
 import re
@@ -16,9 +16,9 @@ UNCLOSED = -1
 QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks."""
 
-# An opening bracket and its label begin a word if blanks, one string or none, and a closing bracket
-# follow. Otherwise they begin a constituent. It is sound (well formed) if a bracket follows the
-# label directly, or if blanks, one string or none, and an opening bracket follow.
+# `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is sound
+# (well formed) if a bracket, or blanks, a string and an opening bracket, follow the label. A string
+# may be empty.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)
@@ -54,9 +54,9 @@ class EvalbSentence:
     """A line as EVALB sees it. Brackets are numbered in the order in which they open."""
 
     length: int = 0
-    """Number of words, without those that do not count in the length."""
+    """Number of words, without those whose tag is in `not_in_length`."""
     words: list[bytes] = field(default_factory=list)
-    """Words, without those of deleted tags."""
+    """Words, without those whose tag is deleted."""
     tags: list[bytes] = field(default_factory=list)
     """The whole tag of each word."""
     labels: list[bytes] = field(default_factory=list)
@@ -69,7 +69,7 @@ class EvalbSentence:
     messages: list[str] = field(default_factory=list)
     """EVALB's messages about this line."""
     stuck: bool = False
-    """Whether EVALB then meets a bare word, which it never gets past."""
+    """Whether the line has a bare word, which EVALB never gets past."""
     remarks: list[str] = field(default_factory=list)
     """Notes on this line where EVALB should say something, but is silent."""
 
@@ -136,7 +136,7 @@ def _say_unsound(rest: bytes, sentence: EvalbSentence) -> None:
 
 
 def _too_large(line: bytes, sentence: EvalbSentence) -> Iterator[str]:
-    """A remark on what does not fit EVALB's arrays, if anything."""
+    """A remark, if something does not fit EVALB's arrays."""
     sizes = [
         (len(line.rstrip(b"\n")) + 1, _BYTES, "bytes"),
         (len(sentence.words), _WORDS, "words"),

@@ -1,4 +1,4 @@
-"""The figures of a corpus, printed as EVALB does: a row a sentence, totals, two summaries."""
+"""The figures of a corpus as EVALB prints them: rows of sentences, totals, two summaries."""
 
 import math
 from dataclasses import dataclass, field
@@ -82,7 +82,7 @@ class LengthSummary:
         return 2 * p * r / (p + r) if p + r else math.nan
 
     def figures(self) -> dict[str, int | float]:
-        """All figures that are printed, unrounded, by their names in the JSON output."""
+        """The printed figures, before rounding; keyed by their names in the JSON output."""
         valid = self.valid
         return {
             "sentences": self.sentences,
@@ -118,7 +118,7 @@ _NAMES = {
 
 @dataclass
 class BracketScores:
-    """The figures of a corpus: of all sentences, and of those of at most `cutoff` words."""
+    """The figures of a corpus: for all sentences, and for those of at most `cutoff` words."""
 
     cutoff: int = 40
     all: LengthSummary = field(default_factory=LengthSummary)
@@ -150,7 +150,7 @@ class BracketScores:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The printed figures by name; one that is NaN is None, and listed in `printed_as_nan`."""
+        """The printed figures by name; a NaN becomes None and is listed in `printed_as_nan`."""
         c = self.all.counts
         brackets = {"recall": c.recall, "precision": c.precision, **c._asdict()}
         keys = list(brackets) if c.gold_brackets and c.test_brackets else ["words", "correct_tags"]
@@ -170,13 +170,7 @@ def _printed(value: float) -> str:
 
 
 def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        key: None
-        if value != value
-        else float(_printed(value))
-        if isinstance(value, float)
-        else value
-        for key, value in figures.items()
-    }
-    absent = [f"{key}={_printed(figures[key])}" for key, value in shown.items() if value is None]
-    return shown | ({"printed_as_nan": absent} if absent else {})
+    shown = {k: float(_printed(v)) if isinstance(v, float) else v for k, v in figures.items()}
+    absent = [key for key, value in figures.items() if math.isnan(value)]
+    listed = {"printed_as_nan": [f"{key}={_printed(figures[key])}" for key in absent]}
+    return shown | dict.fromkeys(absent) | (listed if absent else {})
