@@ -16,7 +16,7 @@ The English sentence determines the German one. Where German allows a choice, a 
   verb takes `kein` instead of `nicht`.
 - A relative clause about the subject follows its noun; one about the object follows the clause.
 - The simple past becomes the preterite, and the present perfect the perfect; `when` is `wenn` in
-  the present and `als` in the past. Where a contraction such as im, zum or ins exists, it is used.
+  the present and `als` in the past. Preposition and article contract where they can: im, zum.
 - `it`, and `its` in the subject of a second clause, refer to the subject of the clause before; if
   that is a person, to the object. Elsewhere, `its` refers to the subject of the clause it is in. So
   a noun, 6 words earlier on average, decides the gender of er, sie, es, ihn, ihm, sein and ihr; for

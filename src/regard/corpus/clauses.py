@@ -57,7 +57,7 @@ class Clause:
     def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
         """The German main clause: one constituent, the finite verb, ..., the particle at the end.
 
-        `before` is the first constituent if another clause is. Separated verbs are noted in `d`.
+        `before`, if given, is that constituent. Separated verbs are recorded in `d`.
         """
         subject = self.subject.german + self.subject.relative
         front = before or (self.front[1] if self.front else [])

@@ -16,7 +16,7 @@ SLOTS: tuple[Slot, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _paradigm(**rows: str) -> dict[tuple[str, str], str]:
-    """A table of forms by case and slot, from a row for each case with a form for each slot."""
+    """A table of forms by case and slot, from a row for each case in the order of SLOTS."""
     return {
         (case, slot): form
         for case, row in rows.items()

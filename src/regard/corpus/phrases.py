@@ -89,7 +89,7 @@ _FEATURES = {
 
 
 def commas(words: list[Word]) -> list[Word]:
-    """Put commas around a German clause; superfluous ones go when the sentence is complete."""
+    """Put commas around a German clause; superfluous ones are removed at the end."""
     return [Word(",", ","), *words, Word(",", ",")]
 
 

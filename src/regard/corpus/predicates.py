@@ -250,7 +250,7 @@ def predicate(
 def _add_time(
     d: Derivation, draft: _Draft, when: When, limits: PredicateLimits, time: TimePosition
 ) -> None:
-    """Add an adverbial of time if one fits: where `time` asks for it, or at random to `will`."""
+    """Add an adverbial of time if one fits: where `time` asks for it, at random in the future."""
     if draft.tense == "will" and not (time or limits.short) and d.chance(0.5):
         time = "last"
     if not time or draft.timeless or draft.tense == "perfect":

@@ -84,7 +84,7 @@ def _someone(d: Derivation) -> Nominal:
 
 
 def _same_person(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the person who is the subject of `first`; a new person if there is none."""
+    """A pronoun for the subject of `first` if it is a person; a new person if no pronoun fits."""
     subject = first.subject
     if subject.noun and not subject.noun.is_person:
         return _someone(d)
@@ -131,7 +131,7 @@ def _doing_it(
 def _continued(
     d: Derivation, first: Clause, when: When, limits: PredicateLimits = NO_LIMITS
 ) -> Clause:
-    """A second clause, mostly with `it` or `its` if `first` has a noun that these refer to."""
+    """A second clause, mostly with `it` or `its` if `first` has a noun for them to refer to."""
     antecedent = _antecedent(first)
     if not antecedent or d.chance(0.1):
         subject = _same(d, first) if d.chance(0.7) else None

@@ -102,7 +102,7 @@ def _said(
 def score_brackets(
     gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> BracketScores:
-    """The figures of a whole corpus; takes the trees, and raises, as `compare` does."""
+    """The figures of a whole corpus, from trees given as to `compare`; raises TooManyErrors."""
     scores = BracketScores(parameters.cutoff)
     for said in compare(gold, test, parameters):
         if isinstance(said, Row):

@@ -21,7 +21,7 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""Most brackets and words of a tree over several lines; after more, a bracket must be missing."""
+"""Most brackets and words of a tree over several lines; if there are more, a bracket is missing."""
 DEEPEST_INDENT = 30
 """The most levels by which `pretty` indents a line."""
 

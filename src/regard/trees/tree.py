@@ -77,7 +77,7 @@ class Tree:
         return found
 
     def fold(self, combine: Callable[[Tree, list[_T]], _T]) -> _T:
-        """The root's result of `combine(node, results for its children)`, called leaves first."""
+        """Call `combine(node, results for its children)`, leaves first; return the last result."""
         done: list[_T] = []
         for node in reversed(list(self._backwards())):
             first = len(done) - len(node.children)

@@ -5,7 +5,7 @@ from regard.score.evalb.reading import EvalbSentence
 
 
 def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> None:
-    """Put each deleted mark back into its sentence where the other has kept one at that place."""
+    """Put a deleted mark back into its sentence if the other sentence keeps one at that place."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
         place = mark.place  # EVALB goes on comparing with this place after the mark has moved

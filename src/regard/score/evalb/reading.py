@@ -17,8 +17,8 @@ QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks."""
 
 # `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is sound
-# (well formed) if a bracket, or blanks, a string and an opening bracket, follow the label. A string
-# may be empty.
+# (well formed) if its label is followed by a bracket, or by blanks, a string and an opening one.
+# A string may be empty.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)
