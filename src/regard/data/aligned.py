@@ -1,7 +1,7 @@
 """Aligned text (§5.1): line i of the target files translates line i of the source files.
 
-The text may be larger than memory, so each reading streams it from disk, as blocks of undecoded
-lines, which are quick to pass to another process.
+The text may be larger than memory, so it is streamed from disk each time that it is read, in blocks
+of lines. The lines are not decoded yet, so that a block can be sent to another process quickly.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Stage = Literal["survey", "learn", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
-"""Pairs and bytes of the largest block: it ends before a pair that would exceed either."""
+"""A block ends before the pair that would exceed this many pairs, or bytes on one side."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one reading of a corpus has come."""
+    """How much of a corpus has been read in one stage of its preparation."""
 
     stage: Stage
     done: int
-    """Bytes read so far, of the files as they are stored."""
+    """Bytes of the stored files (compressed ones, for example) that have been read."""
     total: int
-    """Bytes of all files, as they are stored."""
+    """Bytes of all stored files."""
     pairs: int
-    """Pairs, or trees, done so far."""
+    """Pairs, or trees, that have been read."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class AlignedBlock:
     size: int
     """Pairs in the block."""
     line: int
-    """Lines of the two files before the block."""
+    """Number of lines before the block in each of the two files."""
     number: int
-    """Pairs of the corpus before the block."""
+    """Number of pairs before the block in the whole corpus."""
 
     def pairs(self) -> list[TextPair]:
         """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""
@@ -67,8 +67,8 @@ class AlignedBlock:
 class AlignedText:
     """Source files and their target files, which are read several times.
 
-    `listen` is called with the progress of each reading. Raises DataError where there are not as
-    many sources as targets, and for a file that cannot be read, or not more than once.
+    `listen` is called with the progress while they are read. Raises DataError if the numbers of
+    sources and targets differ, or if a file cannot be read, or only once (a pipe, for example).
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AlignedText:
         self._listen = listen
 
     def bytes(self) -> int:
-        """Bytes of all files, as they are stored."""
+        """Bytes of all stored files."""
         return sum(path.stat().st_size for paths in self.files for path in paths)
 
     def pairs(self) -> Iterator[TextPair]:
@@ -98,28 +98,28 @@ class AlignedText:
     def each(
         self, stage: Stage, job: Callable[[AlignedBlock], _Result], workers: Workers
     ) -> Iterator[_Result]:
-        """The results of `job` for each block, in order; the workers run it.
+        """Let the workers run `job` on each block; yield its results in the order of the blocks.
 
         Raises DataError for a line that cannot be decoded or has no counterpart.
         """
         total, done, pairs = self.bytes(), 0, 0
         self._listen(Progress(stage, done, total, pairs))
-        places: deque[tuple[int, int]] = deque()  # for each block, bytes and pairs up to its end
+        ends: deque[tuple[int, int]] = deque()  # bytes and pairs up to the end of each block
 
         def blocks() -> Iterator[AlignedBlock]:
             for block, read in self._blocks():
-                places.append((read, block.number + block.size))
+                ends.append((read, block.number + block.size))
                 yield block
 
         for result in workers.map(job, blocks()):
-            done, pairs = places.popleft()
+            done, pairs = ends.popleft()
             yield result
             self._listen(Progress(stage, done, total, pairs))
         if done < total:  # an archive has bytes after its last line
             self._listen(Progress(stage, total, total, pairs))
 
     def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:
-        """The blocks of the corpus, each with the number of stored bytes read so far."""
+        """The blocks of the corpus, each with the number of stored bytes read up to its end."""
         number = read = 0
 
         def count(more: int) -> None:
@@ -142,7 +142,7 @@ class AlignedText:
 
 
 class _Side:
-    """The lines of one file, read a little ahead of need."""
+    """The lines of one file, of which a little more than the next block is held in memory."""
 
     def __init__(self, path: Path, count: Callable[[int], object]):
         self._path = path
@@ -151,7 +151,7 @@ class _Side:
         self._ends: NDArray[np.intp] = np.zeros(0, np.intp)
 
     def fill(self) -> int:
-        """Read enough lines for a block; returns how many it may have, 0 at the end of the file."""
+        """Read enough lines for a block; return how many fit into it, 0 at the end of the file."""
         while (
             len(self._held) < _BLOCK_BYTES
             and len(self._ends) < _BLOCK_PAIRS
@@ -171,7 +171,7 @@ class _Side:
         return taken
 
     def lines(self, before: int) -> int:
-        """Count the lines of the file after the `before` that were taken; returns the sum.
+        """Count the lines of the file, of which the first `before` have been taken.
 
         Raises DataError for a line that cannot be decoded.
         """

@@ -1,4 +1,4 @@
-"""The last reading of a corpus (§5.1): judge its pairs, encode them and append them to a split."""
+"""Read a corpus for the last time (§5.1): judge its pairs, encode them, append them to a split."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """How many pairs of a split were read, kept, and dropped for each reason."""
+    """How many pairs of a split were read and kept, and how many were dropped for each reason."""
 
     read: int
     kept: int
@@ -35,7 +35,7 @@ class SplitCounts:
     ratio: int
     duplicates: int
     held_out: int
-    """Pairs set aside for validation, and their copies elsewhere in the corpus."""
+    """Pairs that were set aside for validation, and equal pairs elsewhere in the corpus."""
     source_tokens: int
     """Tokens of the kept sources, </s> included."""
     target_tokens: int
@@ -43,7 +43,7 @@ class SplitCounts:
 
 
 class Encoded(NamedTuple):
-    """The kept pairs of a block as ids, and the verdicts on all its pairs."""
+    """The kept pairs of a block as ids, and how many of its pairs got each verdict."""
 
     source: EncodedSentences
     target: EncodedSentences
@@ -51,21 +51,21 @@ class Encoded(NamedTuple):
 
 
 class EncodeAll:
-    """Encodes every pair of a block."""
+    """A job for `encode` that keeps every pair."""
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
 
     def __call__(self, block: AlignedBlock) -> Encoded:
-        """Raises DataError for a bad line."""
+        """Encode a block; raises DataError for a line that is binary or not UTF-8."""
         pairs = encoded(block.pairs(), self._tokenizer)
         return _end_to_end(pairs, Counter({Verdict.KEPT: len(pairs)}), self._tokenizer)
 
 
 class EncodeForTraining:
-    """Encodes those pairs of a block that `rules` admit to training, without the held-out ones.
+    """A job for `encode` that drops held-out pairs, duplicates, and pairs that break the `rules`.
 
-    `repeats` is a file that `mark_repeats` wrote; None keeps duplicates.
+    `repeats`, a file that `mark_repeats` wrote, marks the duplicates; with None they are kept.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class EncodeForTraining:
         self._held_out, self._repeats = frozenset(held_out), repeats
 
     def __call__(self, block: AlignedBlock) -> Encoded:
-        """Raises DataError for a bad line."""
+        """Encode a block; raises DataError for a line that is binary or not UTF-8."""
         judged = self._judged(block)
         fates: Counter[Verdict] = Counter(
             verdict for verdict, _ in judged if verdict is not Verdict.KEPT
@@ -94,7 +94,7 @@ class EncodeForTraining:
         return _end_to_end(kept, fates, self._tokenizer)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
-        """Each pair with the verdict that its text allows, before it is encoded."""
+        """Judge each pair by its text, before it is encoded."""
         if self._repeats is None:
             repeated = [False] * block.size
         else:
@@ -120,10 +120,10 @@ def encode(
     vocabulary: int,
     workers: Workers,
 ) -> SplitCounts:
-    """Write a split: the pairs of `text` that `job`, run by the workers, keeps of each block.
+    """Write the pairs of `text` that `job` keeps as a split; the workers run `job` on each block.
 
-    `stem` is the common part of its paths, for instance out/train; `vocabulary` is the number of
-    entries. Raises DataError for a bad line or misaligned files, OSError for a failure to write.
+    `stem` is the common part of the split's paths, for instance out/train; `vocabulary` is the
+    number of entries. Raises DataError for a bad line or misaligned files, OSError when writing.
     """
     fates: Counter[Verdict] = Counter()
     with (

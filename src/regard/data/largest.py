@@ -1,6 +1,6 @@
 """The largest batch that can occur, full of the longest sentences that are allowed.
 
-Trying it out shows how much memory a run needs.
+A training step on this batch shows how much memory a run needs.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ from regard.text.tokenizer import EOS
 
 
 def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
-    """The largest part that can occur where each batch of `pairs` is divided into `parts`.
+    """The largest part of a batch of `pairs`, when every batch is divided into `parts`.
 
-    Its token ids, below `vocabulary`, are arbitrary. In the grouped layout it is an estimate where
-    pairs are so few that they share rows: in another epoch, a row may join longer pairs.
+    Its token ids are arbitrary numbers below `vocabulary`. In the grouped layout, when there are so
+    few pairs that they share rows, it is an estimate: another epoch may put longer pairs in a row.
     """
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
     sentences = _Alike(count, source, target, vocabulary)
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # _Alike fills a row with one sentence. Where several share it, none is over max_length.
+    # A sentence of _Alike fills a row; where that exceeds max_length, its positions begin again.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),
@@ -32,13 +32,13 @@ def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: 
 
 
 def _packed(rules: DataRecipe) -> tuple[int, int, int]:
-    """The number of pairs that fill the rows of a batch, their source and their target length."""
+    """The number of pairs that fill a batch, and the length of their sources and targets."""
     length = min(rules.max_length, rules.row_length)
     return packed_rows(rules) * (rules.row_length // length), length, length
 
 
 def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
-    """The number of rows that come closest to both token limits, their source and target length."""
+    """The number of rows that come closest to both token limits, and their length on each side."""
     source, target = (
         np.asarray(lengths[:WINDOW_PAIRS], np.int64)
         for lengths in (pairs.source_lengths, pairs.target_lengths)
@@ -54,7 +54,7 @@ def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
 
 
 class _Alike:
-    """`count` pairs, all of one source length and one target length."""
+    """A `PairSource` of `count` pairs that all have the same lengths."""
 
     def __init__(self, count: int, source: int, target: int, vocabulary: int):
         self.source_lengths = np.full(count, source, np.int32)

@@ -1,8 +1,8 @@
 """§5.1 Decide which pairs share a row and which rows share a batch, in one of two layouts.
 
-`grouped` puts rows of similar length into a batch, with one pair in each row where that leaves
-little padding; `packed` fills rows of one fixed length with pairs. Both see only lengths, and both
-are numpy operations over all pairs at once: there is no Python loop over pairs.
+`grouped` puts rows of similar length into a batch, with one pair in each row if that leaves little
+padding; `packed` fills rows of one fixed length with pairs. Both functions see only the lengths of
+the pairs, and use numpy operations over many pairs at once instead of a Python loop over pairs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from regard.errors import TrainingError
 from regard.recipe import DataRecipe
 
 MOST_PADDING = 0.05
-"""Share of padding, both sides together, above which grouped rows are joined."""
+"""Share of padding in the source and target slots together, above which grouped rows are joined."""
 _LANE = 1024  # pairs in a lane of `_best_fit`: with fewer, its last rows would stay half empty
 
 Integers = NDArray[np.int64]
 
 
 class BatchPlan(NamedTuple):
-    """Which pairs stand in which row of which batch: batch by batch, each row by row."""
+    """The batch and the row of every pair, sorted by batch, then by row."""
 
     pairs: Integers
-    """[pairs] Indices into the lengths that were planned, each once."""
+    """[pairs] The index of each pair among the lengths that were given."""
     rows: Integers
-    """[pairs] The row that each of these pairs stands in, counted from 0 in its batch."""
+    """[pairs] The row of each of these pairs, counted from 0 in its batch."""
     starts: Integers
     """[batches + 1] Where each batch begins in `pairs` and `rows`; the last entry is their end."""
 
@@ -36,12 +36,11 @@ class BatchPlan(NamedTuple):
 def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan:
     """Plan batches of rows of similar length; lengths are at least 1 and within the token limits.
 
-    A row holds one pair, unless that leaves too much padding, as it does where a corpus makes few
-    batches. Then rows are joined in twos, at most twice. The first time, the row whose source
-    exceeds its target most is joined with the row where it exceeds it least, and so on inwards:
-    after that, the two sides differ by about the same number in all rows, so that rows of similar
-    source length also have similar target lengths. The second time, the longest row is joined with
-    the shortest, and so on inwards.
+    A row holds one pair, unless that leaves too much padding, which happens if a corpus makes few
+    batches. Then rows are joined in twos, at most twice. The first time, rows are sorted by source
+    minus target length, the first is joined with the last, the second with the last but one, and so
+    on. Now this difference is about equal in all rows, so that rows of similar source length also
+    have similar target lengths. The second time, rows are sorted by their total length instead.
 
     Little padding has a price: pairs of equal lengths stay together. About half of the pairs that
     share a batch with a given pair in one epoch share one with it again in the next (Multi30k,
@@ -70,11 +69,11 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
     """Sort rows by length, and cut them into full batches.
 
-    Rows are sorted by their longer side. Rows in which it is equal are sorted by source minus
-    target length, ascending where the longer side is even and descending where it is odd: so both
-    sides vary little in a batch, and it is full on both.
+    Rows are sorted by the length of their longer side. Rows in which it is equal are sorted by
+    source minus target length, ascending if the longer side is even and descending if it is odd, so
+    that both lengths vary little in a batch, and both sides of the batch are full.
 
-    Returns the order of the rows, where each batch starts in that order (followed by its end), and
+    Returns the order of the rows; where in it each batch starts, and where the last one ends; and
     the share of padding.
     """
     source, target = lengths
@@ -92,7 +91,7 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
 
 
 def _joined(rows: Integers, value: Integers) -> Integers:
-    """Half as many rows: the row of least value joined with that of greatest, and so on inwards."""
+    """Sort rows by value; join the first with the last, the second with the last but one, ..."""
     rows = rows[np.argsort(value, kind="stable")]
     if len(rows) % 2:
         rows = np.pad(rows, ((0, 1), (0, 0)), constant_values=-1)
@@ -101,12 +100,12 @@ def _joined(rows: Integers, value: Integers) -> Integers:
 
 
 def packed_rows(recipe: DataRecipe) -> int:
-    """Number of rows of a packed batch, source and target alike; 0 where not even one fits."""
+    """Number of rows of a packed batch, equal on both sides; 0 if not even one fits."""
     return min(recipe.source_tokens, recipe.target_tokens) // recipe.row_length
 
 
 def refuse_without_row(recipe: DataRecipe) -> None:
-    """Raise TrainingError where a packed batch has no room for a row."""
+    """Raise TrainingError if a packed batch has no room for a row."""
     if not packed_rows(recipe):
         raise TrainingError(
             f"a batch of data.source_tokens = {recipe.source_tokens} and data.target_tokens = "
@@ -116,7 +115,7 @@ def refuse_without_row(recipe: DataRecipe) -> None:
 
 
 def refuse_without_room(recipe: DataRecipe) -> None:
-    """Raise TrainingError where data.max_length allows sentences that no batch can hold."""
+    """Raise TrainingError if data.max_length allows sentences that no batch can hold."""
     holding = ["source_tokens", "target_tokens"]
     if recipe.layout == "packed":
         refuse_without_row(recipe)
@@ -133,12 +132,12 @@ def most_rows(recipe: DataRecipe) -> int:
     """The most rows that a batch can have."""
     if recipe.layout == "packed":
         return packed_rows(recipe)
-    # The shortest row is one token and </s>.
+    # The shortest row of a side is one token and </s>.
     return min(recipe.source_tokens, recipe.target_tokens) // 2
 
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
-    """Raise TrainingError where a batch has fewer rows than it is to have parts."""
+    """Raise TrainingError if no batch has enough rows to be divided into this many parts."""
     if parts > (most := max(1, most_rows(recipe))):
         raise TrainingError(f"--micro-batches {parts}: a batch has at most {most} rows to divide")
 
@@ -146,7 +145,7 @@ def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> BatchPlan:
-    """Plan rows filled by best fit, shuffled, and spread evenly over as few batches as possible."""
+    """Fill rows with pairs by best fit, shuffle them, and spread them evenly over few batches."""
     row = _best_fit(source, target, recipe.row_length)
     count = int(row.max()) + 1
     place = random.permutation(count)[row]
@@ -159,11 +158,11 @@ def packed(
 
 
 def _best_fit(source: Integers, target: Integers, length: int) -> Integers:
-    """The row of each pair, from 0, by the best-fit rule: `length` is the room of a row on a side.
+    """The row of each pair, from 0, by the best-fit rule; a row has `length` slots on each side.
 
-    The longest pair is placed first; each goes into the row where the least room would remain on
-    both sides together. Pairs are dealt to lanes that share no rows, so that one numpy step places
-    a pair in every lane.
+    Pairs are placed from the longest to the shortest, each in the row where the fewest slots would
+    stay free, both sides together. They are dealt out to lanes that have rows of their own, so that
+    one numpy step places a pair in every lane.
     """
     order = np.argsort(-(source + target), kind="stable")
     lanes = -(-len(order) // _LANE)

@@ -1,14 +1,14 @@
 """§5.1 From text to training data: clean, hold out, learn the sub-words, encode.
 
-A corpus of any size goes through in bounded memory, by reading the aligned files three times:
+The aligned files are read three times, so that a corpus of any size needs only bounded memory:
 
     survey    every line is checked, so that a bad file is refused before any work is done
     learn     the tokenizer is learned from an even sample
-    encode    block by block, pairs are judged, encoded and appended to memory-mapped arrays
+    encode    block by block, pairs are judged, encoded and appended to arrays on disk
 
-This process reads and writes. The work between is done by worker processes, block by block, and
-its results come back in order. So the same text and recipe give the same bytes for any number of
-workers. The directory appears under its name when it is complete, or not at all.
+This process reads and writes; worker processes do the work on each block, and their results come
+back in order. So equal text and an equal recipe give equal bytes for any number of workers. The
+directory appears under its name when it is complete, or not at all.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from regard.text.tokenizer import Tokenizer
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
 """The tokenizer is learned from an even sample of at most about this many pairs and characters."""
 BYTES_PER_WORKER = 2 * 2**20
-"""Bytes of the stored files for each worker: with fewer, its start takes longer than its work."""
+"""Bytes of stored text that make a worker useful: for fewer, it starts longer than it works."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a preparation."""
+    """The outcome of preparing data."""
 
     train: SplitCounts
     valid: SplitCounts
     vocabulary: int
     """Entries of the tokenizer."""
     fingerprint: str
-    """The tokenizer's fingerprint."""
+    """`Tokenizer.fingerprint` of the tokenizer."""
 
 
 def prepare_text(
@@ -64,16 +64,16 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, `held_out` pairs of the corpus (a tenth of it at most, and none that
-    is too long) are drawn with the recipe's seed; they and their copies are not trained on. From
-    validation files, only pairs with an empty side are dropped. `tokenizer` is a tokenizer.json;
-    without it, one is learned. Earlier prepared data in `out` is replaced. At most `workers`
-    processes share the work (by default one for each usable core); a small corpus needs none.
-    `progress` is called again and again during each reading.
+    Without validation files, the recipe's data.held_out pairs of the corpus (at most a tenth of it,
+    and none that is too long) are drawn with its seed, and neither they nor pairs equal to them are
+    trained on. From validation files, only pairs with an empty side are dropped. `tokenizer` is a
+    tokenizer.json; without it, one is learned. Earlier prepared data in `out` is replaced. At most
+    `workers` processes share the work, by default one for each usable core; a small corpus needs
+    none. `progress` is called often while the corpus is read.
 
-    Raises DataError for files that cannot be used, a corpus of which no pair is left, and an `out`
-    that cannot be written or holds other files; RecipeError or ModelError for the tokenizer;
-    RegardError when a worker process has ended early.
+    Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
+    other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
+    RegardError if a worker process cannot be started or was killed.
     """
     text = AlignedText(sources, targets, progress)
     if not text.files:
@@ -117,8 +117,8 @@ def _learn(
     sampler = _Sampler(recipe, most / max(most, found.clean, 1), frozenset(found.held_out))
     with sample.open("wb") as file:
         file.writelines(text.each("learn", sampler, workers))
-    # Learning runs in a process of its own: its end frees much memory, and an interrupt ends it,
-    # which the tokenizers library would ignore.
+    # Learning runs in a process of its own. When that ends, much memory is free again; and an
+    # interrupt kills it, whereas the tokenizers library would ignore an interrupt.
     with Workers(min(1, len(workers.pids))) as alone:
         [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
     sample.unlink()
@@ -127,11 +127,11 @@ def _learn(
 
 @dataclass(frozen=True)
 class _Sampler:
-    """Draws pairs of a block for the tokenizer to learn from, as lines of UTF-8."""
+    """Draws the pairs of a block that the tokenizer learns from, and gives them as UTF-8 lines."""
 
     recipe: Recipe
     share: float
-    """Share of the clean pairs that is drawn."""
+    """Probability that a clean pair is drawn."""
     held_out: frozenset[TextPair]
 
     def __call__(self, block: AlignedBlock) -> bytes:
@@ -165,7 +165,7 @@ def _not_too_long(pairs: list[TextPair], tokenizer: Tokenizer, rules: DataRecipe
 
 
 def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> SplitCounts:
-    """Encode the text that `_write_valid_text` wrote, so that ids and text have the same lines."""
+    """Encode the files that `_write_valid_text` wrote, so that line i of both is the same pair."""
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
     with Workers(0) as here:
         counts = encode(folder / "valid", text, EncodeAll(tokenizer), tokenizer.size, here)
@@ -173,7 +173,7 @@ def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> SplitCounts
 
 
 def _write_valid_text(folder: Path, pairs: Iterable[TextPair]) -> int:
-    """Write the validation pairs as text; returns how many were dropped, a side being empty."""
+    """Write the validation pairs as text; return how many were dropped because a side is empty."""
     empty = 0
     with (
         (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -208,7 +208,7 @@ def _refuse_nothing_left(
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             advice = "give more text, or loosen data.max_length and data.max_ratio"
-            if counts.read and counts.held_out == counts.read:  # all equal a pair held out
+            if counts.read and counts.held_out == counts.read:  # every pair equals a held-out one
                 advice = "give text whose pairs differ from one another"
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or 'all too long'}): "
@@ -226,8 +226,8 @@ def complete(
 ) -> None:
     """Write manifest.json, which completes prepared data.
 
-    `inputs` are the files that the data was made from, by their role. `silver_share` is the share
-    of training trees that a parser made, where one was asked for.
+    `inputs` are the files that the data was made from, by names such as "train.source".
+    `silver_share` is the requested share of training trees that a parser made.
     """
     manifest = {
         "format": DATA_FORMAT,

@@ -1,8 +1,8 @@
-"""Find the pairs of a corpus that repeat earlier ones, by files on disk and in bounded memory.
+"""Find the pairs of a corpus that repeat earlier ones, in bounded memory, by files on disk.
 
-The survey writes an eight-byte digest of each pair. The file of digests is then read once for each
-of several parts, into which the digests fall by their value: equal pairs have equal digests, so
-they are in the same part. The result is one bit for each pair.
+The survey writes an eight-byte digest of each pair to a file. Digests are divided into parts by
+their value, so that those of equal pairs, being equal, are in the same part; the file is read once
+for each part. The result is one bit for each pair.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 NO_DIGEST = 0
 """The digest of a pair that is not compared with any other."""
 _PART = 1_000_000
-"""Digests in a part, on average, which are sorted together: about 50 MB of memory."""
+"""Average number of digests in a part. A part is sorted in memory, in about 50 MB."""
 _READ = 2**18
-"""Digests that are read from the file at once."""
+"""Number of digests that are read from the file at once."""
 
 
 def digest(pair: tuple[str, str]) -> int:
@@ -31,8 +31,8 @@ def digest(pair: tuple[str, str]) -> int:
 def mark_repeats(digests: Path) -> Path:
     """Write one bit for each pair: whether it repeats an earlier one.
 
-    `digests` is a file of the digests of all pairs, in order, as uint64. The file of bits is
-    written beside it and returned; `read_marks` reads it. Raises OSError.
+    `digests` is a file of the digests of all pairs, in order, as uint64. Returns the path of the
+    file of bits, for `read_marks`. Raises OSError if a file cannot be read or written.
     """
     pairs = digests.stat().st_size // 8
     bits = np.zeros(-(-pairs // 8), np.uint8)
@@ -46,7 +46,7 @@ def mark_repeats(digests: Path) -> Path:
 
 
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
-    """Whether each of `count` pairs is a repeat, from pair number `first`, which counts from 0."""
+    """[count] Whether each pair repeats an earlier one, from pair `first` on, counted from 0."""
     begin, within = divmod(first, 8)
     bits = np.fromfile(marks, np.uint8, (within + count + 7) // 8, offset=begin)
     return np.unpackbits(bits, bitorder="little")[within : within + count].astype(bool)

@@ -1,6 +1,6 @@
-"""Sentences in rows of equal width: the form in which a model takes text.
+"""Sentences in rows of equal width: the form in which a model reads text.
 
-A row may hold several sentences, which segment numbers tell apart; the rest of it is padding.
+A row may hold several sentences, numbered by their segments; the rest of the row is padding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     """Place of each token in its sentence, from 0; 0 in padding."""
 
     def to(self, device: torch.device | str) -> Rows:
-        """The rows on another device; the host does not wait for a copy to a GPU."""
+        """The rows on this device; the program does not wait until a copy to a GPU is done."""
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
@@ -52,10 +52,10 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 
 
 class Places(NamedTuple):
-    """Where the tokens of some sentences, laid end to end, stand in a matrix of rows x length."""
+    """The place in a matrix of rows x length of every token of some sentences, laid end to end."""
 
     slots: Integers
-    """[tokens] The index of each token in the matrix, its rows laid end to end."""
+    """[tokens] The index of each token in the flattened matrix."""
     segments: Integers
     """[tokens] The segment number of each token, from 1."""
     positions: Integers
@@ -66,9 +66,9 @@ class Places(NamedTuple):
     def of(
         cls, lengths: NDArray[Any], rows: Integers, shape: tuple[int, int] | None = None
     ) -> Places:
-        """Lay out sentences of these lengths in these ascending rows, one after another in each.
+        """Put sentences of these lengths into rows, in each row one after another.
 
-        Without a `shape` (rows, length), the smallest that holds them.
+        `rows` is ascending. Without a `shape` (rows, length), the smallest possible one is used.
         """
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
         first = np.searchsorted(rows, rows)  # for each sentence, the first sentence of its row
@@ -80,19 +80,19 @@ class Places(NamedTuple):
         return cls(slots, segments, positions, shape)
 
     def filled(self, values: NDArray[Any]) -> Int[Tensor, "rows length"]:
-        """A matrix with one value for each token, and 0 elsewhere."""
+        """A matrix with these values, one for each token, in their places, and 0 elsewhere."""
         flat = np.zeros(self.shape[0] * self.shape[1], np.int64)
         flat[self.slots] = values
         return torch.from_numpy(flat.reshape(self.shape))
 
     def rows(self, ids: NDArray[Any]) -> Rows:
-        """Rows with these token ids in their places."""
+        """Rows that hold these token ids in their places."""
         return Rows(self.filled(ids), self.filled(self.segments), self.filled(self.positions))
 
 
 def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on another device; the host does not wait for a copy to a GPU."""
+    """The tensor on this device; the program does not wait until a copy to a GPU is done."""
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        # a copy from pinned memory is asynchronous
+        # Only a copy from pinned memory is asynchronous.
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)

@@ -1,4 +1,4 @@
-"""The first reading of a corpus (§5.1): check every line, count, and draw the held-out pairs."""
+"""Read a corpus for the first time (§5.1): check every line, count, draw the held-out pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.text.cleaning import Verdict, judge_text
 
 @dataclass(frozen=True)
 class Survey:
-    """The results of one reading of a corpus."""
+    """The results of `survey`."""
 
     pairs: int
     """All pairs of the corpus."""
@@ -27,7 +27,7 @@ class Survey:
     characters: int
     """Characters of the clean pairs."""
     held_out: list[TextPair]
-    """Clean pairs drawn for validation, without repeats, in the order of the corpus."""
+    """Clean pairs that were drawn for validation, all different, in the order of the corpus."""
 
 
 def survey(
@@ -35,10 +35,10 @@ def survey(
 ) -> Survey:
     """Read a whole corpus; with `hold_out`, draw pairs for validation.
 
-    Every clean pair has the same chance to be drawn, and at most a tenth of them is. Where the
-    recipe drops duplicates, the digests of all pairs are written to `digests`, for `mark_repeats`.
-    Raises DataError for a bad line, misaligned files, an empty corpus, or fewer than ten clean
-    pairs when some must be held out.
+    Every clean pair has the same chance of being drawn, and at most a tenth of them are drawn. If
+    the recipe drops duplicates, the digests of all pairs are written to `digests`, for
+    `mark_repeats`. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
+    `hold_out`, fewer than ten clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
@@ -65,31 +65,31 @@ def survey(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] A random number for each pair from number `first` on, the same in every process."""
+    """[count] A random number for each pair from pair `first` on; every process finds the same."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)
 
 
 _Drawn = tuple[int, int, TextPair]
-"""A clean pair with a low random number: that number, the number of the pair, its text."""
+"""A clean pair with a low random number: this random number, the pair's number, its text."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The results of reading one block."""
+    """The results of surveying one block."""
 
     pairs: int
     clean: int
     characters: int
     drawn: list[_Drawn]
-    """Candidates: among them are all pairs of the block that are among the lowest of the corpus."""
+    """All pairs of the block that may have one of the lowest random numbers of the corpus."""
     digests: bytes
-    """A uint64 for each pair; empty where duplicates are kept."""
+    """A uint64 for each pair; empty if duplicates are kept."""
 
 
 class _Surveyor:
-    """Surveys blocks; remembers the `wanted` lowest random numbers it has seen, as a threshold."""
+    """Surveys blocks, and remembers the `wanted` lowest random numbers so far, as a threshold."""
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int):
         self._rules, self._seed, self._wanted = rules, seed, wanted

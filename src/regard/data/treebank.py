@@ -2,10 +2,10 @@
 
 One vocabulary serves both sides, as in translation. Sub-words are learned from the words as they
 were printed, ( and 1/2 rather than -LRB- and `1\\/2`, so that treebanks and raw text look alike.
-Each token of a linearised tree is one symbol: an entry that no text is ever encoded as. The files
-are those of `pairs`; valid.target.txt holds the validation trees, stripped, one on each line.
+Each token of a linearised tree is a symbol: an entry that no text is encoded as. The files are
+those of data/pairs.py; valid.target.txt holds the stripped validation trees, one on each line.
 
-Any number of trees is prepared in bounded memory, by reading their files three times: `survey`
+The trees are read three times, so that any number of them needs only bounded memory: `survey`
 counts them and collects the labels, `learn` learns the sub-words, `encode` writes.
 """
 
@@ -36,21 +36,21 @@ from regard.trees.strip import stripped
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""Label of a bracket around each tree that is scored; EVALB does not count it."""
+"""Label of the outermost bracket of each tree to score, which EVALB does not count."""
 MOST_COPIES = 1000
 """The most times that a tree may occur in an epoch."""
 _BLOCK = 1000
-"""Trees encoded together."""
+"""Number of trees that are encoded together."""
 
 
 @dataclass(frozen=True)
 class Treebank:
-    """Files of bracketed trees, or of a parser's output: a score, a tab and a tree on each line."""
+    """Files of bracketed trees, or of parsers' output lines: a score, a tab and a tree."""
 
     files: Sequence[Path]
 
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """All trees, stripped; None for one of traces alone. Raises DataError for a bad file.
+        """All trees, stripped; None for a tree without words. Raises DataError for a bad file.
 
         `read` is called with the number of bytes read since its last call.
         """
@@ -69,12 +69,12 @@ class Treebank:
             yield from map(stripped, found)
 
     def bytes(self) -> int:
-        """Bytes of all files, as they are stored."""
+        """Bytes of all stored files."""
         return sum(path.stat().st_size for path in self.files)
 
 
 def as_text(words: Sequence[str]) -> str:
-    """The sentence as the encoder reads it: its words as they were printed, joined by spaces."""
+    """The sentence as the encoder reads it: the printed forms of its words, joined by spaces."""
     return " ".join(map(plain_word, words))
 
 
@@ -92,16 +92,16 @@ def prepare_trees(
     """Write `out`, a directory of prepared data, from files of trees.
 
     `silver` trees, which a parser made, are added to the training trees. `silver_share`, between 0
-    and 1, is their share of all training trees: the rarer kind is repeated to reach it. The report
-    counts each repetition.
+    and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
+    report counts each repetition.
 
-    Without validation trees, `held_out` of `trees` (a tenth at most) are drawn with the recipe's
-    seed; they and all trees of the same words are not trained on. Nor are trees longer than
-    `max_length`; the other rules of the data section are for translation alone.
+    Without validation trees, the recipe's data.held_out of `trees` (at most a tenth) are drawn with
+    its seed, and no tree with the words of one of them is trained on. Trees longer than
+    data.max_length are not trained on either. The other rules of the data section are not used.
 
-    Raises DataError for files that cannot be used or of which no tree is left, and for labels that
-    a given `tokenizer` does not have; RecipeError or ModelError for the tokenizer; RecipeError for
-    a share that would repeat trees too often.
+    Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
+    lacks a label; RecipeError for a vocabulary too small to learn, or a share that would repeat
+    trees too often; ModelError for a bad `tokenizer`.
     """
     for path in (*trees, *valid_trees, *silver):
         refuse_unreadable(path)
@@ -124,7 +124,7 @@ def prepare_trees(
 
 @dataclass(frozen=True)
 class _Survey:
-    """The results of one reading of the trees."""
+    """The results of `_Preparation.survey`; `gold` and `silver` are numbers of trees."""
 
     gold: int
     silver: int
@@ -173,7 +173,7 @@ class _Preparation:
         return list(itertools.compress(self._read("survey", self.gold), chosen))
 
     def learn(self, found: _Survey) -> Tokenizer:
-        """Learn sub-words from an even sample of the sentences; tokens of trees become symbols."""
+        """Learn sub-words from an even sample of the sentences; add symbols for tokens of trees."""
         every = -(-(found.gold + found.silver) // LEARNT_PAIRS)
         trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
         lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, every))
@@ -181,7 +181,7 @@ class _Preparation:
         return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 
     def write_valid(self, folder: Path, encoder: _Encoder, found: _Survey) -> SplitCounts:
-        """Encode the validation trees, and write them as text."""
+        """Encode the validation trees, and write them as text too."""
         trees = found.held_out or self._read("encode", self.valid)
         with (
             (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -217,7 +217,7 @@ class _Preparation:
         return counts
 
     def _read(self, stage: Stage, bank: Treebank) -> Iterator[Tree]:
-        """The trees of a bank that have words; reports progress."""
+        """Yield the trees that have words, and report progress."""
         if not bank.files:
             return
         done, total = 0, bank.bytes()
@@ -252,7 +252,7 @@ class _Encoder:
 
 
 class _Writer:
-    """Encodes trees in groups and appends them to a split; `rules` may limit their length."""
+    """Encodes trees in groups and appends them to a split, without those too long for `rules`."""
 
     def __init__(self, stem: Path, encoder: _Encoder, rules: DataRecipe | None = None):
         self.fates: Counter[Verdict] = Counter()
@@ -276,7 +276,7 @@ class _Writer:
                 side.close()
 
     def counts(self) -> SplitCounts:
-        """How many trees were written and dropped; call it after `close`."""
+        """How many trees were written and dropped; to be called after `close`."""
         outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
         source, target = (side.tokens for side in self._sides)
         return SplitCounts(
@@ -309,17 +309,17 @@ def _refuse_unknown(tokens: Set[str], tokenizer: Tokenizer) -> None:
 
 
 def _in_order(tokens: Set[str]) -> list[str]:
-    """The symbols in the order of their ids: opening ones, closing ones, leaves."""
+    """The tokens in the order of their ids: opening brackets, closing brackets, leaves."""
     labels = sorted(token.removeprefix(OPEN) for token in tokens if token.startswith(OPEN))
     leaves = sorted(token for token in tokens if not token.startswith((OPEN, CLOSE)))
     return [OPEN + label for label in labels] + [CLOSE + label for label in labels] + leaves
 
 
 def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
-    """How often each gold and each silver tree occurs, so that `share` of all are silver."""
+    """How often to repeat a gold and a silver tree, so that `share` of all trees are silver."""
     if share is None or not silver:
         return 1.0, 1.0
-    wanted = gold * share / (1 - share)  # silver trees, with every gold tree once
+    wanted = gold * share / (1 - share)  # silver trees, if every gold tree occurs once
     times = (silver / wanted, 1.0) if wanted < silver else (1.0, wanted / silver)
     if max(times) > MOST_COPIES:
         raise RecipeError(
