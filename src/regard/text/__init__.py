@@ -1,1 +1,1 @@
-"""§5.1 Text: which sentence pairs are learned from, and the sub-words they are made of."""
+"""§5.1 Text: rules for the sentence pairs to learn from, and the tokenizer."""

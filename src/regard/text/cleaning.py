@@ -1,7 +1,7 @@
-"""§5.1 Which sentence pairs are learned from: a corpus of millions of pairs is never clean.
+"""§5.1 Choose the sentence pairs to learn from: a corpus of millions of pairs is never clean.
 
 The rules are in a recipe's data section. A pair is judged first by its text, which is cheap, and
-then, once it has been encoded, by its number of tokens.
+again after encoding by its number of tokens.
 """
 
 from enum import StrEnum
@@ -9,13 +9,13 @@ from enum import StrEnum
 from regard.recipe import DataRecipe
 
 LONGEST_PIECE = 40
-"""Characters of a very long sub-word: a line over max_length times this is too long unencoded."""
+"""Characters of a very long sub-word: a line of more than data.max_length of these is too long."""
 SHORT = 10
-"""Characters up to which the two sides of a pair may differ in length by any ratio."""
+"""A pair whose longer side has at most this many characters may have any ratio of lengths."""
 
 
 class Verdict(StrEnum):
-    """The fate of a pair: kept for training, or the reason why it is dropped."""
+    """Whether a pair is kept for training, or else why it is dropped."""
 
     KEPT = "kept"
     EMPTY = "empty"
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
-    """EMPTY (a side has no visible character), TOO_LONG, RATIO or KEPT, by the characters."""
+    """Judge a pair by its characters: EMPTY (one side or both), TOO_LONG, RATIO or KEPT."""
     if is_empty(source, target):
         return Verdict.EMPTY
     shorter, longer = sorted((len(source), len(target)))
@@ -38,11 +38,11 @@ def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
 
 
 def judge_length(source_tokens: int, target_tokens: int, rules: DataRecipe) -> Verdict:
-    """TOO_LONG or KEPT, by the tokens without </s>; max_length includes it."""
+    """TOO_LONG or KEPT; `rules.max_length` counts </s>, the numbers of tokens do not."""
     fits = max(source_tokens, target_tokens) < rules.max_length
     return Verdict.KEPT if fits else Verdict.TOO_LONG
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Whether one side, or both, has nothing but white space."""
+    """Whether at least one side has nothing but white space."""
     return not (source and target) or source.isspace() or target.isspace()

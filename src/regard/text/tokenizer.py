@@ -1,13 +1,13 @@
 """§5.1 Sub-words: "Sentences were encoded using byte-pair encoding, which has a shared source-
 target vocabulary", or for English-French "a 32000 word-piece vocabulary".
 
-Both are learned over the 256 bytes of UTF-8, so that no character is unknown: every Unicode text
-is restored exactly by encoding and decoding it. A space is put before the first word, and the line
-is cut before each space, so that a word has the same sub-words (pieces) wherever it stands:
+Both kinds are learned over the 256 bytes of UTF-8, so that no character is unknown: every Unicode
+text is restored exactly by encoding and decoding it. A space is put before the first word, and the
+line is cut before each space, so that a word has the same sub-words (pieces) wherever it stands:
 
     "a rose is a rose"  ->  " a" " rose" " is" " a" " rose"  ->  pieces of each word
 
-Decoding joins the pieces and removes that one space again.
+Decoding joins the pieces and removes the first space again.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ SPECIAL = ("<pad>", "<s>", "</s>")
 """The entries of ids 0, 1 and 2. No text is encoded as them: a typed "</s>" is four characters."""
 
 BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
-"""One printable character for each of the 256 bytes, as byte-level tokenizers write them."""
+"""The printable characters by which byte-level tokenizers write the 256 bytes, one for each."""
 CONTINUED = "…"
-"""Begins a word piece that continues a word. It is not in BYTE_ALPHABET, so it never means text."""
+"""First character of a word piece that continues a word. BYTE_ALPHABET, and so text, lacks it."""
 SYMBOL = "△"
-"""Begins a symbol: an entry that no text is encoded as, since it is not in BYTE_ALPHABET."""
+"""First character of a symbol. BYTE_ALPHABET lacks it, so no text is encoded as a symbol."""
 LONGEST_LEARNT = 10_000
 """Characters of the longest line that is learned from; a longer one is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """Bytes and entries of the largest tokenizer.json that is read."""
-_LONGEST_WORD = 100  # bytes matched at once by word-piece encoding, whose time is quadratic
-# Words in each of the two tables that `encode` remembers, and characters of each: about 70 MB.
+_LONGEST_WORD = 100  # bytes that word-piece encoding matches at once; its time is quadratic in them
+# Words in each of the two tables of `_WordPieces`, and characters of the longest: about 70 MB.
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 
@@ -68,12 +68,12 @@ class Tokenizer:
     def learn(
         cls, lines: Iterable[str], kind: TokenizerKind, vocabulary: int, symbols: Sequence[str] = ()
     ) -> Tokenizer:
-        """Learn at most `vocabulary` entries: fewer where no more pairs recur in the text.
+        """Learn at most `vocabulary` entries: fewer if no other two pieces occur together twice.
 
-        `symbols`, which no text is encoded as, are the last entries. Lines of over LONGEST_LEARNT
+        The last entries are `symbols`, which no text is encoded as. Lines of over LONGEST_LEARNT
         characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
-        RecipeError for a vocabulary that cannot hold the bytes and symbols, DataError for lone
-        surrogates.
+        RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
+        surrogate in the text.
         """
         continued = [CONTINUED + byte for byte in BYTE_ALPHABET] if kind == "wordpiece" else []
         least = len(SPECIAL) + len(BYTE_ALPHABET) + len(continued) + len(symbols)
@@ -85,7 +85,7 @@ class Tokenizer:
             )
         library = tokenizers.Tokenizer(_empty(kind))
         library.normalizer = normalizers.Prepend(" ")
-        # The cut before every space changes no word, so it is not needed for learning.
+        # ByteLevel alone cuts text into the same words, so `_assembled`'s first cut is left out.
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         wanted: dict[str, Any] = {
             "vocab_size": vocabulary - len(symbols),
@@ -105,10 +105,10 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read tokenizer.json; raises ModelError when it is missing, damaged or not of this kind.
+        """Read tokenizer.json; raises ModelError if it is missing, damaged or not made by regard.
 
-        Only the vocabulary and the merges of the file are used, since a stranger may have made it:
-        its regular expressions could be written to run for ever.
+        Only the vocabulary and the merges of the file are used: a stranger may have made it, and
+        have written regular expressions that run for ever.
         """
         try:
             text = _read(Path(path))
@@ -119,7 +119,7 @@ class Tokenizer:
         try:
             content = json.loads(text)
             kind, model = _model(content["model"])
-        except Exception:  # in a file that is not a tokenizer, anything may be wrong
+        except Exception:  # a file that is not a tokenizer can raise any exception
             raise ModelError(f"{path}: damaged, or not a tokenizer") from None
         entries = content["model"].pop("vocab")
         content["model"].pop("merges", None)
@@ -141,7 +141,7 @@ class Tokenizer:
     def with_symbols(self, symbols: Sequence[str]) -> Tokenizer:
         """This tokenizer with one more entry for each of these names, such as tokens of trees.
 
-        They get the next ids, in this order.
+        The entries get the next ids, in the order of the names.
         """
         content = json.loads(self._library.to_str())["model"]
         content["vocab"] |= {SYMBOL + name: self.size + i for i, name in enumerate(symbols)}
@@ -150,7 +150,7 @@ class Tokenizer:
 
     @cached_property
     def symbols(self) -> dict[str, int]:
-        """The id of each symbol by its name, in the order of the ids."""
+        """A map from the name of each symbol to its id, in the order of the ids."""
         entries = self._library.get_vocab(with_added_tokens=False)
         found = {name: i for name, i in entries.items() if name.startswith(SYMBOL)}
         return {name[len(SYMBOL) :]: i for name, i in sorted(found.items(), key=lambda it: it[1])}
@@ -162,20 +162,20 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the tokenizer as canonical JSON; different tokenizers have different ones."""
+        """SHA-256 of the tokenizer as canonical JSON, by which two tokenizers can be compared."""
         content = json.loads(self._library.to_str())
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line, without <s> or </s>; an empty line has none.
+        """The ids of each line, without <s> and </s>; an empty line has no ids.
 
         Raises DataError for a lone surrogate, which is not a character and has no UTF-8 form.
         """
         return [ids.tolist() for ids in self.encode_arrays(lines)]
 
     def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """`encode` for a whole corpus: the ids of each line are a read-only array."""
+        """`encode` for a whole corpus: faster, with the ids of each line as a read-only array."""
         pieces = self._pieces.__getitem__
         try:
             return [
@@ -189,15 +189,15 @@ class Tokenizer:
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids: the inverse of `encode`.
 
-        <pad>, <s>, </s> and ids beyond the vocabulary are ignored. Bytes that are not valid UTF-8,
-        which no encoded text has but a model may write, become U+FFFD.
+        <pad>, <s>, </s> and ids beyond the vocabulary are ignored. A model may write bytes that are
+        not valid UTF-8, unlike encoded text; they become U+FFFD.
         """
         rows = [[int(i) for i in row if EOS < i < self.size] for row in ids]
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
 
 class _WordPieces(dict[str, bytes]):
-    """The ids of each word with the space before it: looked up, or encoded once and remembered.
+    """A table of the ids of words, each with the space before it; unknown words are encoded.
 
     A corpus repeats its words, so this is five times faster than encoding whole lines. Ids are kept
     as the bytes of uint32, which are small, fast to join and not tracked by the garbage collector.
@@ -214,7 +214,7 @@ class _WordPieces(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                self._older = dict(self)  # frequent words come back from there
+                self._older = dict(self)  # frequent words soon return from it to the new table
                 self.clear()
             self[word] = ids
         return ids
@@ -222,7 +222,7 @@ class _WordPieces(dict[str, bytes]):
     def _encoded(self, word: str) -> bytes:
         if word:
             ids = self._library.encode(word, add_special_tokens=False).ids
-        else:  # an empty word: beside another space, or at either end of the line
+        else:  # an empty word: between two spaces, or at either end of the line
             ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
         return np.array(ids, np.uint32).tobytes()
 
@@ -236,7 +236,7 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _assembled(model: models.Model, kind: TokenizerKind) -> tokenizers.Tokenizer:
-    """The library's tokenizer for a vocabulary, which cuts before spaces, and can decode."""
+    """The library's tokenizer with this vocabulary, complete for encoding and decoding."""
     library = tokenizers.Tokenizer(model)
     library.add_special_tokens(list(SPECIAL))
     cut: list[pre_tokenizers.PreTokenizer] = [
@@ -260,7 +260,7 @@ def _empty(kind: TokenizerKind) -> models.Model:
 
 
 def _read(path: Path) -> str:
-    """The text of a file; raises OSError, or ValueError where it cannot be a tokenizer."""
+    """The text of a file; raises OSError, or ValueError if it cannot be a tokenizer's."""
     if path.stat().st_size > LARGEST_TOKENIZER:
         raise ValueError(f"it has more than {LARGEST_TOKENIZER // 2**20} MiB")
     if not (path.is_file() or path.is_dir()):
@@ -269,13 +269,13 @@ def _read(path: Path) -> str:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 text") from None
-    if text.count(",") > 4 * MOST_ENTRIES:  # for each entry, an id and the two parts of a merge
+    if text.count(",") > 4 * MOST_ENTRIES:  # an entry has an id and a merge of two parts
         raise ValueError(f"it has more than {MOST_ENTRIES:,} entries")
     return text
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """The kind and the model in a tokenizer.json; raises any exception where it is not one."""
+    """The kind and the model in a tokenizer.json; may raise any exception for another file."""
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):
         raise TypeError
@@ -285,7 +285,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`; it may lack keys that an older library did not write."""
+    """Whether `given` equals `ours`, except for keys that an older library did not write."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):
