@@ -1,9 +1,9 @@
 """An output file that is made block by block: finished blocks survive the end of a process.
 
-Beside the output lies a folder. It has a manifest of what the output is made from, and a file for
-each finished block of lines. Any number of processes fill the folder. Each process claims a block
-before it works on it; a claim is a lock, and so ends with its process. When no block is missing,
-the blocks are joined in order into the output, and the folder goes.
+A folder beside the output has a manifest, which tells from what the output is made, and a file for
+each finished block of lines. Any number of processes work at once. A process claims a block before
+it translates the block; a claim is a lock, and so ends with its process. When no block is missing,
+the blocks are joined in order into the output, and the folder is removed.
 """
 
 import fcntl
@@ -26,13 +26,13 @@ from regard.files.whole import new_file, refusing_write_errors, remove_directory
 
 Lines = list[str]
 POLL_SECONDS = 0.2
-"""Seconds between two looks at what the other processes have finished."""
+"""Seconds between two looks at the folder while other processes work."""
 
 
 class Blocks:
     """The blocks of the file `out`, each made from `size` lines of the file `source`.
 
-    `settings` holds whatever else decides the output, by the name that a user knows it by; blocks
+    `settings` are all other values that the output depends on, under names for the user; blocks
     that were made with other settings are refused. Raises DataError if `source` is not a file that
     can be read more than once.
     """
@@ -48,11 +48,11 @@ class Blocks:
         self._claims = -1
 
     def begin(self, measure: Callable[[Lines, int], int]) -> None:
-        """Make the folder, or find it as an earlier process left it; only the first process does.
+        """Make the folder, or open that of an earlier start; only the first process may call this.
 
         Before the folder is made, every line is read: `measure` is given the lines of a block and
         the number of its first line, from 0, and returns their source tokens or raises DataError.
-        Raises RegardError if the folder belongs to another output, or if the output exists.
+        Raises RegardError if the folder was begun with other settings, or the output exists.
         """
         self._remove_leftovers()
         begun = self._read_manifest()
@@ -66,7 +66,7 @@ class Blocks:
             self._open_claims()
 
     def join_in(self) -> bool:
-        """Wait until the first process has begun; returns False if the output is already whole."""
+        """Wait until the first process has begun; return False if the output exists already."""
         while True:
             if self._read_manifest():
                 with suppress(FileNotFoundError):  # the blocks have been joined meanwhile
@@ -87,8 +87,8 @@ class Blocks:
 
         `translate` is given the lines of a block and the number of its first line, from 0, and
         returns the block's text. `listen` is called from time to time with the missing blocks.
-        With `wait`, return only when no block is missing: blocks that other processes claimed and
-        did not finish are written here.
+        With `wait`, return only when no block is missing: blocks of other processes that ended
+        before they finished are written here.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -101,8 +101,11 @@ class Blocks:
         listen(missing)
 
     def join(self) -> None:
-        """Make the output of all blocks and remove the folder; raises RegardError."""
-        self._claim(len(self.tokens), wait=True)  # a second first process finds the work done
+        """Join all blocks into the output, and remove the folder.
+
+        Raises RegardError if the output cannot be written, or exists with another content.
+        """
+        self._claim(len(self.tokens), wait=True)  # if another process is joining them, wait for it
         if not self.folder.exists():
             return
         with (
@@ -144,7 +147,8 @@ class Blocks:
                 deque(some, maxlen=0)  # skip the lines of this block
                 continue
             block = list(some)
-            if self._is_wanted(number):
+            # The folder goes when no block is missing. If it is still there, this one is missing.
+            if not self._path(number).exists() and self.folder.exists():
                 listen(self.missing())
                 text = translate(block, number * self.size)
                 self._refuse_change()
@@ -166,7 +170,7 @@ class Blocks:
             )
 
     def _read_manifest(self) -> bool:
-        """Whether there is a manifest; raises RegardError if it belongs to another output."""
+        """Whether there is a manifest; raises RegardError if it is damaged or of other settings."""
         try:
             manifest = read_manifest(self.folder, own=True)
             begun, lines, tokens = (manifest[key] for key in ("settings", "lines", "tokens"))
@@ -185,7 +189,7 @@ class Blocks:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove what a process left that was killed while it made or removed the folder."""
+        """Remove what is left if a process was killed while it made or removed the folder."""
         if self.out.parent.is_dir():
             for path in self.out.parent.iterdir():
                 if path.name.startswith(f".{self.folder.name}.") and path.suffix == ".tmp":
@@ -194,17 +198,12 @@ class Blocks:
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:08}"
 
-    def _is_wanted(self, number: int) -> bool:
-        # In this order: if the folder is still there after the block was found missing, then the
-        # block was missing indeed, and had not gone with the folder.
-        return not self._path(number).exists() and self.folder.exists()
-
     def _open_claims(self) -> None:
         self._claims = os.open(self.folder / "claims", os.O_RDWR | os.O_CREAT, 0o666)
         weakref.finalize(self, os.close, self._claims)
 
     def _claim(self, number: int, *, wait: bool = False) -> bool:
-        """Lock the byte of the file of claims that stands for a block; the byte need not exist."""
+        """Lock byte `number` of the file "claims", which may be empty; False if it is locked."""
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
             fcntl.lockf(self._claims, kind, 1, number)
@@ -233,7 +232,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _differences(begun: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Sentences such as "beam 4 there, 1 here"; checksums are cut to their beginning."""
+    """Phrases such as "beam 4 there, 1 here"; only the first twelve characters are shown."""
     return [
         f"{name} {str(begun.get(name))[:12]} there, {str(settings.get(name))[:12]} here"
         for name in {**begun, **settings}

@@ -1,11 +1,11 @@
-"""Lines of text: the form in which corpora come, one sentence a line (§5.1).
+"""Lines of text: the form in which corpora come, one sentence on each line (§5.1).
 
 Plain, .gz, .xz and .zst files are told apart by their first bytes, not by their names; "-" is
 standard input. Memory is bounded for every file: one block is read ahead, and a line longer than
 LONGEST_LINE is refused.
 
-Only a line feed ends a line. A carriage return before it is dropped, as is a byte order mark at the
-start of the file; nothing else is changed.
+Only a line feed ends a line. A carriage return before it is dropped, and so is a byte order mark at
+the start of the file; nothing else is changed.
 """
 
 import gzip
@@ -24,21 +24,21 @@ from regard.errors import DataError
 from regard.files.regular import checksum
 
 LONGEST_LINE = 4 * 2**20
-"""Bytes of the longest line that is read; a longer one means that the file holds no lines."""
+"""Bytes of the longest line that is read; a file with a longer one does not hold sentences."""
 READ_BYTES = 2**18
-"""Bytes that are read, or unpacked, at once."""
+"""Number of bytes that are read, or unpacked, at once."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
 """An archive is refused if it unpacks to more than 200 times its size and more than 32 MiB."""
-_ZSTD_INPUT = 2**10  # zstd can unpack its input to 32,000 times its size, and returns all at once
+_ZSTD_INPUT = 2**10  # bytes unpacked at once: zstd may return 32,000 times as many
 _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 
 def read_lines(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[str]:
-    """The lines of a file, without their ends. The last one needs no line feed.
+    """The lines of a file, without their line feeds; the last line may lack one.
 
-    After each block `read` is called with the number of bytes of the stored file that it took.
+    After each block, `read` is called with the number of stored bytes read since its last call.
     Raises DataError, with file and line, for a missing or unreadable file, a directory, text that
     is not UTF-8, binary content, an archive that is damaged, truncated or grows too much, and a
     line over LONGEST_LINE.
@@ -51,7 +51,7 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
 
 
 def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[bytes]:
-    """A file as blocks of whole lines, unpacked but undecoded; each ends with a line feed.
+    """A file as blocks of whole lines, unpacked but not decoded; each ends with a line feed.
 
     `read` is called as by `read_lines`. Raises the same errors, except those of `decode_lines`.
     """
@@ -75,7 +75,7 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
-    """The lines of a block of `read_blocks`; `before` lines of the file came earlier.
+    """The lines of a block from `read_blocks`, before which the file has `before` lines.
 
     Raises DataError, with file and line, for binary content and text that is not UTF-8.
     """
@@ -103,7 +103,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
 
 
 def refuse_unreadable(path: str | Path) -> None:
-    """Raise DataError unless the path is a file that can be read, and read again."""
+    """Raise DataError unless the path is a file that can be read more than once."""
     if str(path) == "-":
         raise DataError("is read more than once here: save it in a file first", "standard input")
     with refusing_read_errors(path), Path(path).open("rb"):
@@ -112,14 +112,14 @@ def refuse_unreadable(path: str | Path) -> None:
 
 
 def text_checksum(path: str | Path) -> str:
-    """The `checksum` of a text file as it is stored; raises DataError if it cannot be read."""
+    """The `checksum` of a stored text file; raises DataError if it cannot be read."""
     with refusing_read_errors(path):
         return checksum(Path(path), follow_links=True)
 
 
 @contextmanager
 def refusing_read_errors(path: str | Path) -> Iterator[None]:
-    """Turn an error of reading `path` in the block into a DataError that says what to do."""
+    """Turn an error from reading `path` in the block into a DataError that says what to do."""
     shown = _shown(path)
     try:
         yield
@@ -168,13 +168,13 @@ def _unpacked(raw: BufferedReader, shown: str) -> Iterator[bytes]:
                 )
             yield block
     else:
-        # read1 returns what has arrived: a typed line is processed before the next one comes.
+        # read1 returns the bytes that are there: a typed line is processed before the next comes.
         while block := raw.read1(READ_BYTES):
             yield block
 
 
 class _Counted:
-    """A stream that counts the bytes read from it."""
+    """A stream whose `count` is the number of bytes that were read from it."""
 
     def __init__(self, raw: BinaryIO):
         self._raw, self.count = raw, 0
@@ -195,7 +195,7 @@ def _unpacked_archive(packed: Any, head: bytes) -> Iterator[bytes]:
 
 
 def _zstd(raw: _Counted) -> Iterator[bytes]:
-    """Unpack frame after frame; the library's own reader does not notice a truncated one."""
+    """Unpack frame after frame; the library's own reader does not notice a truncated frame."""
     frame = None
     while packed := raw.read(_ZSTD_INPUT):
         while packed:

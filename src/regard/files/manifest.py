@@ -1,56 +1,48 @@
-"""manifest.json: what a directory holds. A sealed directory is one whose manifest proves it whole.
+"""manifest.json describes a directory. In a sealed directory, it can prove that nothing is damaged.
 
-The manifest of a sealed directory carries the checksum of every other file and of itself. What is
-read back is what was written, or a ModelError names the file.
+The manifest of a sealed directory has the checksum of every other file and of itself. When it is
+verified, a ModelError names the first file that is not as it was written.
 """
 
 import errno
 import hashlib
 import json
 import reprlib
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError, Unreadable
 from regard.files.regular import COPY_AGAIN, checksum, open_regular, reason
-from regard.files.whole import new_directory, refusing_write_errors, replace_files
+from regard.files.whole import fresh_folder, new_directory, refusing_write_errors, replace_files
 
 MANIFEST = "manifest.json"
 SEALED_FORMAT = 1
-"""Version of sealed directories: models, checkpoints, unfinished translations of files."""
+"""Version of all sealed directories: models, checkpoints, unfinished translations of files."""
 LONGEST_MANIFEST = 2**20
-"""Bytes of the largest manifest that is read from a stranger; that of a model has some hundreds."""
+"""Bytes of the longest manifest that is read, except the user's own; a model's has hundreds."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
-"""errno values of opening a file that mean: missing, or not a regular file."""
+"""Values of errno that mean, when a file is opened: it is missing, or not a regular file."""
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
-    """Make a sealed directory of the files that `fill` writes; `about` goes into its manifest.
+    """Make a sealed directory of the files that `fill` writes; its manifest includes `about`.
 
-    Raises RegardError if it cannot be written; then there is no such directory.
+    Raises RegardError if it cannot be written; then no directory is made.
     """
     with refusing_write_errors(path), new_directory(path) as folder:
         _fill(folder, fill, about)
 
 
 def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
-    """Seal a directory anew with the files that `fill` writes; its other files stay.
+    """Replace the manifest of a directory, and the files that `fill` writes; other files stay.
 
-    Raises RegardError if that cannot be written. A kill leaves the old files, the new ones, or no
-    manifest; never a mixture under one.
+    Raises RegardError if the files cannot be written. After a kill, the directory has the old files
+    or the new ones, or else no manifest.
     """
-    folder = path / ".sealed.tmp"
-    with refusing_write_errors(path):
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            folder.mkdir()
-            _fill(folder, fill, about)
-            replace_files(path, folder, MANIFEST)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+    with refusing_write_errors(path), fresh_folder(path / ".sealed.tmp") as folder:
+        _fill(folder, fill, about)
+        replace_files(path, folder, MANIFEST)
 
 
 def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
@@ -59,7 +51,7 @@ def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> 
 
 
 def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
-    """Write the manifest: `about`, and the checksums of the named files and of itself."""
+    """Write the manifest: `about`, and the checksums of the named files and of the manifest."""
     manifest = {"format": SEALED_FORMAT, **about}
     manifest["files"] = {name: checksum(directory / name) for name in names}
     manifest["checksum"] = _own_checksum(manifest)
@@ -67,13 +59,17 @@ def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
 
 
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest of a directory that is being made; raises OSError."""
+    """Write manifest.json into a directory that is not in use yet; raises OSError."""
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     (directory / MANIFEST).write_text(text, encoding="utf-8")
 
 
 def unseal(directory: Path) -> dict[str, Any]:
-    """Read and verify the manifest and every file it lists; raises ModelError naming the file."""
+    """Return the manifest after verifying it and every file that it lists.
+
+    Raises ModelError, which names the file, if one is missing or damaged; Unreadable if one may be
+    intact, but cannot be read now, or the directory has the format of another version.
+    """
     path = directory / MANIFEST
     try:
         manifest = read_manifest(directory)
@@ -102,10 +98,10 @@ def unseal(directory: Path) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:
-    """The JSON object in a manifest, unverified.
+    """The JSON object in a manifest; no checksum is verified.
 
-    Unless it is the user's `own`, it must be a regular file of at most LONGEST_MANIFEST bytes.
-    Raises OSError if it cannot be read, ValueError if it is not a JSON object.
+    Unless the user made it (`own`), it must be a regular file of at most LONGEST_MANIFEST bytes.
+    Raises OSError if it cannot be read, ValueError if it is too long or not a JSON object.
     """
     path = directory / MANIFEST
     if own:
@@ -143,7 +139,7 @@ def _own_checksum(manifest: dict[str, Any]) -> str:
 
 
 def _refusal(path: Path, error: Exception) -> ModelError:
-    """The error to raise if a file could not be read; a passing error does not mean damage."""
+    """The error to raise if reading a file failed: damaged, missing, or unreadable for now."""
     if not isinstance(error, OSError):
         return ModelError(f"{path}: damaged: {error}: {COPY_AGAIN}")
     if error.errno in MISSING:

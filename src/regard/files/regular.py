@@ -1,7 +1,6 @@
-"""Reading files that a stranger may have made: only regular files are opened.
+"""Read files that a stranger may have made: only regular files are opened.
 
-A symbolic link could point into the reader's own files, and a pipe could keep the reader waiting
-for ever.
+A symbolic link could point to a private file of the user, and reading a pipe could wait for ever.
 """
 
 import errno
@@ -16,7 +15,7 @@ COPY_AGAIN = "copy it again from where it came"
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file to read; raises OSError if the path names anything else, or nothing."""
+    """Open a regular file for reading; raises OSError if the path is missing or anything else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -32,12 +31,12 @@ def open_regular(path: Path) -> BufferedReader:
 def checksum(path: Path, *, follow_links: bool = False) -> str:
     """SHA-256 of a file's content, in hexadecimal digits; raises OSError if it cannot be read.
 
-    Only a user's own files may be reached through links.
+    `follow_links`, which also admits other than regular files, is for the user's own files only.
     """
     with path.open("rb") if follow_links else open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def reason(error: Exception) -> str | Exception:
-    """The part of an error to show: the system's own words, or else the error itself."""
+    """The part of an error to show: for an OSError the system's message, else the whole error."""
     return error.strerror or error if isinstance(error, OSError) else error

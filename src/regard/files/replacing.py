@@ -1,13 +1,14 @@
-"""A directory that is replaced as a whole: a kill leaves the earlier one, or what becomes of it.
+"""A directory that is replaced as a whole; even a kill never loses the earlier directory.
 
-Several processes may write the same directory, and nobody owns the folder around it. Beside `out`,
-each writer has, with a number of its own:
+Several processes may write the same directory `out` at the same time. In the folder that holds
+`out`, each writer has three paths with a number of its own:
 
     .out.12345678.lock       locked until the writer ends, however it ends
-    .out.12345678.partial    the directory that is being written
-    .out.12345678.earlier    the directory that is being replaced, for an instant
+    .out.12345678.partial    the new directory, while it is written
+    .out.12345678.earlier    the earlier directory, while it is replaced
 
-After a kill the next writer puts the earlier directory back, or removes it if it has a successor.
+After a kill, the next writer gives the earlier directory its name back, or removes it if there is a
+new `out`.
 """
 
 import fcntl
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.whole import parents_made, sync, sync_all
+from regard.files.whole import fresh_folder, parents_made, sync, sync_all
 
 LOCK, PARTIAL, EARLIER = ".lock", ".partial", ".earlier"
 
@@ -29,8 +30,8 @@ LOCK, PARTIAL, EARLIER = ".lock", ".partial", ".earlier"
 def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
     """A folder to write files into, which gets the name `out` at the end of the block.
 
-    If the block raises, `out` stays as it was. What killed writers left beside `out` is cleared.
-    Raises DataError if `out` cannot be written, or holds something that `may_replace` denies.
+    If the block raises, `out` stays as it was. Leftovers of killed writers are removed. Raises
+    DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False.
     """
     _refuse_other_content(out, may_replace)
     place = out.resolve()
@@ -65,30 +66,26 @@ def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> Non
 def _claimed(place: Path) -> Iterator[Path]:
     """A new folder beside `place`, and a lock that tells other writers that it is in use."""
     handle = None
-    while (
-        handle is None
-    ):  # another writer that clears leftovers may remove the lock before it is held
+    while handle is None:  # as long as other writers take the lock file for a leftover
         lock = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{LOCK}")
         handle = _locked(lock, without_locks=True)
-    folder = lock.with_suffix(PARTIAL)
     try:
-        folder.mkdir()
-        yield folder
+        with fresh_folder(lock.with_suffix(PARTIAL)) as folder:
+            yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         lock.unlink(missing_ok=True)
         os.close(handle)
 
 
 def _clear_leftovers(place: Path) -> None:
-    """Remove what is beside `place` and belongs to no living process."""
+    """Remove what killed writers of `place` left beside it."""
     leftover = re.compile(
         re.escape(f".{place.name}.") + f"[0-9a-f]{{8}}({LOCK}|{PARTIAL}|{EARLIER})"
     )
     numbers = {path.stem for path in place.parent.iterdir() if leftover.fullmatch(path.name)}
     for number in sorted(numbers):
         lock, partial, earlier = (place.with_name(number + end) for end in (LOCK, PARTIAL, EARLIER))
-        with suppress(OSError):  # they may belong to another user
+        with suppress(OSError):  # the files may belong to another user
             handle = _locked(lock, without_locks=False)
             if handle is not None:
                 if earlier.exists() and not place.exists():
@@ -102,8 +99,8 @@ def _clear_leftovers(place: Path) -> None:
 def _locked(lock: Path, *, without_locks: bool) -> int | None:
     """Create a lock file and lock it until the returned handle is closed.
 
-    Returns None if another process holds or has removed it. Some file systems have no locks, and
-    then nothing tells whether the writer lives: `without_locks` says whether to go on.
+    Returns None if another process holds the lock or has removed the file. On a file system that
+    has no locks, returns a handle if `without_locks`, else None.
     """
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -120,7 +117,7 @@ def _locked(lock: Path, *, without_locks: bool) -> int | None:
 
 
 def _move_to(place: Path, folder: Path) -> None:
-    """Give a complete folder its name; the earlier directory goes when it has a successor."""
+    """Give a complete folder the name `place`, and then remove the earlier directory."""
     earlier = folder.with_suffix(EARLIER)
     replacing = place.exists()
     if replacing:

@@ -1,4 +1,4 @@
-"""Tensors by name in a file, as safetensors: a format that holds numbers and never code."""
+"""Named tensors in a safetensors file: a format that holds numbers and never code."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ from regard.errors import ModelError
 from regard.files.regular import COPY_AGAIN, open_regular, reason
 
 LONGEST_HEADER = 2**23
-"""Bytes of the longest header that is read; that of the base model has 20,000."""
+"""Bytes of the longest header that is read; the header of the base model has 20,000."""
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors; of a view only its own elements are written. Raises OSError."""
+    """Write tensors; for a view, only the elements that it shows. Raises OSError."""
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
     path.touch()
-    mode = path.stat().st_mode  # as the user's umask has it; safetensors writes for the owner alone
+    mode = path.stat().st_mode  # by the user's umask; safetensors lets only the owner read the file
     try:
         safetensors.torch.save_file(copies, path)
     except safetensors.SafetensorError as error:
@@ -30,7 +30,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors; raises ModelError if the file is damaged. Nothing is ever unpickled."""
+    """Read tensors; raises ModelError if the file is missing or damaged. Nothing is unpickled."""
     try:
         with open_regular(path) as file:
             if int.from_bytes(file.read(8), "little") > LONGEST_HEADER:

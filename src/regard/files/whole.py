@@ -1,7 +1,7 @@
-"""Files and directories that are written whole or not at all, whenever the process is killed.
+"""Files and directories that are written whole or not at all, even if the process is killed.
 
-Each is written under a temporary name beside its place, synced to the disk, and renamed. A kill or
-a power cut leaves what was there before, and perhaps a temporary name for `remove_leftovers`.
+They are written under a temporary name in the same folder, synced to the disk, and renamed. After a
+kill or a power cut the earlier ones are there, and `remove_leftovers` removes the temporary ones.
 """
 
 import errno
@@ -15,12 +15,12 @@ from typing import BinaryIO
 from regard.errors import RegardError
 
 LEFTOVERS = (".tmp", ".partial", ".earlier")
-"""How the temporary names end, here and in `replacing`; they begin with a dot."""
+"""Endings of the temporary names of this module and `replacing`; those names begin with a dot."""
 
 
 @contextmanager
 def refusing_write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block, such as a full disk, into a RegardError of one sentence."""
+    """Turn an OSError in the block, such as a full disk, into a RegardError that names `path`."""
     try:
         yield
     except OSError as error:
@@ -33,8 +33,8 @@ def refusing_write_errors(path: Path) -> Iterator[None]:
 def write_file(path: Path, content: str | bytes) -> None:
     """Replace a file as a whole, or leave it as it was; text is written as UTF-8.
 
-    Through a symbolic link the file that it points to is replaced. Raises RegardError if it cannot
-    be written or is a device or pipe.
+    If the path is a symbolic link, the file that it points to is replaced. Raises RegardError if
+    the file cannot be written, or is a device or a pipe.
     """
     with refusing_write_errors(path):
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -47,8 +47,8 @@ def write_file(path: Path, content: str | bytes) -> None:
 def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write into, which replaces `path` at the end of the block.
 
-    If the block raises, `path` stays as it was. `temporary` is the file's name until then. Raises
-    OSError.
+    Until then, the name of the file is `temporary`, or one that is chosen here. If the block
+    raises, `path` stays as it was. Raises OSError.
     """
     temporary = temporary or _beside(path)
     try:
@@ -66,20 +66,25 @@ def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
 def new_directory(path: Path) -> Iterator[Path]:
     """A folder to write files into, which gets the name `path` at the end of the block.
 
-    If the block raises, the folder goes, and so do parents that were made for it. Raises OSError.
+    If the block raises, the folder and any parents made for it are removed. Raises OSError.
     """
-    temporary = _beside(path)
-    with parents_made(path):
-        try:
-            shutil.rmtree(temporary, ignore_errors=True)  # of a killed process of the same number
-            temporary.mkdir()
-            yield temporary
-            sync_all(temporary)
-            temporary.rename(path)
-            sync(path.parent)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+    with parents_made(path), fresh_folder(_beside(path)) as folder:
+        yield folder
+        sync_all(folder)
+        folder.rename(path)
+        sync(path.parent)
+
+
+@contextmanager
+def fresh_folder(path: Path) -> Iterator[Path]:
+    """Make an empty folder in place of one that a killed process left; remove it on an error."""
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        path.mkdir()
+        yield path
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 @contextmanager
@@ -98,10 +103,10 @@ def parents_made(path: Path) -> Iterator[None]:
 
 
 def replace_files(directory: Path, folder: Path, last: str) -> None:
-    """Move the files of a folder inside a directory into the directory; the folder goes.
+    """Move all files of `folder`, which is inside `directory`, into `directory`; remove `folder`.
 
-    The file named `last` vouches for the others: its earlier version is removed before any of them
-    is replaced, and it arrives after them. Whoever finds it finds the others as it describes them.
+    The file named `last` describes the other files. Its earlier version is removed before any of
+    them is replaced, and it is moved after them, so that it never describes a mixture of files.
     """
     sync_all(folder)
     (directory / last).unlink(missing_ok=True)
@@ -113,7 +118,7 @@ def replace_files(directory: Path, folder: Path, last: str) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory if the system allows it; a kill leaves no half of it under its name."""
+    """Remove a directory, if the system allows it; a kill never leaves a part under this name."""
     temporary = _beside(path)
     with suppress(OSError):
         path.rename(temporary)
@@ -124,7 +129,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what killed writers left in a directory; only its owner may call this."""
+    """Remove what killed writers left in a directory, to which no other process may now write."""
     with refusing_write_errors(directory):
         for path in directory.glob(".*"):
             if path.suffix in LEFTOVERS:
@@ -132,7 +137,7 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make what was written to a file, or renamed in a directory, survive a power cut."""
+    """Make the content of a file, or the names in a directory, survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -141,12 +146,12 @@ def sync(path: Path) -> None:
 
 
 def sync_all(directory: Path) -> None:
-    """Sync each file of a directory, and the directory itself."""
+    """`sync` each file of a directory, and the directory itself."""
     for path in sorted(directory.iterdir()):
         sync(path)
     sync(directory)
 
 
 def _beside(path: Path) -> Path:
-    """The temporary name of a path, which differs from that of any other living process."""
+    """A temporary name in the folder of `path`, which no other living process uses."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
