@@ -1,8 +1,8 @@
 """A function as one program for a GPU: traced once, fused, and launched as CUDA graphs.
 
-A step of base is some fifteen hundred kernels; to launch them one by one takes about as long as to
-run them. Compiling is for functions whose tensors keep their shapes: for every other shape the
-program is made anew, which takes a minute or so. On a CPU it does not pay.
+A training step of the base model launches about fifteen hundred kernels; one by one, the launches
+take about as long as the kernels. The tensors should keep their shapes: for each new shape a
+program is compiled, in a minute or so. On a CPU, compiling is not worth its time.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ R = TypeVar("R")
 def compiled(
     function: Callable[P, R], warn: Callable[[str], None], backend: str = "inductor"
 ) -> Callable[P, R]:
-    """`function`, compiled at its first call.
+    """A version of `function` that is compiled when it is first called.
 
-    Tensors that it returns are overwritten by the next call. Where it cannot be compiled (that
-    takes a C compiler, beside PyTorch), `warn` hears why, and it goes on as it is.
+    Tensors that it returns are overwritten by the next call. If compiling fails, for example since
+    there is no C compiler, `warn` is called with the reason, and `function` itself runs instead.
     """
-    from torch._dynamo.exc import TorchDynamoException  # takes a second, which others need not wait
+    from torch._dynamo.exc import TorchDynamoException  # slow to load: a second
 
-    mode = "reduce-overhead" if backend == "inductor" else None  # that is, with CUDA graphs
+    mode = "reduce-overhead" if backend == "inductor" else None  # this mode uses CUDA graphs
     fast = torch.compile(function, dynamic=False, fullgraph=True, backend=backend, mode=mode)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,8 +1,8 @@
 """Run a job on many tasks in forked copies of this process; results come in the order of the tasks.
 
-A copy begins with everything that is in memory, and shares it until one side writes to it. Unlike
-threads, copies never wait for each other's interpreter lock. What a job changes in a copy is lost.
-However this process ends, its copies end with it.
+A copy begins with everything that is in memory, and shares each page with this process until one of
+them writes to it. Unlike threads, copies never wait for each other's interpreter lock. Changes that
+a job makes in a copy are lost. However this process ends, its copies end with it.
 
 A lock that another thread holds during the fork stays locked in the copy for ever. Therefore no
 copy is made before all other threads are idle.
@@ -19,12 +19,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Generic, NoReturn, TypeVar, cast
 
 from regard.errors import RegardError
+from regard.machine.interrupt import signals_blocked
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -33,13 +35,13 @@ PR_SET_PDEATHSIG = 1
 """Option of Linux's prctl: the signal that a process receives when its parent ends."""
 
 _REST = 1.0
-"""Seconds to wait for the other threads to become idle."""
+"""The most seconds to wait until the other threads are idle."""
 
 _is_copy = False
 
 
 def can_be_copied() -> bool:
-    """Whether this process may be forked: only on Linux, and only if it is not itself a copy.
+    """Whether this process may be forked: only on Linux, and only if it is not a copy itself.
 
     On other systems, libraries may fail after a fork.
     """
@@ -64,9 +66,9 @@ class Copies(Generic[_Task, _Result]):
         self._pids: dict[Connection, int] = {}
         _wait_for_rest()
         try:
-            with _signals_blocked():
+            with signals_blocked():
                 for _ in range(min(count, len(tasks))):
-                    self._copy(job, tasks, prepare)
+                    self._copy(partial(_run_tasks, job, tasks, prepare))
         except BaseException:
             self.close()
             raise
@@ -74,8 +76,8 @@ class Copies(Generic[_Task, _Result]):
     def __iter__(self) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order.
 
-        An exception in a job is raised at that job's place in the order. Raises RegardError if a
-        copy was killed, for example because memory ran out.
+        If a job raises an exception, it is raised here in place of that job's result. Raises
+        RegardError if a copy was killed, for example because memory ran out.
         """
         left, busy = iter(range(self._count)), set[Connection]()
         answers: dict[int, tuple[_Result, Exception | None]] = {}
@@ -111,70 +113,52 @@ class Copies(Generic[_Task, _Result]):
                 os.waitpid(pid, 0)
         self._pids.clear()
 
-    def _copy(
-        self,
-        job: Callable[[_Task], _Result],
-        tasks: Sequence[_Task],
-        prepare: Callable[[], object],
-    ) -> None:
+    def _copy(self, run: Callable[[Connection, Connection], NoReturn]) -> None:
         here, there = Pipe()
         try:
-            # Not by multiprocessing: its children wait for a thread that reads standard input.
+            # A child made by multiprocessing would wait for a thread that reads standard input.
             pid = os.fork()
             if not pid:
-                _run_tasks(job, tasks, prepare, here, there)
+                run(here, there)
             self._pids[here] = pid
         except BaseException:
             here.close()  # ends a copy that was forked but, after an interrupt, not recorded
             raise
         finally:
-            there.close()  # the copy alone may hold this end; later copies must not inherit it
+            there.close()  # only this copy may hold this end; later copies must not inherit it
 
     def _receive(self, copy: Connection) -> tuple[int, _Result, Exception | None]:
         try:
-            answer: tuple[int, _Result, Exception | None] = copy.recv()
+            return copy.recv()
         except (EOFError, OSError):
             raise RegardError(
                 "a process that shares the work was killed, perhaps because memory ran out: free "
                 "some memory or use fewer threads"
             ) from None
-        return answer
 
 
 def _wait_for_rest() -> None:
-    """Wait until no other thread of this process runs; raises OSError if one keeps running.
+    """Wait until no other thread of this process runs; raise OSError if one keeps running.
 
     A thread that Python has joined may still run for a moment, to free the memory of its matrix
     products.
     """
     until = time.monotonic() + _REST
-    while _others_run() or _others_run():  # twice: an idle thread may have waited for another
+    while _others_run() or _others_run():  # twice: one may have waited for another that ran
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")
         time.sleep(0.001)
 
 
 def _others_run() -> bool:
-    """Whether any other thread of this process is running."""
     here = threading.get_native_id()
     for thread in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             state = (thread / "stat").read_text().rpartition(") ")[2][0]
-            if (
-                state in "RD" and int(thread.name) != here
-            ):  # R: running or ready to run; D: waiting in the kernel
+            # R: running or ready to run; D: waiting in the kernel.
+            if state in "RD" and int(thread.name) != here:
                 return True
     return False
-
-
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Make copies ignore SIGINT and SIGTERM: only this process reacts to them."""
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _run_tasks(
@@ -184,7 +168,7 @@ def _run_tasks(
     parents_end: Connection,
     own_end: Connection,
 ) -> NoReturn:
-    """The life of a copy: receive the number of a task, answer with its result, and so on."""
+    """The main loop of a copy: receive the number of a task and send its result, until the end."""
     global _is_copy
     try:
         _is_copy = True
@@ -197,7 +181,7 @@ def _run_tasks(
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        os._exit(1)  # skip the parent's buffers and exit handlers: they must run only once
+        os._exit(1)  # without flushing the parent's buffers and calling its exit handlers again
 
 
 def _answer(
@@ -210,7 +194,7 @@ def _answer(
 
 
 def _sent(error: Exception) -> Exception:
-    """The error itself, or a RegardError that describes it if it cannot be pickled."""
+    """The error itself, or if it cannot be pickled, a RegardError that describes it."""
     try:
         return cast(Exception, pickle.loads(pickle.dumps(error)))
     except Exception:

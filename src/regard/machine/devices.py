@@ -1,4 +1,4 @@
-"""The device that computes: its choice, its memory and its threads."""
+"""Choose the device that computes, and set up its memory and threads."""
 
 import ctypes
 import gc
@@ -11,13 +11,13 @@ from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
 MOST_THREADS = 1024
-"""The operating system may refuse to start more, and then ends the process."""
+"""The most threads to compute with: when the system refuses one, it ends the whole process."""
 
 
 def choose_device() -> torch.device:
-    """A GPU if there is one, else the CPU; of several GPUs, the one for this process of torchrun.
+    """A GPU if there is one, else the CPU; each process of torchrun gets a GPU of its own.
 
-    Raises TrainingError where there are fewer GPUs than processes.
+    Raises TrainingError if there is no GPU left for this process.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
@@ -32,12 +32,12 @@ def choose_device() -> torch.device:
 
 
 def in_words(dtype: torch.dtype, precision: str) -> str:
-    """The number formats of training in words: bfloat16, or int8 and bfloat16."""
+    """The number formats of training in words, for instance "bfloat16" or "int8 and bfloat16"."""
     return f"{'int8 and ' if precision == 'int8' else ''}{str(dtype).removeprefix('torch.')}"
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the device computes matrix products in bf16 itself, and so faster than in fp32."""
+    """Whether the device has instructions for matrix products in bf16, faster than in fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     try:
@@ -48,12 +48,12 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> None:
-    """Raise TrainingError where the device's memory cannot hold a model and its optimizer.
+    """Raise TrainingError if the device's memory cannot hold a model and its optimizer.
 
-    With several `shards`, each process must hold only its own.
+    With several `shards`, it must hold one shard only.
     """
     memory = all_bytes(device)
-    # In fp32: weights, two moments, a step's gradient and, without shards, a batch's gradient.
+    # 4 bytes each: weight, two moments, gradient of a step and, without shards, of a batch.
     needed = 20 * parameters if shards == 1 else 16 * parameters // shards
     if needed > memory:
         each = " in each process" if shards > 1 else ""
@@ -65,20 +65,20 @@ def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> 
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the device has too little memory."""
+    """Whether an error means that the device has too little memory."""
     on_cpu = "DefaultCPUAllocator" in str(error)  # of type RuntimeError
     return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def free_memory(device: torch.device) -> None:
-    """Free the memory that PyTorch keeps for reuse, so that tensors of other sizes find room."""
+    """Release the memory that PyTorch keeps for reuse, to make room for tensors of other sizes."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def set_threads(threads: int) -> None:
-    """Use this many processor cores, or for 0 as many as PyTorch chooses; may raise RecipeError."""
+    """Use this many cores, or for 0 PyTorch's choice; raises RecipeError over MOST_THREADS."""
     if not 0 <= threads <= MOST_THREADS:
         raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
     if threads:
@@ -86,9 +86,9 @@ def set_threads(threads: int) -> None:
 
 
 def be_deterministic() -> None:
-    """Make a GPU sum in the same order every time, as a CPU always does; this is slower.
+    """Make a GPU sum in a fixed order, as a CPU does, so that results repeat; this is slower.
 
-    Call it before anything is computed. Operations that have no such order raise RuntimeError.
+    Call it before anything is computed. An operation without a fixed order raises RuntimeError.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
@@ -106,7 +106,7 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
         libc.mallopt(m_mmap_threshold, 2**31 - 1)
-        libc.mallopt(m_trim_threshold, -1)  # never, or a step of over 2 GiB pays for each page
-        libc.mallopt(m_arena_max, 1)  # the arena of a thread cannot hold blocks above 64 MB
+        libc.mallopt(m_trim_threshold, -1)  # never trim; 2 GiB would be too low for a large step
+        libc.mallopt(m_arena_max, 1)  # a thread's own arena cannot hold blocks of over 64 MB
     except (OSError, AttributeError):
         pass

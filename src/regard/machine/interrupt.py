@@ -9,7 +9,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """Training saved its state and stopped because of a signal; `status` is the exit status."""
+    """A signal stopped training, whose state is saved; `status` is the program's exit status."""
 
     def __init__(self, signum: int, step: int):
         self.status = 128 + signum
@@ -19,14 +19,13 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Records the first signal.
+    """Records the first signal; `patient` ignores later ones.
 
-    If `patient`, later signals are ignored, because torchrun and a cluster's scheduler may each
-    send one.
+    A process of torchrun should be patient: torchrun and a cluster's scheduler may each send one.
     """
 
     signum: int | None = None
-    """The signal received; None before."""
+    """Number of the first signal; None until one is received."""
 
     def __init__(self, patient: bool = False):
         self.patient = patient
@@ -40,7 +39,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible(patient: bool = False) -> Iterator[Interrupt]:
-    """Within the block, SIGINT and SIGTERM are recorded instead of ending the process."""
+    """Within the block, the first SIGINT or SIGTERM is recorded and does not end the process."""
     interrupt = Interrupt(patient)
     previous = {s: signal.signal(s, interrupt.handle) for s in SIGNALS}
     try:
@@ -48,3 +47,13 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Processes that are started in the block ignore SIGINT and SIGTERM; only this one reacts."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child inherits the mask
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)

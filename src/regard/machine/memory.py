@@ -1,4 +1,4 @@
-"""The memory of a device: its size, how much is free, and the peak use."""
+"""The memory of a device: its size, how much of it is free, and the peak of its use."""
 
 import ctypes
 import os
@@ -28,7 +28,7 @@ _V2 = _Kind("", "memory.max", "memory.current", "inactive_file")
 
 
 def all_bytes(device: torch.device) -> int:
-    """Bytes of memory in total, in use or not, within the limits of the control groups."""
+    """Bytes of the whole memory; on a CPU, at most the limits of this process's control groups."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -36,7 +36,7 @@ def all_bytes(device: torch.device) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes still free for this process: the free memory divided by the processes on this host."""
+    """Free bytes; on a CPU, each process of torchrun on this host gets an equal share of them."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = _line("/proc/meminfo", "MemAvailable") or all_bytes(device)
@@ -45,11 +45,11 @@ def free_bytes(device: torch.device) -> int:
 
 
 def restart_peak(device: torch.device) -> int:
-    """Reset the peak to the memory in use now; returns those bytes."""
+    """Reset the peak to the memory that is in use now, and return it in bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        with suppress(OSError, AttributeError):  # else the kept, freed memory would hide new use
+        with suppress(OSError, AttributeError):  # else use of memory that malloc kept is not seen
             ctypes.CDLL("libc.so.6").malloc_trim(0)
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -57,7 +57,7 @@ def restart_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Peak of the bytes in use; on a CPU, the resident memory of the whole process."""
+    """Peak of the bytes in use since `restart_peak`; on a CPU, resident bytes of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -65,7 +65,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def _bounds() -> Iterator[tuple[int, int]]:
-    """The limit and the used bytes of each control group around this process.
+    """The limit and the used bytes of each control group that this process belongs to.
 
     Inactive cached files do not count as used: the system frees them on demand.
     """
@@ -82,14 +82,14 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                # Inside a container this may be the host's path, which does not exist here.
+                # Inside a container this may be a path of the host: then only some parents exist.
                 within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part
 
 
 def _line(path: str, key: str) -> int | None:
-    """The bytes stated by a line such as "VmHWM:   1234 kB"."""
+    """The bytes in a line such as "VmHWM:   1234 kB"; None if there is no such line."""
     with suppress(OSError):
         for line in Path(path).read_text().splitlines():
             if line.startswith(f"{key}:"):

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as torchrun starts them.
+"""Processes, started by torchrun, that train one model together.
 
 `torchrun --nproc-per-node 8 -m regard train ...` runs the same program eight times. Each process
 learns from its share of every batch, and communicates with the others through this module: by gloo
@@ -30,23 +30,23 @@ from regard.errors import RegardError, TrainingError, printable
 _Value = TypeVar("_Value")
 
 _WAIT = timedelta(days=7)
-"""Longest wait for work that only the first process does: preparing a corpus may take hours."""
+"""The longest wait for work that only the first process does: preparing data may take hours."""
 SECONDS_TO_MEET = 300.0
-"""Longest time for which the first process waits for all others to start."""
+"""The longest time for which the first process waits until all others have started."""
 SECONDS_TO_DIE = 2.0
-"""Longest time that a killed process needs to disappear, while the system frees its memory."""
+"""The longest time until a killed process has disappeared: the system first frees its memory."""
 
 
 class OutOfMemory(TrainingError):
-    """A batch did not fit the memory of some process; the model was not updated with it."""
+    """A batch does not fit the memory of some process; the model was not updated with it."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together; with a single process most methods do nothing.
+    """This process and the others that train with it; alone, it has rank 0, and `count` is 1.
 
     Methods that communicate must be called by every process, in the same order. They raise
-    TrainingError if another process has ended.
+    TrainingError if another process has ended. If `count` is 1, they do not communicate.
     """
 
     rank: int = 0
@@ -60,7 +60,7 @@ class Processes:
         return self.rank == 0
 
     def sum(self, *numbers: int) -> list[int]:
-        """The sums over all processes; waits for them, but not for work queued on a GPU."""
+        """Sum each number over all processes; this does not wait for work queued on a GPU."""
         if self.count == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.int64)
@@ -74,12 +74,12 @@ class Processes:
                 dist.all_reduce(tensor)
 
     def gather(self, whole: Tensor, part: Tensor) -> None:
-        """All-gather: fill `whole` with the parts of all processes, in the order of their ranks."""
+        """All-gather: fill `whole` with the `part` of every process, in the order of ranks."""
         with self._noticing_an_end():
             dist.all_gather_single(whole, part)
 
     def add_up_shards(self, part: Tensor, whole: Tensor) -> None:
-        """Reduce-scatter: set `part` to this process's part of the sum of all `whole` tensors."""
+        """Reduce-scatter: set `part` to this process's part of the sum of `whole` over all."""
         with self._noticing_an_end():
             dist.reduce_scatter_single(part, whole)
 
@@ -95,7 +95,7 @@ class Processes:
                 dist.broadcast(tensor, 0)
 
     def all(self, value: _Value) -> list[_Value]:
-        """The values of all processes, in the order of their ranks; a value must be picklable."""
+        """The `value` of every process, in the order of ranks; it must be picklable."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -118,7 +118,7 @@ class Processes:
         return cast(_Value, self.all(result)[0])
 
     def refuse_differences(self, **values: object) -> None:
-        """Raise TrainingError, with the rank, if another process has different values."""
+        """Raise TrainingError, which names a rank, if a process has other values than this one."""
         for rank, others in enumerate(self.all(values)):
             for name, value in values.items():
                 if others[name] != value:
@@ -146,7 +146,7 @@ class Processes:
         self.store.set(f"process/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
-        """The ranks that have ended; waits a little, as connections break before a process ends."""
+        """The ranks that have ended; wait for one, as connections break before a process ends."""
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
             if time.monotonic() > until:
@@ -164,7 +164,7 @@ class Processes:
         return True
 
     def is_first_to_report(self) -> bool:
-        """Whether no other process has reported yet why all of them end."""
+        """Whether no other process has reported an error; the caller then does."""
         try:
             return int(self.store.add("ending", 1)) == 1
         except RuntimeError:  # the store was on a host that has ended
@@ -178,8 +178,8 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    When one process raises an exception in the block, it ends at once, and so do all others, since
-    their pending communication cannot be cancelled. One of them prints the error.
+    When one process raises an exception in the block, it ends at once, and so do the others, since
+    their pending communication cannot be cancelled. One of the processes prints the error.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
@@ -211,11 +211,11 @@ def _met() -> Processes:
 
 
 def _agreed_name(store: Store, rank: int, count: int) -> str:
-    """A new name on which all processes agree, used as a prefix for their keys in the store.
+    """Agree with the other processes on a new name, as a prefix for their keys in the store.
 
-    After torchrun has restarted the processes, its store still holds the keys of the ended ones. So
-    each process greets with a name of its own, and the first process answers every greeting; only a
-    living process reads the answer to its own name and confirms it.
+    After torchrun has restarted the processes, its store still has the keys of the ended ones. So
+    each process stores a greeting with a name of its own, and the first process answers every
+    greeting with the agreed name; only a living process reads its answer and confirms it.
     """
     name = uuid.uuid4().hex
     if rank:

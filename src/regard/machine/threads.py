@@ -1,4 +1,4 @@
-"""Threads that work on several items at once and divide the cores among them."""
+"""Work on several items at once, in threads that divide the cores among them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +15,9 @@ def side_by_side(
 ) -> Iterator[Done]:
     """Yield `work(item)` for each item, in order; up to `workers` items are worked on at once.
 
-    Each worker is a thread that computes on `share` cores; None divides the cores equally.
-    Operations other than large matrix products scale better this way than by using all cores for
-    one item after another. If `share` is all cores, the calling thread does the work.
+    Each worker is a thread that computes on `share` cores; None divides the cores equally. Except
+    for large matrix products, this is faster than to use all cores for one item after another. If
+    `share` is all cores, the calling thread does the work.
     """
     workers, threads = max(1, min(workers, len(items))), torch.get_num_threads()
     share = share or threads // workers

@@ -1,15 +1,14 @@
-"""Run a job on many tasks in several processes; results come in the order of the tasks.
+"""Run a job on many tasks in worker processes; results come in the order of the tasks.
 
-Each process is a new Python interpreter, connected to this one by two pipes only. When this process
-ends, in whatever way, the pipes close and the others end too. When one of the others ends, the next
-request to it fails at once.
+Each worker is a new Python interpreter, connected to this process by two pipes only. However this
+process ends, the pipes close and its workers end too. When a worker ends, the next request to it
+fails at once.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +24,7 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""Unfetched tasks per process, queued or done: the bound limits memory."""
+"""The most tasks per process that are queued, or done and not yet fetched; this limits memory."""
 
 
 def usable_cores() -> int:
@@ -38,7 +37,7 @@ def usable_cores() -> int:
 class Workers:
     """`count` processes, started by the constructor and ended at the end of a `with` block.
 
-    If `count` is 0, this process does the work.
+    If `count` is 0, this process does the work. Raises RegardError if one cannot be started.
     """
 
     def __init__(self, count: int):
@@ -71,9 +70,9 @@ class Workers:
     def map(self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order; only a few tasks are read ahead.
 
-        `job` is pickled once for each process, and may keep state there. An error in a job or in
-        `tasks` is raised at its place in the order, after the results before it. Raises RegardError
-        if a process was killed.
+        `job` is pickled once for each process, and may keep state there. An error in a job, or a
+        RegardError in `tasks`, is raised after the results of the tasks before it. Raises
+        RegardError if a process was killed.
         """
         if not self._processes:
             yield from map(job, tasks)
@@ -110,11 +109,20 @@ class _Process:
 
     def __init__(self) -> None:
         self._job: object = None
-        self._process = _started()
+        try:
+            self._process = started(
+                "from regard.machine.workers import answer_requests; answer_requests()",
+                OMP_NUM_THREADS="1",
+                OPENBLAS_NUM_THREADS="1",
+            )
+        except OSError as error:
+            raise RegardError(
+                f"another process cannot be started: {error.strerror}: use fewer --workers"
+            ) from None
         self.pid = self._process.pid
 
     def ask(self, job: Callable[[_Task], _Result], task: _Task) -> _Result:
-        """Send one task, and the job if it is a new one; return the result or raise its error."""
+        """Send one task, and the job if it is a new one; return the result or raise the error."""
         assert self._process.stdin
         assert self._process.stdout
         try:
@@ -125,8 +133,9 @@ class _Process:
             result, error = pickle.load(self._process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             status = self._process.wait()
+            cause = f"signal {-status}" if status < 0 else f"status {status}"
             raise RegardError(
-                f"a process that shares the work was killed ({_cause(status)}), perhaps because "
+                f"a process that shares the work was killed ({cause}), perhaps because "
                 "memory ran out: use fewer --workers and start again"
             ) from None
         if error is not None:
@@ -139,7 +148,7 @@ class _Process:
         self._process.wait()
 
     def close(self) -> None:
-        """Close the pipes; call this when no thread waits for an answer any more."""
+        """Close the pipes; to be called when no thread waits for an answer any more."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
             with suppress(OSError):
@@ -164,20 +173,3 @@ def answer_requests() -> None:
             pickle.dump(answer, answers, protocol=5)
             answers.flush()
     os._exit(1)  # a normal exit would flush standard output to a pipe that may be closed
-
-
-def _started() -> subprocess.Popen[bytes]:
-    try:
-        return started(
-            "from regard.machine.workers import answer_requests; answer_requests()",
-            OMP_NUM_THREADS="1",
-            OPENBLAS_NUM_THREADS="1",
-        )
-    except OSError as error:
-        raise RegardError(
-            f"another process cannot be started: {error.strerror}: use fewer --workers"
-        ) from None
-
-
-def _cause(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"status {status}"
