@@ -1,4 +1,4 @@
-"""Files that a model learns from, sentence pairs or trees, and the prepared data made of them."""
+"""Files that a model learns from, sentence pairs or trees, and how data is prepared from them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from regard.recipe import Recipe
 class TrainingFiles:
     """Files to learn from: text in two languages, for a translator, or trees, for a parser.
 
-    Errors name a field by the commands' option: `valid_source` is --valid-source.
+    Error messages name a field by its command-line option: `valid_source` is --valid-source.
     """
 
     source: Sequence[Path] = ()
     """Text, one sentence per line."""
     target: Sequence[Path] = ()
-    """Translations of `source`, line by line, in as many files."""
+    """Translations of the lines of `source`, in equally many files."""
     valid_source: Sequence[Path] = ()
     valid_target: Sequence[Path] = ()
     trees: Sequence[Path] = ()
@@ -32,20 +32,20 @@ class TrainingFiles:
     silver: Sequence[Path] = ()
     """Trees that a parser wrote, to learn from in addition to the gold ones."""
     silver_share: float | None = None
-    """Share of silver trees in all that are learned from, in (0, 1); None uses each tree once."""
+    """Share of silver trees among all training trees, in (0, 1); None uses each tree once."""
 
     @property
     def has_text(self) -> bool:
-        """Whether any text is given."""
+        """Whether any file of text is given."""
         return any((self.source, self.target, self.valid_source, self.valid_target))
 
     @property
     def can_be_prepared(self) -> bool:
-        """Whether the files suffice to prepare data: both sides of text, or trees."""
+        """Whether there are enough files to prepare data: both sides of text, or trees."""
         return bool(self.trees or (self.source and self.target))
 
     def refuse_unfit(self, task: str | None = None) -> None:
-        """Raise RegardError where the files exclude one another, or do not fit the task."""
+        """Raise RegardError if the files exclude one another, or do not fit the task."""
         if task not in (None, "translate", "parse"):
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:
@@ -58,16 +58,16 @@ class TrainingFiles:
             raise RegardError("--trees is for parsing, --source and --target are for translation")
 
     def refuse_recipe(self, recipe: Recipe) -> None:
-        """Raise RegardError where text is given and the recipe is a parser's."""
+        """Raise RegardError if text is given and the recipe is for a parser."""
         if self.has_text and recipe.task.output == "trees":
             raise RegardError(
                 "parsing is learned from trees: give --trees, not --source and --target"
             )
 
     def suited(self) -> Recipe:
-        """The recipe to begin with: small-parse for trees; for text, small or base by its size.
+        """The preset to use by default: small-parse for trees; for text, small or base by its size.
 
-        Raises DataError where the text cannot be read.
+        Raises DataError if the text cannot be read.
         """
         if self.trees:
             return SMALL_PARSE
@@ -97,9 +97,9 @@ class TrainingFiles:
         workers: int | None = None,
         progress: Callable[[Progress], object] = lambda _: None,
     ) -> Report:
-        """Make `out`, a directory of prepared data; raises as `data.prepare.prepare_text` does."""
+        """Write prepared data to `out`; raises what `prepare_trees` or `prepare_text` raises."""
         if self.trees:
-            from regard.data.treebank import prepare_trees  # slow to load, and not for text
+            from regard.data.treebank import prepare_trees  # slow to load, and not used for text
 
             return prepare_trees(
                 self.trees,
@@ -137,11 +137,11 @@ def prepare_files(
     workers: int | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Report:
-    """Prepare data by a recipe, or the one suited to the files, changed by `assignments`.
+    """Prepare data by `recipe` (default: `files.suited()`), changed by `assignments`.
 
-    An assignment is a text, "section.key=value", as for `Recipe.set`. Raises RegardError where the
+    An assignment is a string "section.key=value", as for `Recipe.set`. Raises RegardError if the
     files exclude one another, are too few, or do not fit the recipe; RecipeError for an unknown
-    recipe or field; and what `data.prepare.prepare_text` raises.
+    recipe or field; and what `TrainingFiles.prepare` raises.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

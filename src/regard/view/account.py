@@ -1,4 +1,4 @@
-"""An account of a beam search: the fate of each hypothesis at each step, and why one won."""
+"""An account of a beam search: the fate of each candidate at each step, and why the winner won."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
 
     lives      it is kept, and so is at least one of its continuations
     dies       it is kept, but none of its continuations is
-    dropped    it is not among the `beam` best
-    finished   it ends in </s>, and is among the `beam` best finished ones
-    too low    it ends in </s>, and is not among them
+    dropped    it does not end in </s>, and is not among the `beam` best that do not
+    finished   it ends in </s>, and is among the `beam` best finished hypotheses
+    too low    it ends in </s>, and is not among the `beam` best finished hypotheses
     left       it was still alive when the search ended
 """
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the 2 x beam best continuations at one step."""
+    """One of the 2 x beam best continuations of the sentence's hypotheses at one step."""
 
     text: str
     piece: str
-    """Its last piece."""
+    """The last piece of the candidate."""
     log_p: float
     score: float
     """log p divided by the length penalty."""
@@ -48,7 +48,7 @@ class Account:
     steps: tuple[tuple[Candidate, ...], ...]
     """The candidates of each step, best first."""
     ending: str
-    """Why it ended when it did."""
+    """Why the search ended after these steps."""
     why: str
     """Why the winner won."""
 
@@ -70,13 +70,13 @@ class Account:
 
 
 class _Path(NamedTuple):
-    tokens: tuple[int, ...]  # without <s>; with </s> if it has ended
+    tokens: tuple[int, ...]  # without <s>; with </s> if the hypothesis has ended
     log_p: float
     score: float
 
 
 class SearchRecorder:
-    """A `regard.search.Listener` that records the search for one sentence, for an account of it."""
+    """A `regard.search.Listener` that records every step of the search for one sentence."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[list[_Path], list[_Path], list[_Path]]] = []
@@ -88,7 +88,7 @@ class SearchRecorder:
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int) -> Account:
-        """The account of the finished search, whose outputs had up to `longest` pieces."""
+        """An account of the recorded search, where an output could have `longest` pieces."""
         _, live, finished = self._steps[-1]
         best = (finished or live)[0]
         steps = []
@@ -144,7 +144,7 @@ class SearchRecorder:
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """The hypotheses of the one sentence, without <s>, empty places, and padding after </s>."""
+    """The hypotheses of the only sentence, without <s>, empty places, and padding after </s>."""
     fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
     found = []
     for tokens, _, log_p, score in zip(*fields, strict=True):

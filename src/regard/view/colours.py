@@ -1,4 +1,4 @@
-"""A colour for each head, all of one lightness, so that they stand out on white and on black."""
+"""A colour for each head; all have one lightness, so that they are seen on white and on black."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LIGHTNESS, CHROMA = 0.61, 0.13
 """Coordinates in OKLCH (Ottosson 2020), where equal lightness looks equal. With these values every
 hue has a contrast of over 3 : 1 with a white and with a dark page, as WCAG requires of graphics."""
 
-# From OKLab to the cone responses (their cube roots), and from those to linear RGB.
+# _LMS: from OKLab to the cube roots of the cone responses. _RGB: from cone responses to linear RGB.
 _LMS = (
     (0.3963377774, 0.2158037573),
     (-0.1055613458, -0.0638541728),

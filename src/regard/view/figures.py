@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 Number = Literal[3, 4, 5]
 FORMATS = ("svg", "png", "pdf")
 _WORD = 0.3
-"""Inches between the middles of two words."""
+"""Inches from the middle of a word to the middle of the next."""
 _LETTER = 0.085
 """Inches per letter of a word; words are written vertically."""
 FAINT = 0.01
-"""Smaller weights are not drawn."""
+"""Weights below this are not drawn."""
 
 
 def sharpest(
     look: Look, kind: AttentionKind, layer: int, word: int | None, count: int
 ) -> list[int]:
-    """The `count` heads of lowest entropy, lowest first.
+    """The `count` heads of lowest entropy, the lowest first.
 
-    The entropy is that of the query at position `word`, or by default the mean over all queries.
+    A head's entropy is that of the query at position `word`, or for None the mean over all queries.
     """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]
@@ -52,8 +52,8 @@ def figure(
     """One of the paper's figures for this sentence, as the bytes of an "svg", "png" or "pdf" file.
 
     Figure 3 shows all `heads` for the query at position `word`. Figure 4 shows the first head for
-    all queries and, below, all `heads` for one query. Figure 5 shows each head for all queries, one
-    panel per head. Raises MissingExtra without matplotlib.
+    all queries and, below, all `heads` for that query. Figure 5 shows each head for all queries, in
+    a panel of its own. Raises MissingExtra without matplotlib.
     """
     try:
         import matplotlib

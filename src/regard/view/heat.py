@@ -11,13 +11,13 @@ from regard.view.look import ATTENTION_NAMES, Look
 from regard.view.recording import AttentionKind
 
 SHADES = " ·░▒▓█"
-"""Shades from 0 to 1: a blank below 0.02, a dot below 0.2, then a new shade every 0.2."""
+"""Shades for weights from 0 to 1: blank below 0.02, a dot below 0.2, then a new shade every 0.2."""
 TALLEST = 10
-"""The words above the columns are cut to this number of characters."""
+"""Words above the columns are cut to this many characters."""
 
 
 def heat(look: Look, kind: AttentionKind, layer: int, heads: Sequence[int]) -> str:
-    """The mean weights of some heads of a layer; each row ends with its strongest key."""
+    """The mean weights of these heads of a layer; each row ends with its strongest key."""
     weights = look.weights[kind][layer, list(heads)].mean(0)
     queries, keys = look.queries(kind), look.keys(kind)
     widest = max(map(cell_len, queries))

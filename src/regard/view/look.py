@@ -32,7 +32,7 @@ ATTENTION_NAMES: dict[AttentionKind, str] = {
 
 @dataclass(frozen=True)
 class Look:
-    """One sentence, its translation, and all attention weights; a position is a piece or a word."""
+    """A sentence, its translation and all attention weights; a position is a piece or a word."""
 
     sentence: str
     translation: str
@@ -41,16 +41,16 @@ class Look:
     read: tuple[str, ...]
     """The decoder's input: <s> y_1 ... y_n."""
     written: tuple[str, ...]
-    """The decoder's output, one position ahead: y_1 ... y_n </s>."""
+    """The decoder's output, one position ahead of `read`: y_1 ... y_n </s>."""
     log_p: tuple[float, ...]
-    """log p of each written position, given those before it."""
+    """The log-probability of each position of `written`, given the positions before it."""
     weights: dict[AttentionKind, Weights]
-    """By kind of attention; each row sums to 1. The decoder writes y_i+1 where it reads y_i."""
+    """The weights by kind of attention; those of a query sum to 1."""
     account: Account | None
     """An account of the search, if it was recorded."""
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """The positions that attend; in encoder-decoder attention, named by what they write."""
+        """The positions that attend; `written` stands for `read` in encoder-decoder attention."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Look:
             "read": self.read,
             "written": self.written,
             "log_p": [round(x, 6) for x in self.log_p],
-            # Round as doubles: an fp32 number rounded to 7 digits would still print 17.
+            # Round in fp64: an fp32 number that is rounded to 7 digits is printed with 17.
             "attention": {
                 kind: np.round(self.weights[kind].astype(float), 7).tolist() for kind in KINDS
             },
@@ -75,14 +75,14 @@ class Look:
 
 
 def entropy(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Entropy in bits, the mean over queries; 0 if every query attends to a single position."""
+    """Mean entropy of the queries, in bits; 0 if every query attends to a single position."""
     logs = np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
     found: NDArray[np.float32] = -(weights * logs).sum(-1).mean(-1)
     return found + 0.0  # turns -0.0 into 0.0
 
 
 def distance(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Positions between query and key, weighted by attention, the mean over queries."""
+    """Mean number of positions between a query and its keys, weighted by attention."""
     queries, keys = (np.arange(size) for size in weights.shape[-2:])
     apart = np.abs(queries[:, None] - keys).astype(np.float32)
     found: NDArray[np.float32] = (weights * apart).sum(-1).mean(-1)
@@ -101,8 +101,8 @@ def look_at(
     """Translate the sentence, or take `target` as its translation, and record every head.
 
     The model must be in fp32. `by_words` merges the pieces of a word (see `pieces.merged`).
-    `listen` adds an account of the search, unless `target` is given. Raises DataError for a text
-    that is empty or too long for the model; ModelError if the model's logits are not finite.
+    `listen` adds an account of the search, unless `target` is given. Raises DataError if a text is
+    empty or too long for the model; ModelError if the model's logits are not finite.
     """
     source = [*_encoded(model, sentence, "the sentence", model.recipe.data.max_length), EOS]
     positions = model.transformer.embedding.longest
@@ -142,8 +142,8 @@ def seen(
 ) -> Look:
     """Record how the model attends when it reads the ids `source` and writes the ids `written`.
 
-    `source` encodes `sentence`. Both end in </s>, except that `written` may be cut at the model's
-    last position. Raises ModelError if the model's logits are not finite.
+    `source` encodes `sentence`. `source` and `written` end in </s>, but `written` may be cut at the
+    model's last position. Raises ModelError if the model's logits are not finite.
     """
     read = [BOS, *written[:-1]]
     with record_attention(transformer) as recording:

@@ -1,4 +1,4 @@
-"""The page of `regard look`: one HTML file, which loads nothing over a network."""
+"""The web page of `regard look`: one HTML file, which loads nothing over a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
 from regard.view.recording import KINDS, AttentionKind
 
 STEPS = 255
-"""A weight is stored in one byte; the error is below 0.2 %, which cannot be seen in a line."""
+"""A weight is stored in one byte, from 0 to 255: the error, below 0.2 %, cannot be seen."""
 
 
 def attention_page(
@@ -31,8 +31,8 @@ def attention_page(
 ) -> str:
     """An HTML page of all attention weights of a sentence; user input is escaped.
 
-    The page first shows this kind of attention, this layer and these heads (by default all), with
-    the query at position `place` pinned. `layer` and `heads` count from 0; layer -1 is the last.
+    The page first shows this kind of attention, this layer and these heads (all if none is given),
+    with the query at position `place` pinned. Layers and heads count from 0; -1 is the last layer.
     """
     layers, every = look.weights[kind].shape[:2]
     first = {
@@ -87,9 +87,9 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """The source expression by which a content security policy allows exactly this text."""
+    """The source expression by which a content security policy allows this text alone."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 SCRIPT_HASH, STYLE_HASH = (_hash(_part(name)) for name in ("page.js", "page.css"))
-"""How a content security policy names the script and the style sheet of the page."""
+"""The source expressions of the page's script and style sheet."""

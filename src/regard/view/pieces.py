@@ -1,4 +1,4 @@
-"""Display the sub-word pieces of a sentence, and group them into words."""
+"""Show the sub-word pieces of a sentence, and group them into words."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Words = list[list[int]]
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each piece: with the space before a word; "<s>" and "</s>" for those symbols.
+    """The text of each piece, with the space before it if it begins a word; or "<s>" or "</s>".
 
     A piece that is only a part of a character becomes U+FFFD.
     """
-    before = tokenizer.encode(["a"])[0]  # decoding removes the first space of a text
+    before = tokenizer.encode(["a"])[0]  # put before a piece, as decoding removes the first space
     texts = tokenizer.decode([[*before, i] for i in ids])
     return [
         SPECIAL[i] if i <= EOS else text.removeprefix("a")
@@ -53,7 +53,7 @@ def _is_punctuation(text: str) -> bool:
 
 
 def labels(pieces: Sequence[str]) -> list[str]:
-    """One label per piece; a middle dot marks a piece that continues a word."""
+    """A label for each piece; a middle dot marks a piece that continues a word."""
     return [
         ("·" if place else "") + _shown(pieces[piece])
         for word in words(pieces)
@@ -62,7 +62,7 @@ def labels(pieces: Sequence[str]) -> list[str]:
 
 
 def word_labels(tokenizer: Tokenizer, ids: Sequence[int], groups: Words) -> list[str]:
-    """One label per word."""
+    """A label for each word; `groups` are the words as `words` returns them."""
     texts = tokenizer.decode([[ids[i] for i in group] for group in groups])
     return [
         SPECIAL[ids[group[0]]] if ids[group[0]] <= EOS else _shown(text)
@@ -79,8 +79,8 @@ def merged(
 ) -> Float[NDArray[np.float32], "*heads words others"]:
     """Attention between words, from attention between pieces.
 
-    The weight of a query word is the mean over its pieces; the weight of a key word is the sum over
-    its pieces. So each row still sums to 1.
+    A weight is the mean over the pieces of the query word of the sum over the pieces of the key
+    word. So each row still sums to 1.
     """
     mean, total = _belonging(queries), _belonging(keys)
     mean /= mean.sum(1, keepdims=True)
@@ -88,7 +88,7 @@ def merged(
 
 
 def _belonging(groups: Words) -> NDArray[np.float32]:
-    """A matrix [words, pieces] of ones where a piece belongs to a word, and zeros elsewhere."""
+    """A matrix [words, pieces]: 1 where the piece belongs to the word, 0 elsewhere."""
     found = np.zeros((len(groups), sum(map(len, groups))), np.float32)
     for word, places in enumerate(groups):
         found[word, places] = 1

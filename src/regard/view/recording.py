@@ -1,6 +1,6 @@
-"""The attention weights of every head, by the definition of equation (1).
+"""Record the attention weights of every head, by the definition of equation (1).
 
-The faster implementations never hold all of them.
+The faster implementations never have all weights in memory.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from regard.equations import Arithmetic, Mask
 from regard.transformer import Transformer
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
-"""Self-attention of the encoder or the decoder, and encoder-decoder attention."""
+"""Self-attention of the encoder, self-attention of the decoder, and encoder-decoder attention."""
 KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 
 
 @dataclass
 class Recording:
-    """The weights of the last pass of each layer, [rows, heads, queries, keys], layer by layer."""
+    """The attention weights of each layer, by its number from 0, in the model's last pass."""
 
     encoder: dict[int, Float[Tensor, "rows heads source source"]] = field(default_factory=dict)
     decoder: dict[int, Float[Tensor, "rows heads target target"]] = field(default_factory=dict)
     cross: dict[int, Float[Tensor, "rows heads target source"]] = field(default_factory=dict)
 
     def layers(self, kind: AttentionKind) -> list[Tensor]:
-        """The weights of one kind of attention, from the lowest layer up."""
+        """The weights of one kind of attention, from the first layer to the last."""
         found: dict[int, Tensor] = getattr(self, kind)
         return [found[layer] for layer in sorted(found)]
 
@@ -44,7 +44,7 @@ def record_attention(model: Transformer) -> Iterator[Recording]:
             model(source, target)
         recording.layers("cross")
 
-    The weights of the model may be in a layout for inference. After the block it attends as before.
+    The model's parameters may be in a layout for inference.
     """
     recording = Recording()
     modules = [(recording.encoder, i, x.self_attention) for i, x in enumerate(model.encoder)]
@@ -61,7 +61,7 @@ def record_attention(model: Transformer) -> Iterator[Recording]:
 
 
 class _Recorder:
-    """Attends by the definition of equation (1) and stores its weights; `by` computes the rest."""
+    """Attends by equation (1) and stores the attention weights; `by` computes everything else."""
 
     def __init__(self, by: Arithmetic, weights: dict[int, Tensor], layer: int):
         self._by, self._weights, self._layer = by, weights, layer
@@ -72,7 +72,7 @@ class _Recorder:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1); a cache may have unused slots, and be of less precision than the query."""
+        """Equation (1); a cache may have slots not in use, and a lower precision than the query."""
         keys = mask.allowed.shape[-1]
         key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
         output, weights = attention(query, key, value, mask.allowed, dropout)
