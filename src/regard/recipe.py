@@ -17,150 +17,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from regard.errors import RecipeError, unknown
+from regard.sections import (
+    BleuTokenizer,
+    DataRecipe,
+    ModelRecipe,
+    Section,
+    TokenizerRecipe,
+    TrainingRecipe,
+)
+
+__all__ = [
+    "BleuTokenizer",
+    "DataRecipe",
+    "ModelRecipe",
+    "Recipe",
+    "SearchRecipe",
+    "TaskRecipe",
+    "TokenizerRecipe",
+    "TrainingRecipe",
+]
 
 _LONGEST_FILE = 2**14
 """Characters of a recipe file at most, since reading TOML may take quadratic time."""
 MOST_STEPPED = 100_000
 """The largest beam x max_extra: keys and values are kept for every step of every hypothesis."""
-Count = Annotated[int, Field(ge=1, lt=2**31)]
-_Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-class Section(BaseModel):
-    """A section of a recipe: immutable, strictly typed, without NaN, infinity or unknown keys."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-class ModelRecipe(Section):
-    """§3: the architecture. The defaults are the paper's base model."""
-
-    layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """N: identical layers in the encoder, and in the decoder."""
-    d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
-    """Width of the embeddings and of every sub-layer's output."""
-    d_ff: Count = 2048
-    """Inner width of the feed-forward networks."""
-    heads: Count = 8
-    """h: parallel attention heads."""
-    d_k: Count = 64
-    """Width of queries and keys in one head; d_model / heads if not given."""
-    d_v: Count = 64
-    """Width of values in one head; d_model / heads if not given."""
-    dropout: _Fraction = 0.1
-    """P_drop: dropout on every sub-layer's output, and on embedding + position."""
-    attention_dropout: _Fraction = 0.0
-    """Dropout on the attention weights; the paper uses it for parsing only."""
-    relu_dropout: _Fraction = 0.0
-    """Dropout after the ReLU of the feed-forward networks; none in the paper."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Positional encoding: §3.5's sinusoids, or learned (row E of Table 3)."""
-    max_positions: Count = 1024
-    """Number of positions of a learned encoding; sinusoids have no limit."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_width_among_heads(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            width, heads = given.get("d_model", 512), given.get("heads", 8)
-            if isinstance(width, int) and isinstance(heads, int) and heads > 0:
-                return {"d_k": max(1, width // heads), "d_v": max(1, width // heads)} | given
-        return given
-
-
-class TokenizerRecipe(Section):
-    """§5.1: one vocabulary shared by source and target."""
-
-    kind: Literal["bpe", "wordpiece"] = "bpe"
-    """Byte-pair encoding (EN-DE) or word pieces (EN-FR); unseen characters fall back to bytes."""
-    vocabulary: Annotated[int, Field(ge=300, le=1_000_000)] = 37_000
-    """Entries, including the 256 bytes and three special symbols."""
-
-
-class DataRecipe(Section):
-    """§5.1: which sentence pairs are kept, and how they are batched."""
-
-    max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
-    """Pieces of the longest sentence kept for training, on either side, </s> included."""
-    max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
-    """Largest length ratio of a kept pair, in characters, for pairs over ten characters."""
-    deduplicate: bool = False
-    """Keep only the first of identical pairs."""
-    held_out: Count = 1000
-    """Pairs set aside for validation if no validation files are given; at most a tenth."""
-    source_tokens: Count = 25_000
-    """Source tokens in a batch, including padding."""
-    target_tokens: Count = 25_000
-    """Target tokens in a batch, including padding."""
-    layout: Literal["packed", "grouped"] = "packed"
-    """Rows of equal width, packed with pairs; or batches of pairs of similar length (§5.1)."""
-    row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
-    """Width of a packed row in tokens."""
-
-
-BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
-
-
-class TrainingRecipe(Section):
-    """§5.2 to §5.4: duration, learning rate, regularisation, validation and checkpoints."""
-
-    steps: Count = 100_000
-    """Optimizer steps in total."""
-    warmup_steps: Count = 4000
-    """Steps over which the learning rate rises linearly."""
-    beta1: _Fraction = 0.9
-    """Adam's decay of the first moment."""
-    beta2: _Fraction = 0.98
-    """Adam's decay of the second moment."""
-    epsilon: Annotated[float, Field(ge=1e-30)] = 1e-9
-    """Adam's epsilon."""
-    label_smoothing: _Fraction = 0.1
-    """epsilon_ls: the probability spread over the whole vocabulary."""
-    accumulate: Count = 1
-    """Batches whose gradients are summed into one step."""
-    arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
-    """How the equations are computed: auto is the fastest way, plain by their definitions. The
-    others are the ways from which auto chooses on a CPU; see `arithmetic.choose`."""
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Number format: auto is bf16 if the processor has it; weights always have an fp32 copy.
-
-    int8 is auto with 8-bit products of states and weights, and of gradients and weights in linear
-    layers. It needs an x86 processor with VNNI; on one or two cores it is faster than bf16.
-    """
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Seed of the initialisation, the order of the data, and dropout."""
-    log_every: Count = 20
-    """Steps between two records of the journal."""
-    validate_every: Count = 1000
-    """Steps between two validations; the last step is always validated."""
-    patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Validations without a lower loss after which training stops early; 0 means never."""
-    validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
-    """Sentences decoded for BLEU at each validation; 0 means none."""
-    bleu_tokenizer: BleuTokenizer = "13a"
-    """sacreBLEU's tokenizer; zh, ja-mecab or ko-mecab for languages whose words need segmenting."""
-    save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Steps between two checkpoints; 0 means that only save_minutes counts."""
-    save_minutes: Annotated[float, Field(ge=0)] = 10.0
-    """Minutes between two checkpoints; 0 means that only save_every counts."""
-    keep: Count = 5
-    """Number of newest checkpoints that are kept."""
-    average: Count = 5
-    """Last checkpoints averaged into the final model (§6.1: 5 for base, 20 for big)."""
-
-    @model_validator(mode="after")
-    def _keeps_what_it_averages(self) -> Self:
-        if self.keep < self.average:
-            raise ValueError(
-                f"keep = {self.keep} is less than average = {self.average}: keep at least as many "
-                "checkpoints as are averaged"
-            )
-        return self
 
 
 class SearchRecipe(Section):
@@ -213,6 +96,25 @@ class Recipe(Section):
                 f"model.max_positions = {self.model.max_positions} is less than data.max_length = "
                 f"{self.data.max_length}: learn a position for every piece of the longest sentence"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        best, score = self.training.best, "f1" if self.task.output == "trees" else "bleu"
+        if best not in ("last", "loss", score):
+            raise ValueError(
+                f"training.best = {best}: the validation of this task has loss and {score}"
+            )
+        if best == score and not self.training.validate_sentences:
+            raise ValueError(
+                f"training.best = {best} needs training.validate_sentences of 1 or more"
+            )
+        if self.data.subword_dropout and self.tokenizer.kind != "bpe":
+            raise ValueError(
+                "data.subword_dropout leaves out merges: it needs tokenizer.kind = bpe"
+            )
+        if self.data.subword_dropout and self.task.output == "trees":
+            raise ValueError("data.subword_dropout is for text, and this recipe learns from trees")
         return self
 
     def but(self, **changes: Any) -> Recipe:

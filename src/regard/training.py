@@ -5,6 +5,7 @@ loop knows neither search nor scores: `validate` is handed in.
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,11 +36,14 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe
-    steps = steps_for(model, optimizer, recipe, setup.device, setup.dtype, run.warn)
-    while state.step < recipe.training.steps and not state.gives_up(recipe.training.patience):
-        rate = learning_rate(state.step + 1, recipe.model.d_model, recipe.training.warmup_steps)
+    steps, by = (
+        steps_for(model, optimizer, recipe, setup.device, setup.dtype, run.warn),
+        recipe.training,
+    )
+    while not run.is_over(state):
+        rate = learning_rate(state.step + 1, recipe.model.d_model, by.warmup_steps, by.rate)
         position = training.batches.state()
-        batches = [b.to(setup.device) for b in training.batches.take(recipe.training.accumulate)]
+        batches = [b.to(setup.device) for b in training.batches.take(by.accumulate)]
         try:
             loss = update(steps, optimizer, batches, rate, setup.processes)
         except OutOfMemory:  # nothing was learned: try the same pairs again, in smaller parts
@@ -49,7 +53,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
         due = run.clock.due(state)
         if any(due):
             follow_up(run, training, due, rate, loss, validate)
-    if state.gives_up(recipe.training.patience):
+    if state.gives_up(by.patience):
         run.warn(f"step {state.step}: no lower loss in {state.no_better} validations: the end")
     return run.finish(state)
 
@@ -111,7 +115,7 @@ def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
     """Do what is due after a step: log, validate, save, leave."""
-    state, patience = training.state, run.setup.recipe.training.patience
+    state, recipe, began = training.state, run.setup.recipe.training, time.monotonic()
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)
     if due.log:
@@ -119,10 +123,12 @@ def follow_up(
     if due.validate and validate:
         result = validate(training.whole_model())
         run.journal.write("validation", step=state.step, **result)
-        state.judge(result["loss"])
-    save = due.save or state.gives_up(patience)
+        state.judge(result, recipe.best)
+    save = due.save or state.gives_up(recipe.patience)
     if save or due.leave:
         run.save(training, extra=not save)
+    if due.validate:
+        run.clock.expect_closing(time.monotonic() - began)
     if due.leave:
         run.leave(state)
 

@@ -13,6 +13,7 @@ from regard.files.whole import remove_leftovers
 from regard.optimizer import FlatAdam
 from regard.recipe import TrainingRecipe
 from regard.run import checkpoints
+from regard.run.checkpoints import Keep
 from run.killing import full_at, killed_at
 
 
@@ -35,7 +36,7 @@ def save(
     randoms = [checkpoints.random_states()]
     adam = adam or optimizer()
     weights, moments = adam.named_weights(), adam.state()
-    return checkpoints.save(folder, weights, moments, about, keep, randoms)
+    return checkpoints.save(folder, weights, moments, about, Keep(keep), randoms)
 
 
 def steps(folder: Path) -> list[int]:

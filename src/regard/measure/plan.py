@@ -217,7 +217,7 @@ class _Trial:
     def _step(self, batches: Sequence[Batch]) -> None:
         """Make one update, and wait until the device has finished it."""
         training = self.recipe.training
-        rate = learning_rate(1, self.recipe.model.d_model, training.warmup_steps)
+        rate = learning_rate(1, self.recipe.model.d_model, training.warmup_steps, training.rate)
         some = [batch.to(self.device) for batch in batches]
         update(self._steps, self.optimizer, some, rate, self.processes)
         if self.device.type == "cuda":

@@ -1,7 +1,7 @@
 """Checkpoints: sealed directories RUN/checkpoints/step-N; damaged ones are skipped, and named."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,15 +47,30 @@ RandomStates = dict[str, Tensor]
 """States of generators: "cpu" and "cuda" of the first process, "cpu.1", "cuda.1" of the next."""
 
 
+class Keep(NamedTuple):
+    """Which checkpoints outlive a save: the newest ones, and those nearest to the best step."""
+
+    newest: int
+    averaged: int = 0
+    """How many are kept around the best step."""
+    best: int = 0
+    """The step with the best validation; 0 if none is kept for it."""
+
+    def choose(self, found: Sequence[Path]) -> set[Path]:
+        """Those of the checkpoints `found`, in the order of their steps, that are kept."""
+        around = _by_distance(found, self.best)[: self.averaged] if self.best else []
+        return {*found[-self.newest :], *around}
+
+
 def save(
     directory: Path,
     weights: dict[str, Tensor],
     moments: dict[str, Tensor],
     about: dict[str, Any],
-    keep: int,
+    keep: Keep,
     randoms: Sequence[RandomStates] = (),
 ) -> Path:
-    """Write `directory/step-N` for N = about["step"], then remove all but the newest `keep`.
+    """Write `directory/step-N` for N = about["step"], then remove those not in `keep`.
 
     `weights` and `moments` are an optimizer's named weights and state, `randoms` the random states
     of all processes, by rank. Earlier checkpoints with about["extra"] are removed in any case. So
@@ -72,7 +87,7 @@ def save(
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
-    kept = [*earlier, path][-keep:]
+    kept = keep.choose([*earlier, path])
     for other in found:
         if other not in kept:
             remove_directory(other)
@@ -125,15 +140,42 @@ def paths(directory: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
+def _by_distance(found: Sequence[Path], step: int) -> list[Path]:
+    """Checkpoints in the order of their distance from a step, of two the later first."""
+    return sorted(reversed(found), key=lambda path: abs(_step(path) - step))
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """The newest `count` whole checkpoints, newest first; `warn` hears of damaged ones.
+    """The newest `count` undamaged checkpoints, newest first; `warn` hears of damaged ones.
+
+    Raises ModelError as `nearest` does.
+    """
+    return _undamaged(directory, reversed(paths(directory)), count, warn)
+
+
+def nearest(
+    directory: Path, step: int, count: int, warn: Callable[[str], None]
+) -> list[Checkpoint]:
+    """The `count` undamaged checkpoints nearest to a step; for step 0 the newest ones.
 
     Raises ModelError if all are damaged. Raises it too if one cannot be read that may be whole,
     because a run that continued from an earlier one would remove it.
     """
+    if not step:
+        return newest(directory, count, warn)
+    return _undamaged(directory, _by_distance(paths(directory), step), count, warn)
+
+
+def _undamaged(
+    directory: Path, candidates: Iterable[Path], count: int, warn: Callable[[str], None]
+) -> list[Checkpoint]:
     whole: list[Checkpoint] = []
     damaged: list[ModelError] = []
-    for path in reversed(paths(directory)):
+    for path in candidates:
         if len(whole) == count:
             break
         try:
@@ -154,7 +196,7 @@ def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Che
 
 def _opened(path: Path) -> Checkpoint:
     manifest = unseal(path)
-    step = int(path.name.removeprefix("step-"))
+    step = _step(path)
     whole = manifest.keys() >= {"state", "batches", *FINGERPRINTS} and all(
         isinstance(manifest[counts], dict)
         and all(isinstance(n, int | float) and 0 <= n < 2**63 for n in manifest[counts].values())

@@ -7,19 +7,30 @@ from regard.run.journal import Journal
 from regard.run.setup import Setup
 from regard.run.state import Due, Training, TrainingState
 
+CLOSING, TUNING = 0.01, 0.03
+"""Shares of `training.minutes` that are kept for the work after the last step, at least, and for
+choosing the search's settings."""
+
 
 class Clock:
     """Counts time and tokens, and decides by step, minutes and signals what is due."""
 
-    def __init__(self, setup: Setup, journal: Journal, interrupt: Interrupt):
+    def __init__(
+        self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None = None
+    ):
+        """`began` is the reading of `time.monotonic` from which the run's time counts."""
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
+        self._counted_at = time.monotonic() if began is None else began
+        self._closing = 0.0
         self.start(TrainingState())
 
     def start(self, state: TrainingState) -> None:
-        """Begin to count at this moment, from this state."""
-        self._saved_at = self._logged_at = self._counted_at = time.monotonic()
+        """Begin to count saves and tokens at this moment, from this state."""
+        self._saved_at = self._logged_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
+        self.over = self._recipe.minutes > 0 and state.ended == self._recipe.minutes
+        """Whether the run has taken its minutes."""
 
     def tick(self, state: TrainingState, source_tokens: int, target_tokens: int) -> None:
         """Count a step, the tokens that it learned from, and its time."""
@@ -43,16 +54,30 @@ class Clock:
         minutes = (time.monotonic() - self._saved_at) / 60
         by_clock = self._processes.first and 0 < recipe.save_minutes <= minutes
         mine = [self.interrupt.signum == signum for signum in SIGNALS]
-        save_now, *signals = self._processes.sum(by_clock, *mine)
+        late = self._processes.first and self._is_late(state)
+        save_now, is_late, *signals = self._processes.sum(by_clock, late, *mine)
         if any(signals):
             self.interrupt.signum = SIGNALS[signals.index(max(signals))]
-        last = step == recipe.steps
+        if is_late:
+            self.over, state.ended = True, recipe.minutes
+        last = self.over or step == recipe.steps
         return Due(
             log=last or step == 1 or step % recipe.log_every == 0,
             validate=last or step % recipe.validate_every == 0,
             save=last or (recipe.save_every > 0 and step % recipe.save_every == 0) or save_now > 0,
             leave=any(signals),
         )
+
+    def _is_late(self, state: TrainingState) -> bool:
+        """Whether no more time is left than validating, saving and averaging at the end take."""
+        budget = 60 * self._recipe.minutes
+        closing = max(self._closing, CLOSING * budget)
+        return 0 < budget <= state.seconds + closing + TUNING * budget * self._recipe.tune
+
+    def expect_closing(self, seconds: float) -> None:
+        """Expect validating and saving at the end to take at most as long as they just took, with
+        half as much again for averaging."""
+        self._closing = max(self._closing, 1.5 * seconds)
 
     def saved(self) -> None:
         """Begin anew to count the minutes to the next save."""

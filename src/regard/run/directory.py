@@ -17,10 +17,11 @@ from torch import Tensor
 
 from regard.errors import TrainingError
 from regard.files.whole import refusing_write_errors, remove_leftovers
+from regard.recipe import TrainingRecipe
 from regard.run import checkpoints
 from regard.run.averaging import average_weights
 from regard.run.beginning import keep_beginning
-from regard.run.checkpoints import Checkpoint, RandomStates
+from regard.run.checkpoints import Checkpoint, Keep, RandomStates
 from regard.run.journal import Journal, NoJournal, RecordListener
 from regard.run.model_directory import write_model
 from regard.run.setup import Setup
@@ -98,12 +99,14 @@ class RunDirectory:
         weights: dict[str, Tensor],
         moments: dict[str, Tensor],
         about: dict[str, Any],
-        keep: int,
+        recipe: TrainingRecipe,
         randoms: list[RandomStates],
     ) -> None:
         """Write a checkpoint, and remove those that are no longer kept; see `checkpoints.save`."""
         if self._writes:
             self.journal.sync()
+            best = about["state"]["best_step"] if recipe.best != "last" else 0
+            keep = Keep(recipe.keep, recipe.average, best)
             checkpoints.save(self.checkpoints, weights, moments, about, keep, randoms)
         self.journal.write("save", step=about["step"])
 
@@ -111,7 +114,9 @@ class RunDirectory:
         """Average the newest checkpoints into the final model (§6.1); returns its weights."""
         if not self._writes:
             return {}
-        wanted, found = setup.recipe.training.average, self.newest(setup.recipe.training.average)
+        recipe = setup.recipe.training
+        wanted, best = recipe.average, state.best_step if recipe.best != "last" else 0
+        found = checkpoints.nearest(self.checkpoints, best, wanted, self._warn)
         if len(found) < wanted:
             self._warn(
                 f"{self.path}: the model is the average of {len(found)}, not {wanted}, "
@@ -120,7 +125,7 @@ class RunDirectory:
         weights, seconds = average_weights(found), round(state.seconds, 1)
         steps = sorted(checkpoint.step for checkpoint in found)
         about = {"step": state.step, "averaged": steps, "seconds": seconds}
-        about |= setup.fingerprints
+        about |= setup.fingerprints | ({"best": best} if best else {})
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)
         self.journal.write("finish", step=state.step, averaged=steps, seconds=seconds)
         return weights

@@ -17,6 +17,7 @@ from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.run import checkpoints
 from regard.run.beginning import differences
+from regard.run.checkpoints import Keep
 from regard.run.model_directory import Model, open_model
 from regard.run.run import Run
 from regard.run.state import TrainingState
@@ -88,7 +89,7 @@ def begin_from_model(run: Run) -> None:
         **setup.fingerprints,
     }
     weights, moments = optimizer.named_weights(), optimizer.state()
-    checkpoints.save(place.checkpoints, weights, moments, about, keep=1)
+    checkpoints.save(place.checkpoints, weights, moments, about, Keep(1))
     run.journal.write("begin", model=str(directory), step=0)
     run.warn(f"{place.path}: begins with the weights of {directory}")
 

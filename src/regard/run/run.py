@@ -38,6 +38,7 @@ class Run:
         processes: Processes = ALONE,
         micro_batches: int | None = None,
         shard: bool = False,
+        began: float | None = None,
     ):
         """Open a run.
 
@@ -49,6 +50,7 @@ class Run:
             micro_batches   parts that a process divides its share of a batch into; None leaves
                             their number as it was
             shard           divide weights and moments among the processes
+            began           the reading of `time.monotonic` from which `training.minutes` count
 
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
         if the data is damaged, TrainingError if another process trains in the directory or the
@@ -62,7 +64,7 @@ class Run:
             warn("--shard divides a model among torchrun's processes; the only one has it all")
         self.directory = RunDirectory(directory, listeners, warn, writes=processes.first)
         self.journal = self.directory.journal
-        self.clock = Clock(self.setup, self.journal, interrupt or Interrupt())
+        self.clock = Clock(self.setup, self.journal, interrupt or Interrupt(), began)
         self.resumption = Resumption(
             self.setup,
             self.directory,
@@ -81,6 +83,11 @@ class Run:
         self.clock.start(training.state)
         return training
 
+    def is_over(self, state: TrainingState) -> bool:
+        """Whether the run has ended by its steps, its minutes or its patience."""
+        recipe = self.setup.recipe.training
+        return state.step >= recipe.steps or self.clock.over or state.gives_up(recipe.patience)
+
     def save(self, training: Training, *, extra: bool = False) -> None:
         """Write a checkpoint, and remove those that are no longer kept.
 
@@ -98,7 +105,7 @@ class Run:
         }
         randoms = setup.processes.all(checkpoints.random_states(setup.processes.rank))
         weights, moments = optimizer.named_weights(), optimizer.state()
-        self.directory.save(weights, moments, about, setup.recipe.training.keep, randoms)
+        self.directory.save(weights, moments, about, setup.recipe.training, randoms)
         self.clock.saved()
 
     def leave(self, state: TrainingState) -> NoReturn:

@@ -26,14 +26,20 @@ class TrainingState:
     parts: int = 1
     """Parts that each batch is divided into at least, so that one part fits the memory."""
     lowest_loss: float = 0.0
-    """The lowest loss of a validation; 0 before the first validation."""
+    """The lowest loss of a validation, or 100 minus the highest BLEU or F1, as `training.best`
+    says; 0 before the first validation."""
+    best_step: int = 0
+    """The step of that validation."""
     no_better: int = 0
-    """Validations since the one with the lowest loss."""
+    """Validations since that one."""
+    ended: float = 0.0
+    """`training.minutes`, once they were over."""
 
-    def judge(self, loss: float) -> None:
-        """Compare a validation's loss with the lowest one so far."""
+    def judge(self, validation: dict[str, Any], best: str) -> None:
+        """Compare a validation with the best one so far, by the figure `best` of `training.best`."""
+        loss = 100 - validation[best] if best in ("bleu", "f1") else validation["loss"]
         if loss < self.lowest_loss or not self.lowest_loss:
-            self.lowest_loss, self.no_better = loss, 0
+            self.lowest_loss, self.best_step, self.no_better = loss, self.step, 0
         else:
             self.no_better += 1
 

@@ -1,0 +1,153 @@
+"""Sections of a recipe: what each field means, its default, and which values it may have."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+_Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Section(BaseModel):
+    """A section of a recipe: immutable, strictly typed, without NaN, infinity or unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class ModelRecipe(Section):
+    """§3: the architecture. The defaults are the paper's base model."""
+
+    layers: Annotated[int, Field(ge=1, le=1000)] = 6
+    """N: identical layers in the encoder, and in the decoder."""
+    d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
+    """Width of the embeddings and of every sub-layer's output."""
+    d_ff: Count = 2048
+    """Inner width of the feed-forward networks."""
+    heads: Count = 8
+    """h: parallel attention heads."""
+    d_k: Count = 64
+    """Width of queries and keys in one head; d_model / heads if not given."""
+    d_v: Count = 64
+    """Width of values in one head; d_model / heads if not given."""
+    dropout: _Fraction = 0.1
+    """P_drop: dropout on every sub-layer's output, and on embedding + position."""
+    attention_dropout: _Fraction = 0.0
+    """Dropout on the attention weights; the paper uses it for parsing only."""
+    relu_dropout: _Fraction = 0.0
+    """Dropout after the ReLU of the feed-forward networks; none in the paper."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Positional encoding: §3.5's sinusoids, or learned (row E of Table 3)."""
+    max_positions: Count = 1024
+    """Number of positions of a learned encoding; sinusoids have no limit."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_width_among_heads(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            width, heads = given.get("d_model", 512), given.get("heads", 8)
+            if isinstance(width, int) and isinstance(heads, int) and heads > 0:
+                return {"d_k": max(1, width // heads), "d_v": max(1, width // heads)} | given
+        return given
+
+
+class TokenizerRecipe(Section):
+    """§5.1: one vocabulary shared by source and target."""
+
+    kind: Literal["bpe", "wordpiece"] = "bpe"
+    """Byte-pair encoding (EN-DE) or word pieces (EN-FR); unseen characters fall back to bytes."""
+    vocabulary: Annotated[int, Field(ge=300, le=1_000_000)] = 37_000
+    """Entries, including the 256 bytes and three special symbols."""
+
+
+class DataRecipe(Section):
+    """§5.1: which sentence pairs are kept, and how they are batched."""
+
+    max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
+    """Pieces of the longest sentence kept for training, on either side, </s> included."""
+    max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
+    """Largest length ratio of a kept pair, in characters, for pairs over ten characters."""
+    deduplicate: bool = False
+    """Keep only the first of identical pairs."""
+    held_out: Count = 1000
+    """Pairs set aside for validation if no validation files are given; at most a tenth."""
+    source_tokens: Count = 25_000
+    """Source tokens in a batch, including padding."""
+    target_tokens: Count = 25_000
+    """Target tokens in a batch, including padding."""
+    subword_dropout: _Fraction = 0.0
+    """Probability that a merge of byte-pair encoding is left out, drawn for each word and epoch."""
+    layout: Literal["packed", "grouped"] = "packed"
+    """Rows of equal width, packed with pairs; or batches of pairs of similar length (§5.1)."""
+    row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
+    """Width of a packed row in tokens."""
+
+
+BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
+
+
+class TrainingRecipe(Section):
+    """§5.2 to §5.4: duration, learning rate, regularisation, validation and checkpoints."""
+
+    steps: Count = 100_000
+    """Optimizer steps in total."""
+    minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Minutes after which the run ends, preparing and the final model included; 0 means never."""
+    rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Factor of the learning rate; 1 is the rate of equation (3)."""
+    warmup_steps: Count = 4000
+    """Steps over which the learning rate rises linearly."""
+    beta1: _Fraction = 0.9
+    """Adam's decay of the first moment."""
+    beta2: _Fraction = 0.98
+    """Adam's decay of the second moment."""
+    epsilon: Annotated[float, Field(ge=1e-30)] = 1e-9
+    """Adam's epsilon."""
+    label_smoothing: _Fraction = 0.1
+    """epsilon_ls: the probability spread over the whole vocabulary."""
+    accumulate: Count = 1
+    """Batches whose gradients are summed into one step."""
+    arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
+    """How the equations are computed: auto is the fastest way, plain by their definitions. The
+    others are the ways from which auto chooses on a CPU; see `arithmetic.choose`."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Number format: auto is bf16 if the processor has it; weights always have an fp32 copy.
+
+    int8 is auto with 8-bit products of states and weights, and of gradients and weights in linear
+    layers. It needs an x86 processor with VNNI; on one or two cores it is faster than bf16.
+    """
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Seed of the initialisation, the order of the data, and dropout."""
+    log_every: Count = 20
+    """Steps between two records of the journal."""
+    validate_every: Count = 1000
+    """Steps between two validations; the last step is always validated."""
+    patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Validations without a lower loss after which training stops early; 0 means never."""
+    validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
+    """Sentences decoded for BLEU at each validation; 0 means none."""
+    bleu_tokenizer: BleuTokenizer = "13a"
+    """sacreBLEU's tokenizer; zh, ja-mecab or ko-mecab for languages whose words need segmenting."""
+    save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Steps between two checkpoints; 0 means that only save_minutes counts."""
+    save_minutes: Annotated[float, Field(ge=0)] = 10.0
+    """Minutes between two checkpoints; 0 means that only save_every counts."""
+    keep: Count = 5
+    """Number of newest checkpoints that are kept."""
+    average: Count = 5
+    """Checkpoints averaged into the final model (§6.1: the last 5 for base, 20 for big)."""
+    best: Literal["last", "loss", "bleu", "f1"] = "last"
+    """Which checkpoints are averaged: the last ones, or those nearest to the best validation, by
+    its loss, BLEU or F1. `patience` counts validations by the same figure, by the loss for last."""
+    tune: bool = False
+    """Whether the search's beam and alpha are chosen on the validation set at the end (§6.1)."""
+
+    @model_validator(mode="after")
+    def _keeps_what_it_averages(self) -> Self:
+        if self.keep < self.average:
+            raise ValueError(
+                f"keep = {self.keep} is less than average = {self.average}: keep at least as many "
+                "checkpoints as are averaged"
+            )
+        return self
