@@ -26,7 +26,7 @@ Stage = Literal["survey", "learn", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
-"""A block ends before the pair that would exceed this many pairs, or bytes on one side."""
+"""The most pairs of a block, and the most bytes of each of its sides, except in a single pair."""
 
 
 @dataclass(frozen=True)

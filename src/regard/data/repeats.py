@@ -1,8 +1,8 @@
 """Find the pairs of a corpus that repeat earlier ones, in bounded memory, by files on disk.
 
-The survey writes an eight-byte digest of each pair to a file. Digests are divided into parts by
-their value, so that those of equal pairs, being equal, are in the same part; the file is read once
-for each part. The result is one bit for each pair.
+The survey writes an eight-byte digest of each pair to a file. Equal pairs have equal digests. The
+digests are divided by their value into parts, so that equal ones are in the same part, and the file
+is read once for each part. The result is one bit for each pair.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
-    """Make an empty folder in place of one that a killed process left; remove it on an error."""
+    """Make an empty folder, even if a killed process left one; remove it if the block raises."""
     shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir()
@@ -129,7 +129,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what killed writers left in a directory, to which no other process may now write."""
+    """Remove what killed writers left in a directory that no other process is writing to."""
     with refusing_write_errors(directory):
         for path in directory.glob(".*"):
             if path.suffix in LEFTOVERS:

@@ -144,7 +144,7 @@ def _wait_for_rest() -> None:
     products.
     """
     until = time.monotonic() + _REST
-    while _others_run() or _others_run():  # twice: one may have waited for another that ran
+    while _others_run() or _others_run():  # twice: an idle thread may have waited for a running one
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")
         time.sleep(0.001)

@@ -49,7 +49,7 @@ def restart_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        with suppress(OSError, AttributeError):  # else use of memory that malloc kept is not seen
+        with suppress(OSError, AttributeError):  # else memory kept by malloc hides new use
             ctypes.CDLL("libc.so.6").malloc_trim(0)
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")

@@ -46,7 +46,7 @@ class Processes:
     """This process and the others that train with it; alone, it has rank 0, and `count` is 1.
 
     Methods that communicate must be called by every process, in the same order. They raise
-    TrainingError if another process has ended. If `count` is 1, they do not communicate.
+    TrainingError if another process has ended. If `count` is 1, most of them return at once.
     """
 
     rank: int = 0

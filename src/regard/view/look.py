@@ -50,7 +50,7 @@ class Look:
     """An account of the search, if it was recorded."""
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """The positions that attend; `written` stands for `read` in encoder-decoder attention."""
+        """The positions that attend; in encoder-decoder attention, each is named by its output."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:

@@ -79,8 +79,8 @@ def merged(
 ) -> Float[NDArray[np.float32], "*heads words others"]:
     """Attention between words, from attention between pieces.
 
-    A weight is the mean over the pieces of the query word of the sum over the pieces of the key
-    word. So each row still sums to 1.
+    The weight of a query word is the mean over its pieces; the weight of a key word is the sum over
+    its pieces. So each row still sums to 1.
     """
     mean, total = _belonging(queries), _belonging(keys)
     mean /= mean.sum(1, keepdims=True)
