@@ -69,11 +69,14 @@ def test_six_lines_train_and_translate(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_run_is_that_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
-    out = regard.train(source=["train.en"], target=Path("train.de"), out="one", changes=TINY)
+    given = {"recipe": "small", "changes": TINY}
+    out = regard.train(source=["train.en"], target=Path("train.de"), out="one", **given)
     assert out == Path("one")
     assert capfd.readouterr() == ("", "")
     files = ("--source", "train.en", "--target", "train.de")
-    assert command("train", *files, "--out", "two", *settings(TINY)).status == 0
+    assert (
+        command("train", *files, "--out", "two", "--recipe", "small", *settings(TINY)).status == 0
+    )
     names = sorted(path.relative_to("one") for path in Path("one").rglob("*") if path.is_file())
     assert names == sorted(p.relative_to("two") for p in Path("two").rglob("*") if p.is_file())
     for name in ("recipe.toml", "tokenizer.json", "model.safetensors"):
@@ -92,7 +95,9 @@ def test_data_is_that_of_the_command() -> None:
         "encode",
     ]
     files = ("--source", "train.en", "--target", "train.de")
-    assert command("prepare", *files, "--out", "two", *settings(TINY)).status == 0
+    assert (
+        command("prepare", *files, "--out", "two", "--recipe", "small", *settings(TINY)).status == 0
+    )
     for path in Path("one").iterdir():
         assert path.read_bytes() == Path("two", path.name).read_bytes()
 

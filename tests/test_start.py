@@ -13,16 +13,16 @@ import pytest
 
 import regard
 import regard.start
+from regard.budget import ParallelText, choose
 from regard.corpus import example
 from regard.data.pairs import recipe_of
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.inputs import TrainingFiles
-from regard.paper import BASE
-from regard.presets import SMALL, SMALL_CORPUS, SMALL_PARSE
+from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
 from regard.run.averaging import average_run
 from regard.run.finetuning import keep_origin
-from regard.start import DECIDED, Start, begin, decide
+from regard.start import DECIDED, MINUTES, Start, begin, decide
 
 TEXT = Recipe().but(
     layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, source_tokens=300,
@@ -160,12 +160,12 @@ def start_of(case: Case, made: Path) -> Start:
     )
 
 
-def expected_recipe(cell: str, kind: str, data: Recipe) -> Recipe:
-    if cell == "small or base":
-        return SMALL
+def expected_recipe(cell: str, kind: str, data: Recipe, corpus: ParallelText) -> Recipe:
+    if cell == "for the time**":
+        return choose(corpus, MINUTES, measure=lambda *_: 1000.0).recipe
     if cell == "small-parse":
         return SMALL_PARSE
-    if cell in ("that of --data", "that of RUN/data"):
+    if cell in ("that of --data**", "of RUN/data**"):
         return data
     recipe = RECIPES[kind].but(seed=SEEDS[cell.removesuffix("*")])
     if cell.endswith("*"):
@@ -177,7 +177,9 @@ def expected_recipe(cell: str, kind: str, data: Recipe) -> Recipe:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.number)
-def test_row(row: Row, made: Path) -> None:
+def test_row(row: Row, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.budget.tokens_per_second", lambda *_: 1000.0)
+    corpus = ParallelText.of([made / "en"], [made / "de"])
     before = sorted(made.rglob("*"))
     for case in CASES:
         if next(other for other in TABLE if other.fits(case)) is not row:
@@ -190,7 +192,7 @@ def test_row(row: Row, made: Path) -> None:
         found, prepared = decide(start), made / case.kind / "data"
         data = prepared if row.gives_data == "--data" else start.out / "data"
         assert (found.data, found.is_prepared) == (data, row.gives_data != "prepared now"), case
-        expected = expected_recipe(row.gives_recipe, case.kind, recipe_of(prepared))
+        expected = expected_recipe(row.gives_recipe, case.kind, recipe_of(prepared), corpus)
         assert found.recipe == expected, case
     assert sorted(made.rglob("*")) == before
 
@@ -257,11 +259,25 @@ def test_refused_as_well(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_size_of_the_text_chooses_the_recipe(tmp_path: Path) -> None:
-    for count, recipe in ((SMALL_CORPUS, SMALL), (SMALL_CORPUS + 1, BASE)):
-        (tmp_path / "text").write_text("a\n" * count, "utf-8")
-        files = TrainingFiles([tmp_path / "text"], [tmp_path / "text"])
-        assert decide(Start(tmp_path / "run", files)).recipe == recipe
+def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.budget.tokens_per_second", lambda *_: 1000.0)
+    files, said = TrainingFiles(**paths(made)["text"]), list[str]()  # type: ignore[arg-type]
+    named = decide(Start(tmp_path / "run", files, recipe=TEXT, minutes=7.0)).recipe
+    assert named == TEXT.but(minutes=7.0)
+    begun = decide(Start(made / "text/BFalse", minutes=7.0)).recipe
+    assert begun == RECIPES["text"].but(seed=SEEDS["that of RUN"], minutes=7.0)
+    for start in (
+        Start(tmp_path / "run", files, minutes=7.0, assignments=["training.seed=3"]),
+        Start(tmp_path / "run", data=made / "text/data", minutes=7.0),
+        Start(made / "text/PFalse", minutes=7.0),
+    ):
+        said.clear()
+        chosen = decide(start, chose=lambda choice: said.extend(choice.sentences())).recipe
+        assert chosen.training.minutes == 7.0
+        assert chosen.training.seed == (3 if start.assignments else 1)
+        assert said[0].startswith("the run takes 7 min")
 
 
 def test_the_task_and_the_settings_change_the_recipe(made: Path, tmp_path: Path) -> None:

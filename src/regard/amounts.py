@@ -1,6 +1,9 @@
 """Amounts as a person reads them: three digits and a unit."""
 
+import re
 from collections.abc import Mapping
+
+from regard.errors import RegardError
 
 BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1.0}
 SECONDS = {"days": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3}
@@ -17,3 +20,20 @@ def amount(value: float, units: Mapping[str, float]) -> str:
     unit, size = fitting[0] if fitting else list(units.items())[-1]
     scaled = value / size
     return f"{scaled:,.0f} {unit}".rstrip() if scaled >= 1000 else f"{scaled:.3g} {unit}".rstrip()
+
+
+def seconds_in(duration: str) -> float:
+    """The seconds of a time such as 90s, 30m, 1h30m or 2d; raises RegardError for another text.
+
+    >>> seconds_in("1h30m")
+    5400.0
+    """
+    number = r"(\d+(?:\.\d+)?)"
+    found = re.fullmatch(rf"(?:{number}d)?(?:{number}h)?(?:{number}m)?(?:{number}s)?", duration)
+    parts = found.groups() if found else ()
+    if not any(parts):
+        raise RegardError(f"--time {duration}: write it as 90s, 30m, 8h, 2d or 1h30m")
+    seconds = sum(float(n or 0) * s for n, s in zip(parts, (86_400, 3600, 60, 1), strict=True))
+    if not 1 <= seconds <= 6e7:
+        raise RegardError(f"--time {duration}: give a time from 1s to 694d")
+    return seconds

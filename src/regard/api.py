@@ -11,18 +11,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from signal import SIGINT
 from threading import current_thread, main_thread
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from regard.budget import Choice
     from regard.data.aligned import Progress
     from regard.data.prepare import Report
     from regard.inputs import TrainingFiles
     from regard.machine.interrupt import Interrupt
     from regard.machine.processes import Processes
-    from regard.measure.outline import Disk, Outline
     from regard.recipe import Recipe
     from regard.run.journal import RecordListener
     from regard.trees.tree import Tree
@@ -108,6 +110,7 @@ def train(
     changes: Changes | None = None,
     task: str | None = None,
     start_from: str | Path | None = None,
+    minutes: float | None = None,
     accept_changes: bool = False,
     micro_batches: int | None = None,
     processes: "Processes | None" = None,
@@ -117,13 +120,13 @@ def train(
 ) -> Path:
     """Train a model in the run directory `out`, to the last step of its recipe; returns `out`.
 
-    The same call continues a run that was stopped, from its last checkpoint. `regard.load(out)`
-    then gives the translator, `regard.load_parser(out)` the parser. What a run begins with follows
-    the table in `regard.start`.
+    The same call continues a run that was stopped. `regard.load(out)` then gives the translator,
+    `regard.load_parser(out)` the parser. What a run begins with: see the table in `regard.start`.
 
         source ... silver_share, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default the files, data or model decide
+        minutes           the time of the run, for which a recipe is chosen if none is given
         start_from        a model directory: its weights are where training begins
         accept_changes    continue although the recipe or the data has changed
         micro_batches     parts to learn from each batch in: less memory, the same update
@@ -131,15 +134,16 @@ def train(
                           program that torchrun starts
         shard             divide weights and moments among them
         progress          called with a dict for each event, whose name is under "event": while
-                          data is prepared "prepare", with the fields of `data.aligned.Progress`;
-                          then the records of out/journal.jsonl: "start", "step" (with loss and
-                          rate), "validation" (with perplexity and bleu or f1), "save", "finish"
+                          data is prepared "prepare", with the fields of `data.aligned.Progress`,
+                          and "chosen", with those of `budget.Choice`; then the records of
+                          out/journal.jsonl: "start", "step" (with loss and rate), "validation"
+                          (with perplexity and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
-    While it trains, in the main thread, Ctrl-C and SIGTERM save a checkpoint first; then they raise
-    KeyboardInterrupt and SystemExit. A second signal does not wait for the checkpoint. Raises
-    RecipeError, DataError or ModelError for what cannot be used, TrainingError if training cannot
-    continue, and RegardError if the arguments do not go together.
+    While it trains, in the main thread, Ctrl-C and SIGTERM save a checkpoint, then raise
+    KeyboardInterrupt and SystemExit; a second signal does not wait for it. Raises RecipeError,
+    DataError or ModelError for what cannot be used, TrainingError if training cannot continue, and
+    RegardError if the arguments do not go together.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -149,26 +153,24 @@ def train(
     """
     from regard.machine.processes import ALONE
     from regard.start import Start, begin
+    from regard.trainer import train_prepared
 
-    files = _files(
-        source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share
-    )
+    began, text = monotonic(), (source, target, valid_source, valid_target)
+    files = _files(*text, trees, valid_trees, silver, silver_share)
     start = Start(
-        Path(out),
-        files,
-        _path(data),
-        _path(tokenizer),
-        _recipe(recipe),
-        _assignments(changes),
-        task,
-        _path(start_from),
-    )
+        Path(out), files, _path(data), _path(tokenizer), _recipe(recipe), _assignments(changes),
+        task, _path(start_from), minutes,
+    )  # fmt: skip
     together = processes or ALONE
 
     def heard(reading: "Progress") -> None:
         progress({"event": "prepare", **asdict(reading)})
 
-    chosen, prepared = together.first_does(lambda: begin(start, progress=heard, remark=warn))
+    def chose(choice: "Choice") -> None:
+        progress({"event": "chosen", **choice._asdict()} | {"recipe": choice.recipe.to_toml()})
+
+    first = partial(begin, start, progress=heard, remark=warn, chose=chose)
+    chosen, prepared = together.first_does(first)
     with _saving_at_a_signal(patient=together.count > 1) as interrupt:
         train_prepared(
             chosen,
@@ -181,6 +183,7 @@ def train(
             processes=together,
             micro_batches=micro_batches,
             shard=shard,
+            began=began,
         )
     return start.out
 
@@ -208,85 +211,6 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
     cut = treebank_words() if any(isinstance(sentence, str) for sentence in given) else None
     words = [cut(one) if cut and isinstance(one, str) else one for one in given]
     return load(directory).parse(words)
-
-
-def train_prepared(
-    recipe: "Recipe",
-    data: Path,
-    out: Path,
-    *,
-    listeners: "tuple[RecordListener, ...]" = (),
-    warn: Callable[[str], None] = lambda _: None,
-    announce: "Callable[[Outline], object]" = lambda _: None,
-    interrupt: "Interrupt | None" = None,
-    accept_changes: bool = False,
-    processes: "Processes | None" = None,
-    micro_batches: int | None = None,
-    shard: bool = False,
-) -> None:
-    """Train on prepared data until the recipe's last step; leaves a model in `out`.
-
-    `listeners` are called with each record of the journal. `announce` is called once, before the
-    first step, with the memory and disk that the run takes. With several `processes`, each calls
-    this function alike, and only the first writes and warns. Raises what `train` raises, and
-    Interrupted, after saving, if `interrupt` records a signal.
-    """
-    from regard.data.layouts import refuse_more_parts
-    from regard.machine.processes import ALONE
-    from regard.measure.validation import validator
-    from regard.run.finetuning import begin_from_model
-    from regard.run.run import Run
-    from regard.training import train as train_to_the_end
-
-    processes = processes or ALONE
-    refuse_more_parts(micro_batches or 1, recipe.data)
-    validate = validator(data, recipe, processes)
-    run = Run(
-        out,
-        recipe,
-        data,
-        listeners=listeners,
-        interrupt=interrupt,
-        warn=warn if processes.first else lambda _: None,
-        accept_changes=accept_changes,
-        processes=processes,
-        micro_batches=micro_batches,
-        shard=shard,
-    )
-    try:
-        if processes.first:
-            begin_from_model(run)
-            found = _outline(recipe, data, out, processes.count if shard else 1)
-            announce(found)
-            if problem := too_little_disk(out, found.disk):
-                warn(problem)
-        train_to_the_end(run, validate)
-    finally:
-        run.close()
-
-
-def _outline(recipe: "Recipe", data: Path, out: Path, shards: int) -> "Outline":
-    from regard.arithmetic.choose import choose_dtype
-    from regard.data.pairs import prepared_manifest
-    from regard.machine.devices import choose_device
-    from regard.measure.outline import outline
-
-    vocabulary = prepared_manifest(data)["tokenizer"]["size"]
-    dtype = choose_dtype(recipe.training.precision, choose_device())
-    return outline(recipe, vocabulary, dtype, out, shards)
-
-
-def too_little_disk(out: Path, disk: "Disk") -> str | None:
-    """A warning if the disk has too little room for the run in `out`; None if it has enough."""
-    from regard.amounts import BYTES, amount
-
-    if disk.free >= disk.needed:
-        return None
-    first = " and not even one checkpoint has room" * (disk.free < disk.checkpoint)
-    return (
-        f"{out}: too little disk: {amount(disk.needed, BYTES)} will be needed, "
-        f"{amount(disk.free, BYTES)} are free{first}: make room, or lower training.keep"
-    )
 
 
 @contextmanager

@@ -109,12 +109,8 @@ class Recipe(Section):
             raise ValueError(
                 f"training.best = {best} needs training.validate_sentences of 1 or more"
             )
-        if self.data.subword_dropout and self.tokenizer.kind != "bpe":
-            raise ValueError(
-                "data.subword_dropout leaves out merges: it needs tokenizer.kind = bpe"
-            )
-        if self.data.subword_dropout and self.task.output == "trees":
-            raise ValueError("data.subword_dropout is for text, and this recipe learns from trees")
+        if self.training.tune and self.task.output == "trees":
+            raise ValueError("training.tune is for translation, not for parsing")
         return self
 
     def but(self, **changes: Any) -> Recipe:

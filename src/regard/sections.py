@@ -76,8 +76,6 @@ class DataRecipe(Section):
     """Source tokens in a batch, including padding."""
     target_tokens: Count = 25_000
     """Target tokens in a batch, including padding."""
-    subword_dropout: _Fraction = 0.0
-    """Probability that a merge of byte-pair encoding is left out, drawn for each word and epoch."""
     layout: Literal["packed", "grouped"] = "packed"
     """Rows of equal width, packed with pairs; or batches of pairs of similar length (§5.1)."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256

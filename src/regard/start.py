@@ -19,16 +19,16 @@ difference. The first row that fits decides.
       8  E    no      no    no       -       -         -          refused
       9  NP   no      yes   no       -       yes       -          the named one     prepared now
      10  NP   no      yes   no       yes     no        -          the model's       prepared now
-     11  NP   no      yes   no       no      no        -          small or base     prepared now
+     11  NP   no      yes   no       no      no        -          for the time**    prepared now
      12  NP   no      no    yes      -       yes       -          the named one     prepared now
      13  NP   no      no    yes      yes     no        -          the model's       prepared now
      14  NP   no      no    yes      no      no        -          small-parse       prepared now
      15  NP   yes     no    no       -       yes       -          the named one*    --data
      16  NP   yes     no    no       yes     no        -          the model's*      --data
-     17  NP   yes     no    no       no      no        -          that of --data    --data
+     17  NP   yes     no    no       no      no        -          that of --data**  --data
      18  P    no      no    no       -       yes       -          the named one     RUN/data
      19  P    no      no    no       yes     no        -          the model's       RUN/data
-     20  P    no      no    no       no      no        -          that of RUN/data  RUN/data
+     20  P    no      no    no       no      no        -          of RUN/data**     RUN/data
      21  BE   yes     no    no       -       yes       -          the named one*    --data
      22  BE   yes     no    no       -       no        -          that of RUN*      --data
      23  B    no      -     -        -       yes       -          the named one     RUN/data
@@ -36,11 +36,13 @@ difference. The first row that fits decides.
      25  E    no      -     -        -       yes       -          the named one     prepared now
      26  E    no      -     -        -       no        -          that of RUN       prepared now
 
-"Prepared now" means in RUN/data, with the tokenizer of the model of --from if there is one. "Small
-or base" depends on the number of lines (`presets.suited_to`). In the recipe, --task or --trees sets
+"Prepared now" means in RUN/data, with the tokenizer of the model of --from if there is one. A
+recipe marked ** is chosen for the text, this machine and the time (`regard.budget`): in row 11
+always, for MINUTES without --time; in rows 17 and 20 if --time is given. Any other recipe ends
+after --time, or at its last step if that is earlier. In the recipe, --task or --trees sets
 task.output, then --set applies. A recipe marked * then takes from the data the fields that describe
 how it was prepared (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own,
-unless changes are accepted.
+unless changes are accepted; the time and the settings of the search may differ.
 
 Refused as well, before anything is written:
 
@@ -67,6 +69,7 @@ from typing import NamedTuple
 import torch
 
 from regard.arithmetic.choose import refuse_arithmetic
+from regard.budget import Choice, ParallelText, choose
 from regard.data.aligned import Progress
 from regard.data.layouts import refuse_without_room
 from regard.data.pairs import prepared_manifest, recipe_of
@@ -89,6 +92,10 @@ DECIDED = {
 """Fields of a recipe, by section, that describe how data was prepared."""
 
 
+MINUTES = 60.0
+"""The time that a run takes if neither a time nor a recipe is given."""
+
+
 @dataclass(frozen=True)
 class Start:
     """Everything that a caller gives for a run to begin with, as options of `regard train`."""
@@ -104,6 +111,8 @@ class Start:
     task: str | None = None
     start_from: Path | None = None
     """--from: the directory of a model."""
+    minutes: float | None = None
+    """--time: how long the run may take."""
 
     @property
     def is_for_trees(self) -> bool:
@@ -126,13 +135,15 @@ def begin(
     *,
     progress: Callable[[Progress], object] = lambda _: None,
     remark: Callable[[str], object] = lambda _: None,
+    chose: Callable[[Choice], object] = lambda _: None,
 ) -> tuple[Recipe, Path]:
     """The recipe and the directory of prepared data; prepares the data where it is not there.
 
     `progress` is called during preparing, `remark` with a sentence if the recipe takes fields from
-    the data. Raises RegardError where `decide` does, and what `TrainingFiles.prepare` raises.
+    the data, `chose` if a recipe is chosen for the time. Raises RegardError where `decide` does,
+    and what `TrainingFiles.prepare` raises.
     """
-    recipe, data, is_prepared = decide(start, remark)
+    recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
         keep_origin(start.start_from, start.out)
     if not is_prepared:
@@ -143,7 +154,11 @@ def begin(
     return recipe, data
 
 
-def decide(start: Start, remark: Callable[[str], object] = lambda _: None) -> Decision:
+def decide(
+    start: Start,
+    remark: Callable[[str], object] = lambda _: None,
+    chose: Callable[[Choice], object] = lambda _: None,
+) -> Decision:
     """The decision of the table above; writes nothing. Raises RegardError for a refused row."""
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
@@ -151,7 +166,7 @@ def decide(start: Start, remark: Callable[[str], object] = lambda _: None) -> De
     data, is_prepared = _data(start, earlier is not None)
     if earlier is None and model is not None:
         earlier = model.recipe
-    recipe = _recipe(start, earlier, data if is_prepared else None)
+    recipe = _recipe(start, earlier, data if is_prepared else None, chose)
     start.files.refuse_recipe(recipe)
     refuse_arithmetic(recipe.training, choose_device(), torch.get_num_threads())
     if not is_prepared:
@@ -208,8 +223,13 @@ def _model(start: Start, directory: Path) -> Model:
     return model
 
 
-def _recipe(start: Start, began_with: Recipe | None, prepared: Path | None) -> Recipe:
-    """The recipe of the table, with task.output and --set applied."""
+def _recipe(
+    start: Start,
+    began_with: Recipe | None,
+    prepared: Path | None,
+    chose: Callable[[Choice], object],
+) -> Recipe:
+    """The recipe of the table, with task.output, --time and --set applied."""
     if isinstance(start.recipe, Recipe):
         found = start.recipe
     elif start.recipe is not None:
@@ -218,13 +238,27 @@ def _recipe(start: Start, began_with: Recipe | None, prepared: Path | None) -> R
         found = began_with
     elif prepared is not None:
         found = recipe_of(prepared)
+        if start.minutes is not None and found.task.output == "text":
+            found = _for_the_time(start, ParallelText.of_data(prepared), chose)
+    elif start.is_for_trees:
+        found = SMALL_PARSE
     else:
-        found = SMALL_PARSE if start.is_for_trees else start.files.suited()
+        text = ParallelText.of(start.files.source, start.files.target)
+        found = _for_the_time(start, text, chose)
     if start.is_for_trees:
         found = found.but(output="trees")
     elif start.task == "translate":
         found = found.but(output="text")
+    if start.minutes is not None:
+        found = found.but(minutes=start.minutes)
     return found.set(*start.assignments)
+
+
+def _for_the_time(start: Start, text: ParallelText, chose: Callable[[Choice], object]) -> Recipe:
+    """The recipe that is expected to be best after --time, or MINUTES."""
+    choice = choose(text, start.minutes or MINUTES, asked=tuple(start.assignments))
+    chose(choice)
+    return choice.recipe
 
 
 def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:

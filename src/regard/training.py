@@ -5,7 +5,6 @@ loop knows neither search nor scores: `validate` is handed in.
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,10 +35,8 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe
-    steps, by = (
-        steps_for(model, optimizer, recipe, setup.device, setup.dtype, run.warn),
-        recipe.training,
-    )
+    steps = steps_for(model, optimizer, recipe, setup.device, setup.dtype, run.warn)
+    by = recipe.training
     while not run.is_over(state):
         rate = learning_rate(state.step + 1, recipe.model.d_model, by.warmup_steps, by.rate)
         position = training.batches.state()
@@ -115,20 +112,16 @@ def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
     """Do what is due after a step: log, validate, save, leave."""
-    state, recipe, began = training.state, run.setup.recipe.training, time.monotonic()
+    state, patience = training.state, run.setup.recipe.training.patience
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)
     if due.log:
         run.clock.log(training, rate, smoothed, plain)
     if due.validate and validate:
-        result = validate(training.whole_model())
-        run.journal.write("validation", step=state.step, **result)
-        state.judge(result, recipe.best)
-    save = due.save or state.gives_up(recipe.patience)
+        run.judge(state, validate(training.whole_model()))
+    save = due.save or state.gives_up(patience)
     if save or due.leave:
         run.save(training, extra=not save)
-    if due.validate:
-        run.clock.expect_closing(time.monotonic() - began)
     if due.leave:
         run.leave(state)
 

@@ -168,3 +168,29 @@ def test_a_full_disk_at_any_instant_of_a_save_costs_no_checkpoint(tmp_path: Path
         assert steps(folder) in ([2], [4, 2])
         assert all(path.name.startswith("step-") for path in folder.iterdir())
     assert n > 9
+
+
+def test_checkpoints_around_the_best_step_outlive_the_newest(tmp_path: Path) -> None:
+    found = [tmp_path / f"step-{step}" for step in range(10, 110, 10)]
+    names = lambda kept: sorted(int(path.name[5:]) for path in kept)  # noqa: E731
+    assert names(Keep(3).choose(found)) == [80, 90, 100]
+    assert names(Keep(2, averaged=3, best=40).choose(found)) == [30, 40, 50, 90, 100]
+    assert names(Keep(2, averaged=4, best=40).choose(found)) == [30, 40, 50, 60, 90, 100]
+    assert names(Keep(1, averaged=2, best=100).choose(found)) == [90, 100]
+
+
+def test_the_nearest_checkpoints_are_found_and_damaged_ones_skipped(tmp_path: Path) -> None:
+    model = FlatAdam(nn.Linear(2, 2), TrainingRecipe(), torch.float32)
+    for step in range(1, 8):
+        about = {"step": step, "state": {}, "batches": {}, "data": "d", "tokenizer": "t"}
+        keep = Keep(newest=2, averaged=3, best=3)
+        checkpoints.save(tmp_path, model.named_weights(), model.state(), about, keep)
+    assert [path.name for path in checkpoints.paths(tmp_path)] == [
+        f"step-{step}" for step in (2, 3, 4, 6, 7)
+    ]
+    (tmp_path / "step-3" / "weights.safetensors").write_bytes(b"")
+    warnings: list[str] = []
+    nearest = checkpoints.nearest(tmp_path, 3, 3, warnings.append)
+    assert sorted(one.step for one in nearest) == [2, 4, 6]
+    assert len(warnings) == 1
+    assert [one.step for one in checkpoints.nearest(tmp_path, 0, 2, pytest.fail)] == [7, 6]

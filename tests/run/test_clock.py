@@ -12,6 +12,7 @@ from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
 from regard.run.run import Run
 from regard.run.state import Due, TrainingState
+from regard.training import train
 from run.copying import RECIPE, prepared, trained
 
 
@@ -57,6 +58,38 @@ def test_minutes_make_a_save_due(
     run.save(training)
     assert training.state.seconds == 120
     assert not run.clock.due(TrainingState(6)).save
+
+
+def test_a_run_of_some_minutes_ends_in_time_and_goes_on_with_more(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def passing() -> float:
+        nonlocal now
+        now += 0.5
+        return now
+
+    monkeypatch.setattr("time.monotonic", passing)
+    validate = lambda model: {"loss": 1.0}  # noqa: E731
+    recipe = RECIPE.but(steps=10_000, minutes=1.0, save_every=5, validate_every=10)
+    run = Run(tmp_path / "run", recipe, data, began=now - 20)  # 20 s went into preparing
+    train(run, validate)
+    run.close()
+    records = read_journal(run.directory.path / "journal.jsonl")
+    ends = [record for record in records if record["event"] == "finish"]
+    assert 55 <= ends[-1]["seconds"] <= 61
+    step = ends[-1]["step"]
+    assert [r["step"] for r in records if r["event"] == "validation"][-1] == step
+    for minutes, goes_on in ((1.0, False), (2.0, True)):
+        again = Run(tmp_path / "run", recipe.but(minutes=minutes), data)
+        train(again, validate)
+        again.close()
+        ends = [
+            r for r in read_journal(run.directory.path / "journal.jsonl") if r["event"] == "finish"
+        ]
+        assert (ends[-1]["step"] > step) == goes_on
+    assert 110 <= ends[-1]["seconds"] <= 121
 
 
 def test_a_signal_makes_it_leave_at_whatever_step(tmp_path: Path, data: Path) -> None:

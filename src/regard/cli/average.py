@@ -9,14 +9,27 @@ import typer
 def average(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
     out: Annotated[Path, typer.Option(help="The model directory to make.")],
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="How many checkpoints, the newest ones.")] = 5,
+    best: Annotated[
+        bool, typer.Option("--best", help="Those nearest to the best validation instead.")
+    ] = False,
+    steps: Annotated[
+        str | None, typer.Option(metavar="STEPS", help="Those of these steps: 1000,2000.")
+    ] = None,
 ) -> None:
-    """Average the last checkpoints of a run into a model (§6.1: 5 for base, 20 for big).
+    """Average checkpoints of a run into a model (§6.1: the last 5 for base, 20 for big).
 
-    Example: `regard average runs/x --last 3 --out models/x3`
+    Examples:
+
+    - `regard average runs/x --last 3 --out models/x3`
+    - `regard average runs/x --best --last 8 --out models/best`
     """
     from regard.cli.console import note
+    from regard.errors import RegardError
     from regard.run.averaging import average_run
 
-    steps = average_run(run, out, last, warn=note)
-    typer.echo(f"{out}: the mean of steps {', '.join(map(str, steps))}")
+    if steps is not None and (best or not all(step.isdecimal() for step in steps.split(","))):
+        raise RegardError(f"--steps {steps}: give numbers, such as 1000,2000, and no --best")
+    named = [int(step) for step in steps.split(",")] if steps else ()
+    averaged = average_run(run, out, last, warn=note, best=best, steps=named)
+    typer.echo(f"{out}: the mean of steps {', '.join(map(str, averaged))}")

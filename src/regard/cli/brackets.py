@@ -1,4 +1,4 @@
-"""`regard score --trees`: EVALB's table and summary, on its streams and with its exit status."""
+"""`regard score --trees`: prints what EVALB prints, and ends with the exit status of EVALB."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -24,10 +24,10 @@ def score_trees(
     as_json: bool,
     rows: bool,
 ) -> None:
-    """Print a row for each sentence, unless `rows` is false, and the summary; or only that as JSON.
+    """Print a row for each sentence, if `rows`, and the summary; `as_json` prints only the summary.
 
-    Raises DataError for a file that cannot be read, and typer.Exit with status 1 where EVALB gives
-    up.
+    Raises DataError for a file that cannot be read, and typer.Exit with status 1 after more errors
+    than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
@@ -53,7 +53,7 @@ def score_trees(
 
 
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
-    """The rows; messages and remarks about the files go to standard error, with their names."""
+    """Yield the rows; write messages and remarks, with the names of files, to standard error."""
     for one in said:
         match one:
             case Row():
@@ -79,7 +79,7 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(path: Path) -> Iterator[bytes]:
-    """The lines of a file; the first is read at once, so that a bad file is refused at once."""
+    """The lines of a file. The first one is read now, so that a bad file is refused early."""
     lines = _lines(path)
     return chain(list(islice(lines, 1)), lines)
 
@@ -99,7 +99,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _tell(text: str) -> None:
-    """Write a line to standard error; words from a file keep their bytes."""
+    """Write a line to standard error; bytes of a file that are not UTF-8 stay as they were."""
     typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
 
 

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -20,16 +19,17 @@ if TYPE_CHECKING:
     from regard.files.blocks import Blocks
 
 Measure = Callable[[list[str], int], int]
+"""The source tokens of some lines, given the lines and the number of the first one, from 0."""
 
 LEAST_LINES = 256
-"""A block is one window of lines, or as many windows as make these."""
+"""A block has at least as many lines; it consists of whole windows."""
 SECONDS_FIRST = 3.0
-"""How long the first process has to report an error, before another does."""
+"""How long the other processes wait before they report an error, in case all of them met it."""
 
 
 @contextmanager
 def after_the_first() -> Iterator[None]:
-    """Let the first process report an error that all of them meet; then torchrun ends the rest."""
+    """Delay an error in every process except the first: torchrun ends them when the first fails."""
     try:
         yield
     except RegardError:
@@ -50,11 +50,11 @@ def translate_file(
 ) -> None:
     """Translate the file `source` into the file `out`, block by block.
 
-    `settings` holds all that decides the output besides the model and the text; the command
-    continues only with the same. `measure` and `translate` are given lines, and the number of the
-    first one, from 0. They return the source tokens of the lines, and their translations, without
-    line feeds at the end.
+    `settings` holds all that decides the output except the model and the text: a command with other
+    settings does not continue it. `translate` takes the same arguments as `measure`, and yields the
+    translation of each line without the line feed. Raises RegardError if `out` is standard output.
     """
+    from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks
 
     if str(out) == "-":
@@ -79,7 +79,7 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """Within the block SIGINT and SIGTERM end the command; a note says how much is finished."""
+    """End the command at SIGINT or SIGTERM; with `blocks`, note how many lines are finished."""
     from regard.cli.console import note
 
     def stop(signum: int, frame: FrameType | None) -> None:
@@ -104,79 +104,10 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
 
 
 class _Stopped(BaseException):
-    """Raised by a signal; `status` is the exit status."""
+    """A signal has come; `status` is the exit status for it."""
 
     def __init__(self, status: int):
         self.status = status
-
-
-class BulkDisplay:
-    """Shows the progress of all processes together: a bar on a terminal, plain lines elsewhere.
-
-    A context manager, which takes the bar down at its end.
-    """
-
-    PLAIN_LINE_SECONDS = 10.0
-
-    def __init__(self, blocks: "Blocks"):
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        from regard.cli.console import console
-
-        self._blocks = blocks
-        self._plain = not console.is_terminal
-        self._bar = Progress(
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            console=console,
-            disable=self._plain,
-        )
-        self._task = self._bar.add_task("checking", total=None)
-        self._shown_at = time.monotonic()
-        self._first: tuple[float, int, int] | None = None
-
-    def __enter__(self) -> "BulkDisplay":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.stop()
-
-    def checking(self, measure: Measure) -> Measure:
-        """`measure`, with a display of how many lines have been checked."""
-
-        def shown(lines: list[str], first: int) -> int:
-            self._show(f"checking {self._blocks.source}: {first:,} lines", at_once=False)
-            return measure(lines, first)
-
-        return shown
-
-    def __call__(self, missing: set[int]) -> None:
-        """Show how much is done, given the numbers of the blocks that are missing."""
-        now, blocks = time.monotonic(), self._blocks
-        lines, tokens = blocks.lines_of(missing), sum(blocks.tokens[n] for n in missing)
-        begins = self._first is None
-        self._first = self._first or (now, lines, tokens)
-        began, lines_then, tokens_then = self._first
-        text = f"{blocks.lines - lines:,} of {blocks.lines:,} lines"
-        if tokens < tokens_then:
-            seconds = now - began
-            left = timedelta(seconds=round(seconds * tokens / (tokens_then - tokens)))
-            text += (
-                f"  {(lines_then - lines) / seconds:,.1f} lines/s  "
-                f"{(tokens_then - tokens) / seconds:,.0f} source tokens/s  {left} left"
-            )
-        self._bar.update(self._task, total=blocks.lines, completed=blocks.lines - lines)
-        self._show(text, at_once=begins or not missing)
-
-    def _show(self, text: str, *, at_once: bool) -> None:
-        from regard.cli.console import note
-
-        self._bar.update(self._task, description=text)
-        now = time.monotonic()
-        if self._plain and (at_once or now - self._shown_at > self.PLAIN_LINE_SECONDS):
-            self._shown_at = now
-            note(text)
 
 
 def _is_first() -> bool:
@@ -184,7 +115,7 @@ def _is_first() -> bool:
 
 
 def _fingerprint(model: Path) -> str:
-    """A checksum of all files of a model, which its translations depend on."""
+    """A checksum of all files of a model; raises ModelError if one of them is damaged."""
     from regard.files.manifest import unseal
 
     files = unseal(model)["files"]

@@ -1,4 +1,4 @@
-"""The standard error stream: notes from all commands, and progress bars on a terminal."""
+"""Standard error, where all commands write notes and progress bars."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ def note(message: str) -> None:
 
 
 def called() -> str:
-    """How to type `regard` here: its name, or its path if no environment is activated."""
+    """The command that runs `regard`: its name, or its path if a shell does not find the name."""
     if which("regard"):
         return "regard"
     return sys.argv[0] if Path(sys.argv[0]).name == "regard" else f"{sys.executable} -m regard"

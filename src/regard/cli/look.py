@@ -93,8 +93,13 @@ def look(
     - `regard look runs/demo "The dog sleeps because it is old." --figure 4 --word it`
     - `regard look runs/demo "The cat is big." --text --search`
     """
+    from regard.machine.devices import set_threads
+    from regard.run.model_directory import open_model
+    from regard.view.look import look_at
+
     _refuse_unfit(kind, figure, out, word, search and target is not None)
-    found = _looked(model, sentence, target, by_words, search, threads)
+    set_threads(threads)
+    found = look_at(open_model(model), sentence, target, by_words=by_words, listen=search)
     view = _View(found, kind, *_chosen(found, layer, head), word)
     if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")
@@ -110,27 +115,16 @@ def look(
         view.print(text)
 
 
-def _looked(
-    model: Path, sentence: str, target: str | None, by_words: bool, search: bool, threads: int
-) -> "Look":
-    from regard.machine.devices import set_threads
-    from regard.run.model_directory import open_model
-    from regard.view.look import look_at
-
-    set_threads(threads)
-    return look_at(open_model(model), sentence, target, by_words=by_words, listen=search)
-
-
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and what of it is asked for; a look writes it in many forms."""
+    """The attention of a sentence, and which part of it to write; each method is one form."""
 
     found: "Look"
     kind: str | None
     layer: int
     """Counted from 0."""
     heads: list[int]
-    """Counted from 0; none means all, or the sharpest."""
+    """Counted from 0; if the list is empty, each form chooses: all heads, or the sharpest."""
     word: str | None
 
     def write_page(self, path: Path) -> None:
@@ -145,7 +139,7 @@ class _View:
         note(f"{path}: open it in a browser")
 
     def write_npz(self, path: Path) -> None:
-        """Write arrays by name; nothing in them is pickled."""
+        """Write the tokens, the weights and log p as arrays that NumPy reads without pickle."""
         import numpy as np
 
         from regard.files.whole import write_file
@@ -165,10 +159,8 @@ class _View:
         from regard.files.whole import write_file
         from regard.view.figures import figure, sharpest
 
-        path, of = (
-            path or Path(f"figure-{number}.svg"),
-            cast("AttentionKind", self.kind or "encoder"),
-        )
+        path = path or Path(f"figure-{number}.svg")
+        of = cast("AttentionKind", self.kind or "encoder")
         word = None if number == 5 else self.word
         place = None if word is None else _place(self.found.queries(of), word)
         heads = self.heads
@@ -191,7 +183,7 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation; a heat map with `text`; and the account of the search, if any."""
+        """Print the translation, a heat map if `text`, and the account of a recorded search."""
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()))
@@ -210,7 +202,7 @@ def _refuse_unfit(
     word: str | None,
     nothing_to_search: bool,
 ) -> None:
-    """Raise RecipeError where options do not go together; before anything is opened."""
+    """Raise RecipeError for an unknown kind of attention, or options that exclude one another."""
     from regard.errors import RecipeError
     from regard.view.figures import FORMATS
     from regard.view.recording import KINDS
@@ -228,7 +220,10 @@ def _refuse_unfit(
 
 
 def _chosen(found: "Look", layer: int | None, head: list[int] | None) -> tuple[int, list[int]]:
-    """The layer, by default the last, and the heads, counted from 0; raises RecipeError."""
+    """The layer, by default the last, and the heads, both now counted from 0.
+
+    Raises RecipeError for a number that the model does not have.
+    """
     from regard.errors import RecipeError
 
     layers, heads = found.weights["encoder"].shape[:2]
@@ -241,7 +236,10 @@ def _chosen(found: "Look", layer: int | None, head: list[int] | None) -> tuple[i
 
 
 def _place(queries: Sequence[str], word: str) -> int:
-    """The place of a word, from 0: of its first occurrence, or its number, from 1, as text."""
+    """The place, from 0, of the first `word` in `queries`, or of a place given as text, from 1.
+
+    Raises an error that names similar words if there is neither.
+    """
     from regard.errors import unknown
 
     if word in queries:

@@ -1,4 +1,4 @@
-"""`regard`: the commands. Here alone an error becomes a sentence and an exit status."""
+"""`regard`: all commands; turns every error into a sentence and an exit status."""
 
 import os
 import sys
@@ -18,14 +18,15 @@ from regard.cli.score import score
 from regard.cli.serve import serve
 from regard.cli.train import train
 from regard.cli.translate import translate
+from regard.cli.tune import tune
 from regard.errors import RegardError, printable, unknown
 
 
 class Commands(TyperGroup):
-    """The commands by name; an unknown name is refused, and the nearest one suggested."""
+    """The commands by name."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; raises RecipeError if there is none."""
+        """The command of this name; if there is none, raises RecipeError, which suggests one."""
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-"):
             raise unknown("command", cmd_name, list(self.commands))
@@ -58,12 +59,12 @@ def regard(
     """The options that are given before a command."""
 
 
-for command in (demo, prepare, train, average, translate, parse, score, look, serve):
+for command in (demo, prepare, train, average, tune, translate, parse, score, look, serve):
     app.command()(command)
 
 
 def main() -> None:
-    """Run a command; bad input ends it with one sentence on standard error and exit status 2."""
+    """Run a command; bad input ends it with a sentence on standard error and exit status 2."""
     try:
         _open_closed_streams()
         _refuse_empty_values(sys.argv[1:])
@@ -83,7 +84,7 @@ def main() -> None:
     except BrokenPipeError:
         _silence(sys.stdout)
         sys.exit(141)
-    except OSError as error:  # one that no command expects, such as a full disk behind stdout
+    except OSError as error:  # such as a full disk, to which standard output is sent
         if error.filename is None:
             _silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)
@@ -91,9 +92,9 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null for each closed standard stream; refuse if standard output was closed.
+    """Open /dev/null in place of closed standard streams: no other file shall get their numbers.
 
-    The next file to be opened would otherwise take the stream's place.
+    Ends the command if standard output was closed.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
@@ -104,7 +105,7 @@ def _open_closed_streams() -> None:
 
 
 def _refuse_empty_values(arguments: list[str]) -> None:
-    """Refuse --out "", which a shell makes of an unset variable: as a path it is this folder."""
+    """Refuse empty values: a shell makes --out "" of an unset variable, and Path("") is '.'."""
     for before, argument in pairwise(["", *arguments]):
         option, equals, value = argument.partition("=")
         if argument.startswith("--") and equals and not value:
@@ -114,7 +115,7 @@ def _refuse_empty_values(arguments: list[str]) -> None:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """A sentence on what is wrong with the command line, and where its options are explained."""
+    """A sentence that says what is wrong with the command line."""
     context: Any = getattr(error, "ctx", None)
     if context and hasattr(error, "possibilities"):  # no such option
         name = getattr(error, "option_name", "")
@@ -137,5 +138,5 @@ def _leave(sentence: str, status: int) -> NoReturn:
 
 
 def _silence(stream: Any) -> None:
-    """Point a stream that cannot be written to /dev/null, for what Python flushes at exit."""
+    """Send a stream that cannot be written to /dev/null: Python flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -2,11 +2,12 @@
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -82,7 +83,7 @@ def parse(
     split = by_blanks if tokenised else treebank_words()
     parser = _opened(model, precision, beam, threads)
     if str(input) == "-" and sys.stdin.isatty():
-        window = 1  # somebody types, and waits
+        window = 1  # a person types, and waits for each answer
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):
         for line in form.lines(best):
@@ -93,7 +94,7 @@ def parse(
 
 @dataclass(frozen=True)
 class _Form:
-    """The form in which trees are written."""
+    """The form in which trees are written: one a line, unless an option asks for another form."""
 
     pretty: bool
     draw: bool
@@ -101,7 +102,7 @@ class _Form:
     silver_threshold: float | None
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for more than one form, or for a threshold that is not a number."""
+        """Raise RecipeError for more than one form, or for a threshold that is not finite."""
         from regard.errors import RecipeError
 
         threshold = self.silver_threshold
@@ -111,20 +112,21 @@ class _Form:
             raise RecipeError(f"--write-silver {threshold}: give a log p per word, such as -0.1")
 
     def lines(self, best: "Sequence[Parse]") -> list[str]:
-        """The lines for a sentence, given its trees, best first; a blank line has none."""
+        """The lines to write for a sentence, given its trees, best first; a blank line has none."""
         if self.silver_threshold is not None:
             return _silver(best, self.silver_threshold)
         if self.as_json:
             return [_json(best)]
-        return [self._shown(best[0].tree, sys.stdout) if best else ""]
+        return [self._shown(best[0].tree) if best else ""]
 
-    def _shown(self, tree: "Tree", to: TextIO) -> str:
+    def _shown(self, tree: "Tree") -> str:
         from regard.parsing import in_treebank, treebank_line
         from regard.trees import penn
         from regard.trees.draw import drawn
 
         if self.draw:
-            return drawn(tree, _columns(to))
+            columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            return drawn(tree, columns)
         return penn.pretty(in_treebank(tree)) if self.pretty else treebank_line(tree)
 
 
@@ -168,17 +170,10 @@ def _json(best: "Sequence[Parse]") -> str:
 
 
 def _write_svg(path: Path, tree: "Tree") -> None:
-    """Draw a tree into a file, whose folder is made."""
+    """Draw a tree into a file; its folder is made if there is none."""
     from regard.files.whole import refusing_write_errors, write_file
     from regard.trees.svg import svg
 
     with refusing_write_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, svg(tree) + "\n")
-
-
-def _columns(to: TextIO) -> int | None:
-    """The width of the terminal; None, for no limit, if the output is a file."""
-    from shutil import get_terminal_size
-
-    return get_terminal_size().columns if to.isatty() else None

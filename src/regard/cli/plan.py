@@ -26,9 +26,9 @@ def print_plan(
     quiet: bool,
 ) -> None:
     """Plan a run and print the plan; all processes take part, and the first one prints."""
-    from regard.api import too_little_disk
     from regard.data.layouts import refuse_more_parts
     from regard.measure.plan import plan
+    from regard.trainer import too_little_disk
 
     refuse_more_parts(micro_batches or 1, recipe.data)
     tell = note if processes.first and not quiet else (lambda message: None)

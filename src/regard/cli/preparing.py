@@ -1,4 +1,4 @@
-"""How a command prepares data: with progress, and without a trace if it is ended."""
+"""Preparing in a command: progress is shown, and SIGTERM ends it cleanly."""
 
 import signal
 import sys
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def preparing(quiet: bool, what: str = "pairs") -> "Iterator[Callable[[Progress], object]]":
-    """A context for preparing data; yields a listener that shows progress, unless `quiet`.
+    """Within the block, SIGTERM raises SystemExit(143), so that unfinished files are removed.
 
-    Progress is counted in `what`. SIGTERM ends the command as an exception does, so that nothing
-    half-written is left, with the exit status 143.
+    Yields a listener that shows progress, counted in `what`, or does nothing if `quiet`.
     """
 
     def leave(signum: int, _: object) -> None:

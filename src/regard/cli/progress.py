@@ -1,12 +1,13 @@
-"""Progress of preparing and of training: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
@@ -15,90 +16,98 @@ from rich.progress import (
 from regard.cli.console import console, note
 
 if TYPE_CHECKING:
+    from regard.cli.bulk import Measure
     from regard.data.aligned import Progress as Reading
+    from regard.files.blocks import Blocks
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
 """Least time between two plain lines."""
 
 
-class PreparationDisplay:
-    """Shows each reading of the files. A context manager, which takes the bar down at its end."""
+class _Display:
+    """A context manager that shows a bar on a terminal until its end, and plain lines elsewhere."""
 
-    NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
-
-    def __init__(self, what: str):
-        self._what = what
+    def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console.is_terminal
-        self._bar = Progress(
-            TextColumn("{task.description:18}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=self._plain,
-        )
-        self._task = self._bar.add_task("", total=None, speed="")
-        self._stage = ""
-        self._began = self._shown = 0.0
-
-    def __enter__(self) -> "PreparationDisplay":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, reading: "Reading") -> None:
-        """Show how far a reading is; the first one puts the bar up."""
-        now, name = time.monotonic(), self.NAMES[reading.stage]
-        if reading.stage != self._stage:
-            self._bar.start()
-            self._stage, self._began, self._shown = reading.stage, now, now
-            self._bar.reset(self._task, description=name, total=reading.total)
-        speed = f"{reading.pairs / max(now - self._began, 1e-3):,.0f} {self._what}/s"
-        self._bar.update(self._task, completed=reading.done, speed=speed)
-        last = 0 < reading.done == reading.total
-        if self._plain and (last or now - self._shown > PLAIN_LINE_SECONDS):
-            self._shown = now
-            left = (now - self._began) * (reading.total / max(reading.done, 1) - 1)
-            share = reading.done / max(reading.total, 1)
-            note(f"{name}: {share:.0%}, {reading.pairs:,} {self._what}, {speed}, {left:.0f} s left")
-
-
-class TrainingDisplay:
-    """Shows the records of a journal. A context manager, which takes the bar down at its end."""
-
-    def __init__(self) -> None:
-        self._bar = Progress(
-            TextColumn("{task.completed}/{task.total}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("starting", total=None)
-        self._first: tuple[float, int] | None = None
-        self._steps = 0
+        self._bar = Progress(*columns, console=console, disable=self._plain)
         self._shown_at = 0.0
 
-    def __enter__(self) -> "TrainingDisplay":
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
 
+    def _note(self, text: str, *, at_once: bool) -> None:
+        """Write a plain line, unless there is a bar, or a line is too recent and not `at_once`."""
+        now = time.monotonic()
+        if self._plain and (at_once or now - self._shown_at > PLAIN_LINE_SECONDS):
+            self._shown_at = now
+            note(text)
+
+
+class PreparationDisplay(_Display):
+    """Shows how far `regard prepare` has read its files; `what` they hold is named in plural."""
+
+    NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
+
+    def __init__(self, what: str):
+        super().__init__(
+            TextColumn("{task.description:18}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        self._what = what
+        self._task = self._bar.add_task("", total=None, speed="")
+        self._stage, self._began = "", 0.0
+
+    def __enter__(self) -> Self:
+        return self  # the bar starts with the first reading, if there is one
+
+    def __call__(self, reading: "Reading") -> None:
+        """Show how far a reading of the files is."""
+        now, name = time.monotonic(), self.NAMES[reading.stage]
+        if reading.stage != self._stage:
+            self._bar.start()
+            self._stage, self._began, self._shown_at = reading.stage, now, now
+            self._bar.reset(self._task, description=name, total=reading.total)
+        speed = f"{reading.pairs / max(now - self._began, 1e-3):,.0f} {self._what}/s"
+        self._bar.update(self._task, completed=reading.done, speed=speed)
+        left = (now - self._began) * (reading.total / max(reading.done, 1) - 1)
+        share = reading.done / max(reading.total, 1)
+        self._note(
+            f"{name}: {share:.0%}, {reading.pairs:,} {self._what}, {speed}, {left:.0f} s left",
+            at_once=0 < reading.done == reading.total,
+        )
+
+
+class TrainingDisplay(_Display):
+    """Shows the records of a journal."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task("starting", total=None)
+        self._first: tuple[float, int] | None = None
+        self._steps, self._seconds = 0, 0.0
+
     def __call__(self, record: "Record") -> None:
-        """Show one record."""
+        """Show a record of a start, a step or a validation."""
         show = {"start": self._start, "step": self._step, "validation": self._validation}
         if record["event"] in show:
             show[record["event"]](record)
 
     def _start(self, record: "Record") -> None:
-        self._steps = record["steps"]
-        self._bar.update(self._task, total=self._steps, completed=record["step"])
+        self._steps, self._seconds = record["steps"], 60 * record["minutes"]
+        self._bar.update(self._task, total=self._seconds or self._steps, completed=0)
         resumed = f"resuming after step {record['step']}; " if record["step"] else ""
         note(
             f"{resumed}{record['parameters'] / 1e6:.1f} M parameters, {record['pairs']:,} pairs, "
@@ -113,19 +122,16 @@ class TrainingDisplay:
             f"epoch {record['epoch']:.2f}  loss {record['loss']:.3f}  rate {record['rate']:.2e}  "
             f"{record['tokens_per_second']:,.0f} tokens/s"
         )
-        self._bar.update(self._task, completed=step, description=text)
-        last = step == self._steps
-        if not console.is_terminal and (last or now - self._shown_at > PLAIN_LINE_SECONDS):
-            self._shown_at = now
-            note(f"step {step}/{self._steps}  {text}{self._time_left(now, step)}")
-
-    def _time_left(self, now: float, step: int) -> str:
-        assert self._first is not None
-        since, first = self._first
-        if step == first:
-            return ""
-        seconds = (now - since) / (step - first) * (self._steps - step)
-        return f"  {timedelta(seconds=round(seconds))} left"
+        done = record["seconds"] if self._seconds else step
+        self._bar.update(self._task, completed=done, description=text)
+        left, (since, first) = None, self._first
+        if self._seconds:
+            left = max(0.0, self._seconds - record["seconds"])
+        elif step != first:
+            left = (now - since) / (step - first) * (self._steps - step)
+        ends = "" if left is None else f"  {timedelta(seconds=round(left))} left"
+        of_steps = "" if self._seconds else f"/{self._steps}"
+        self._note(f"step {step}{of_steps}  {text}{ends}", at_once=step == self._steps)
 
     def _validation(self, record: "Record") -> None:
         names = {"bleu": "BLEU", "f1": "F1"}
@@ -135,3 +141,45 @@ class TrainingDisplay:
         for sample in record.get("samples", []):
             for name in ("source", "output", "reference"):
                 note(f"  {name:9} {sample[name]}")
+
+
+class BulkDisplay(_Display):
+    """Shows how many lines of a file all processes together have translated."""
+
+    def __init__(self, blocks: "Blocks"):
+        super().__init__(BarColumn(bar_width=24), TextColumn("{task.description}"))
+        self._blocks = blocks
+        self._task = self._bar.add_task("checking", total=None)
+        self._shown_at = time.monotonic()
+        self._first: tuple[float, int, int] | None = None
+
+    def checking(self, measure: "Measure") -> "Measure":
+        """Return a function that does as `measure`, and shows how many lines have been checked."""
+
+        def shown(lines: list[str], first: int) -> int:
+            self._show(f"checking {self._blocks.source}: {first:,} lines", at_once=False)
+            return measure(lines, first)
+
+        return shown
+
+    def __call__(self, missing: set[int]) -> None:
+        """Show how much is translated, given the numbers of the blocks that are not."""
+        now, blocks = time.monotonic(), self._blocks
+        lines, tokens = blocks.lines_of(missing), sum(blocks.tokens[n] for n in missing)
+        begins = self._first is None
+        self._first = self._first or (now, lines, tokens)
+        began, lines_then, tokens_then = self._first
+        text = f"{blocks.lines - lines:,} of {blocks.lines:,} lines"
+        if tokens < tokens_then:
+            seconds = now - began
+            left = timedelta(seconds=round(seconds * tokens / (tokens_then - tokens)))
+            text += (
+                f"  {(lines_then - lines) / seconds:,.1f} lines/s  "
+                f"{(tokens_then - tokens) / seconds:,.0f} source tokens/s  {left} left"
+            )
+        self._bar.update(self._task, total=blocks.lines, completed=blocks.lines - lines)
+        self._show(text, at_once=begins or not missing)
+
+    def _show(self, text: str, *, at_once: bool) -> None:
+        self._bar.update(self._task, description=text)
+        self._note(text, at_once=at_once)

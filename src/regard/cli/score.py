@@ -181,6 +181,6 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
 
 def _without_blanks(lines: list[str]) -> bool:
-    """Whether the text seems to have no blanks between its words: they are too long."""
+    """Whether a word, cut at blanks, has more than ten letters on average: too many for words."""
     words = "\n".join(lines).split()
     return len("".join(words)) > 10 * len(words)

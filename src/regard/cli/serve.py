@@ -125,7 +125,7 @@ def serve(
         config = uvicorn.Config(
             app,
             log_config=None,
-            access_log=False,  # it would hold what a client writes into an address
+            access_log=False,  # it would show the query string, which may hold a user's text
             server_header=False,
             timeout_graceful_shutdown=int(timeout) + 1,
         )
@@ -143,12 +143,15 @@ def _refuse_paths(origins: Sequence[str]) -> None:
 
 
 def _set_up(threads: int) -> None:
+    import torch
+
     from regard.machine.devices import keep_freed_memory, set_threads
 
     # The event loop gives up the interpreter at each send. By default it may then wait 5 ms until a
     # translating thread gives it back.
     sys.setswitchinterval(0.0002)
-    set_threads(threads or _cores())
+    cores = torch.get_num_threads()
+    set_threads(threads or (cores - 1 if cores > 2 else cores))  # one is for the event loop
     keep_freed_memory()
 
 
@@ -165,24 +168,16 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
     _log(quiet)
     gc.collect()
-    gc.freeze()  # models stay: no later collection needs to look at them
+    gc.freeze()  # collections need not look at the models, which stay until the end
     address = listening.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
     typer.echo(f"http://{shown}:{address[1]}")
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once drained
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again after the last answer
     server.run(sockets=[listening])
 
 
-def _cores() -> int:
-    """The number of cores that translate; of three or more, one is left to the event loop."""
-    import torch
-
-    cores = torch.get_num_threads()
-    return cores - 1 if cores > 2 else cores
-
-
 def _named(argument: str, default: str | None) -> "tuple[Path, LanguagePair]":
-    """The directory and the languages in MODEL=en-de; raises RecipeError if it has no languages."""
+    """Read MODEL=en-de, or MODEL with the `default` pair; raises RecipeError without a pair."""
     from regard.errors import RecipeError
     from regard.serve.languages import LanguagePair
 
@@ -195,7 +190,7 @@ def _named(argument: str, default: str | None) -> "tuple[Path, LanguagePair]":
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket, bound before any model is opened; raises RecipeError."""
+    """Listen at an address; raises RecipeError if that is not possible."""
     from regard.errors import RecipeError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,5 +1,6 @@
 """`regard train`: from text, trees or prepared data to a model."""
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,6 +40,10 @@ _FromOption = Annotated[
 ]
 _DataOption = Annotated[
     Path | None, typer.Option("--data", help="Data made by regard prepare, instead of files.")
+]
+_TimeOption = Annotated[
+    str | None,
+    typer.Option("--time", metavar="TIME", help="Time of the whole run: 30m, 8h, 2d, 1h30m."),
 ]
 _AcceptOption = Annotated[
     bool,
@@ -91,6 +96,7 @@ def train(
     tokenizer: TokenizerOption = None,
     recipe: RecipeOption = None,
     assign: SetOption = None,
+    duration: _TimeOption = None,
     accept_changes: _AcceptOption = False,
     board: _BoardOption = False,
     micro_batches: _PartsOption = None,
@@ -103,12 +109,13 @@ def train(
 ) -> None:
     """Train a model to translate or to parse; the same command continues a run that was stopped.
 
-    Without validation files some pairs are held out. Without --recipe one is chosen by the size of
-    the corpus. The names are base, big, wsj and so on, as in the paper, small and small-parse.
+    Without validation files some pairs are held out. Without --recipe one is chosen for --time (an
+    hour), the text and this machine. Recipes are base, big, wsj and so on, as in the paper, small
+    and small-parse. More --time continues a run that is over.
 
     Examples:
 
-    - `regard train --source train.en --target train.de --out runs/x`
+    - `regard train --source train.en --target train.de --out runs/x --time 30m`
     - `regard train --data prepared --recipe base --set training.steps=20000 --out runs/base`
     - `regard train --task parse --trees train.mrg --valid-trees dev.mrg --out runs/parser`
     - `regard train --data prepared --recipe base --out runs/base --plan`   (what will it take?)
@@ -117,19 +124,22 @@ def train(
       --set training.steps=2000 --set training.warmup_steps=500`   (adapt a model to other text)
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
+    from regard.amounts import seconds_in
     from regard.inputs import TrainingFiles
     from regard.start import Start
 
+    began = time.monotonic()
     _set_up(threads, deterministic)
     files = TrainingFiles(
         source or (), target or (), valid_source or (), valid_target or (),
         trees or (), valid_trees or (), silver or (), silver_share,
     )  # fmt: skip
-    start = Start(out, files, data, tokenizer, recipe, assign or (), task, start_from)
+    minutes = None if duration is None else seconds_in(duration) / 60
+    start = Start(out, files, data, tokenizer, recipe, assign or (), task, start_from, minutes)
     if verify_resume is not None:
         _verify(start, verify_resume, quiet)
     else:
-        _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet)
+        _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet, began)
 
 
 def _set_up(threads: int, deterministic: bool) -> None:
@@ -161,6 +171,7 @@ def _plan_or_train(
     micro_batches: int | None,
     shard: bool,
     quiet: bool,
+    began: float,
 ) -> None:
     from regard.cli.plan import print_plan
     from regard.machine.processes import together
@@ -189,6 +200,7 @@ def _plan_or_train(
             micro_batches=micro_batches,
             shard=shard,
             quiet=quiet,
+            began=began,
         )
         if processes.first:
             verb = "parse" if recipe.task.output == "trees" else "translate"
@@ -201,7 +213,13 @@ def _begin(start: "Start", quiet: bool) -> "tuple[Recipe, Path]":
     from regard.start import begin
 
     with preparing(quiet, "trees" if start.files.trees else "pairs") as progress:
-        return begin(start, progress=progress, remark=(lambda _: None) if quiet else note)
+        tell = (lambda _: None) if quiet else note
+        return begin(
+            start,
+            progress=progress,
+            remark=tell,
+            chose=lambda choice: [tell(sentence) for sentence in choice.sentences()],
+        )
 
 
 def train_and_show(
@@ -215,19 +233,20 @@ def train_and_show(
     micro_batches: int | None = None,
     shard: bool = False,
     quiet: bool = False,
+    began: float | None = None,
 ) -> None:
     """Train on prepared data with progress on standard error; leaves a model in `out`.
 
     Of several processes the first shows what happens. Raises SystemExit after saving, with the
     status of the signal, where a signal stops it.
     """
-    from regard.api import train_prepared
     from regard.cli.console import note
     from regard.cli.plan import announce
     from regard.cli.progress import TrainingDisplay
     from regard.machine.interrupt import Interrupted, interruptible
     from regard.machine.processes import ALONE
     from regard.run.journal import tensorboard
+    from regard.trainer import train_prepared
 
     processes = processes or ALONE
     listeners = (tensorboard(out / "board"),) if board and processes.first else ()
@@ -246,6 +265,7 @@ def train_and_show(
                 processes=processes,
                 micro_batches=micro_batches,
                 shard=shard,
+                began=began,
             )
         except Interrupted as stopped:
             if processes.first:

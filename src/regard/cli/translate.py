@@ -87,7 +87,7 @@ def translate(
     translator, precision = _opened(model, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best)
     if out is None and str(input) == "-" and sys.stdin.isatty():
-        window = 1  # somebody types, and waits
+        window = 1  # a person types, and waits for each answer
     writing = _Writing(translator, input, n_best, as_json, split, window)
     if out is None:
         for text in writing.translated(read_lines(input)):
@@ -101,7 +101,7 @@ def translate(
 
 @dataclass(frozen=True)
 class _Writing:
-    """How lines are translated, and in which form the translations are written."""
+    """Translates lines and writes the translations, in the form that the options ask for."""
 
     translator: "Translator"
     input: Path
@@ -115,7 +115,7 @@ class _Writing:
         return "standard input" if str(self.input) == "-" else str(self.input)
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """The text to write for each line; `first` is the number of the first line, from 0."""
+        """Yield the text to write for each line; the first line has the number `first`, from 0."""
         found = self.translator.stream(
             lines, n_best=self.n_best, split=self.split, window=self.window, where=self._where
         )
@@ -123,11 +123,11 @@ class _Writing:
             yield self._shown(number, best)
 
     def measured(self, lines: list[str], first: int) -> int:
-        """Source tokens of the lines; raises DataError for a line that cannot be translated."""
+        """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
         return self.translator.measure(lines, split=self.split, where=self._where, first=first + 1)
 
     def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
-        """Everything that decides the text, except the model and the input."""
+        """Everything that decides what is written, except the model and the input."""
         return {
             **self.translator.recipe.model_dump(),
             "precision": precision,
@@ -157,7 +157,7 @@ def _refuse_shared_output(out: Path | None) -> None:
 def _opened(
     model: Path, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
-    """The translator, and the precision that "auto" comes to on this machine."""
+    """Open the model; also returns the precision, which `auto` leaves to the machine."""
     from regard.decoding import settled
     from regard.machine.devices import keep_freed_memory, set_threads
     from regard.translation import load
@@ -186,5 +186,5 @@ def _set_search(
 
 
 def _on_one_line(text: str) -> str:
-    # No trained model writes the end of a line inside a line, but its symbols can spell one.
+    # A trained model does not write line ends, but its vocabulary has pieces that contain one.
     return text.replace("\n", " ").replace("\r", " ")

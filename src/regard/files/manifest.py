@@ -17,6 +17,8 @@ from regard.files.regular import COPY_AGAIN, checksum, open_regular, reason
 from regard.files.whole import fresh_folder, new_directory, refusing_write_errors, replace_files
 
 MANIFEST = "manifest.json"
+SEAL = ("format", "files", "checksum")
+"""Keys of a manifest that `seal` writes itself."""
 SEALED_FORMAT = 1
 """Version of all sealed directories: models, checkpoints, unfinished translations of files."""
 LONGEST_MANIFEST = 2**20

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.errors import ModelError, RegardError
 from regard.run.beginning import begun
-from regard.run.checkpoints import FINGERPRINTS, Checkpoint, newest
+from regard.run.checkpoints import FINGERPRINTS, Checkpoint, nearest, newest, opened
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 
@@ -32,10 +32,20 @@ def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
 
 
-def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], None]) -> list[int]:
-    """Make the model directory `out` from a run's `last` newest checkpoints; returns their steps.
+def average_run(
+    directory: Path,
+    out: Path,
+    last: int,
+    warn: Callable[[str], None],
+    *,
+    best: bool = False,
+    steps: Sequence[int] = (),
+) -> list[int]:
+    """Make the model directory `out` from some checkpoints of a run; returns their steps.
 
-    Raises ModelError if the run has fewer checkpoints, RegardError if `out` exists.
+    They are those of these `steps`; without `steps`, the `last` newest or, with `best`, those
+    nearest to the best validation. Raises ModelError if the run has fewer checkpoints or no
+    validation, RegardError if `out` exists.
     """
     recipe = begun(directory)
     if recipe is None:
@@ -45,16 +55,30 @@ def average_run(directory: Path, out: Path, last: int, warn: Callable[[str], Non
         )
     if out.exists():
         raise RegardError(f"{out}: exists already: name a new directory")
-    found = newest(directory / "checkpoints", last, warn)
+    found = _chosen(directory / "checkpoints", last, warn, best, steps)
     if not found:
         raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
-    if len(found) < last:
+    if len(found) < last and not steps:
         raise ModelError(
             f"{directory}: has {len(found)} whole checkpoints, not {last}: give --last {len(found)}"
         )
-    steps = sorted(checkpoint.step for checkpoint in found)
+    averaged = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
-    about |= {"step": steps[-1], "averaged": steps}
+    about |= {"step": averaged[-1], "averaged": averaged}
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
     write_model(out, recipe, tokenizer, average_weights(found), about)
-    return steps
+    return averaged
+
+
+def _chosen(
+    folder: Path, last: int, warn: Callable[[str], None], best: bool, steps: Sequence[int]
+) -> list[Checkpoint]:
+    if steps:
+        return [opened(folder / f"step-{step}") for step in sorted(set(steps))]
+    found = newest(folder, 1, warn)
+    if not best or not found:
+        return newest(folder, last, warn)
+    step = found[0].manifest["state"].get("best_step", 0)
+    if not step:
+        raise ModelError(f"{folder}: no validation has been recorded: leave out --best")
+    return nearest(folder, step, last, warn)

@@ -25,6 +25,11 @@ def begun(directory: Path) -> Recipe | None:
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
     """Raise RecipeError, with the differences, if the directory was begun with another recipe."""
     earlier = begun(directory)
+    if earlier:
+        # a run may be given more time, and its weights do not depend on the search
+        earlier = earlier.merged(
+            {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
+        )
     if earlier and (changes := differences(earlier, recipe)):
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(changes)}): choose another "

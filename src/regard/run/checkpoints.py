@@ -57,7 +57,7 @@ class Keep(NamedTuple):
     """The step with the best validation; 0 if none is kept for it."""
 
     def choose(self, found: Sequence[Path]) -> set[Path]:
-        """Those of the checkpoints `found`, in the order of their steps, that are kept."""
+        """The checkpoints of `found` that are kept; they come in the order of their steps."""
         around = _by_distance(found, self.best)[: self.averaged] if self.best else []
         return {*found[-self.newest :], *around}
 
@@ -142,7 +142,7 @@ def paths(directory: Path) -> list[Path]:
 
 def _by_distance(found: Sequence[Path], step: int) -> list[Path]:
     """Checkpoints in the order of their distance from a step, of two the later first."""
-    return sorted(reversed(found), key=lambda path: abs(_step(path) - step))
+    return sorted(found, key=lambda path: (abs(_step(path) - step), -_step(path)))
 
 
 def _step(path: Path) -> int:
@@ -179,7 +179,7 @@ def _undamaged(
         if len(whole) == count:
             break
         try:
-            whole.append(_opened(path))
+            whole.append(opened(path))
         except Unreadable as error:
             raise ModelError(f"{error}; or remove {path} to do without it") from None
         except ModelError as error:
@@ -194,7 +194,8 @@ def _undamaged(
     return whole
 
 
-def _opened(path: Path) -> Checkpoint:
+def opened(path: Path) -> Checkpoint:
+    """Open and verify the checkpoint at `path`; raises ModelError."""
     manifest = unseal(path)
     step = _step(path)
     whole = manifest.keys() >= {"state", "batches", *FINGERPRINTS} and all(

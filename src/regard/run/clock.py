@@ -22,7 +22,7 @@ class Clock:
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
         self._counted_at = time.monotonic() if began is None else began
-        self._closing = 0.0
+        self._closing, self._due_at = 0.0, float("inf")
         self.start(TrainingState())
 
     def start(self, state: TrainingState) -> None:
@@ -51,22 +51,28 @@ class Clock:
         All processes decide alike: the first one's clock counts, and a signal to any of them.
         """
         recipe, step = self._recipe, state.step
-        minutes = (time.monotonic() - self._saved_at) / 60
-        by_clock = self._processes.first and 0 < recipe.save_minutes <= minutes
-        mine = [self.interrupt.signum == signum for signum in SIGNALS]
-        late = self._processes.first and self._is_late(state)
-        save_now, is_late, *signals = self._processes.sum(by_clock, late, *mine)
-        if any(signals):
-            self.interrupt.signum = SIGNALS[signals.index(max(signals))]
-        if is_late:
-            self.over, state.ended = True, recipe.minutes
+        save_now, leave = self._agree(state)
         last = self.over or step == recipe.steps
         return Due(
             log=last or step == 1 or step % recipe.log_every == 0,
             validate=last or step % recipe.validate_every == 0,
-            save=last or (recipe.save_every > 0 and step % recipe.save_every == 0) or save_now > 0,
-            leave=any(signals),
+            save=last or (recipe.save_every > 0 and step % recipe.save_every == 0) or save_now,
+            leave=leave,
         )
+
+    def _agree(self, state: TrainingState) -> tuple[bool, bool]:
+        """Whether the minutes make a save due, and whether a signal has come; ends late runs."""
+        self._due_at = time.monotonic()
+        minutes = (self._due_at - self._saved_at) / 60
+        by_clock = self._processes.first and 0 < self._recipe.save_minutes <= minutes
+        late = self._processes.first and self._is_late(state)
+        mine = [self.interrupt.signum == signum for signum in SIGNALS]
+        save_now, is_late, *signals = self._processes.sum(by_clock, late, *mine)
+        if any(signals):
+            self.interrupt.signum = SIGNALS[signals.index(max(signals))]
+        if is_late:
+            self.over, state.ended = True, self._recipe.minutes
+        return save_now > 0, any(signals)
 
     def _is_late(self, state: TrainingState) -> bool:
         """Whether no more time is left than validating, saving and averaging at the end take."""
@@ -74,14 +80,14 @@ class Clock:
         closing = max(self._closing, CLOSING * budget)
         return 0 < budget <= state.seconds + closing + TUNING * budget * self._recipe.tune
 
-    def expect_closing(self, seconds: float) -> None:
-        """Expect validating and saving at the end to take at most as long as they just took, with
-        half as much again for averaging."""
-        self._closing = max(self._closing, 1.5 * seconds)
-
     def saved(self) -> None:
-        """Begin anew to count the minutes to the next save."""
+        """Begin anew to count the minutes to the next save.
+
+        The work at the end is expected to take as long as what was done since it was due, if more
+        never was, and half as much again for averaging.
+        """
         self._saved_at = time.monotonic()
+        self._closing = max(self._closing, 1.5 * (self._saved_at - self._due_at))
 
     def log(self, training: Training, rate: float, smoothed: float, plain: float) -> None:
         """Write a step into the journal, with the losses per token and the speed since the last."""

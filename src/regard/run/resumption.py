@@ -142,6 +142,7 @@ class Resumption:
             "start",
             step=state.step,
             steps=setup.recipe.training.steps,
+            minutes=setup.recipe.training.minutes,
             parameters=model.parameter_count,
             pairs=len(setup.pairs),
             vocabulary=setup.tokenizer.size,

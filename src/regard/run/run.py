@@ -88,6 +88,11 @@ class Run:
         recipe = self.setup.recipe.training
         return state.step >= recipe.steps or self.clock.over or state.gives_up(recipe.patience)
 
+    def judge(self, state: TrainingState, validation: dict[str, Any]) -> None:
+        """Write a validation into the journal, and compare it with the best one so far."""
+        self.journal.write("validation", step=state.step, **validation)
+        state.judge(validation, self.setup.recipe.training.best)
+
     def save(self, training: Training, *, extra: bool = False) -> None:
         """Write a checkpoint, and remove those that are no longer kept.
 

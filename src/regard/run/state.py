@@ -36,7 +36,7 @@ class TrainingState:
     """`training.minutes`, once they were over."""
 
     def judge(self, validation: dict[str, Any], best: str) -> None:
-        """Compare a validation with the best one so far, by the figure `best` of `training.best`."""
+        """Compare a validation with the best one so far, by `best`, a value of training.best."""
         loss = 100 - validation[best] if best in ("bleu", "f1") else validation["loss"]
         if loss < self.lowest_loss or not self.lowest_loss:
             self.lowest_loss, self.best_step, self.no_better = loss, self.step, 0

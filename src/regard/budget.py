@@ -1,0 +1,263 @@
+"""The recipe that learns most from a corpus in a given time, on this machine.
+
+The rule stands in budget.toml; experiments/budget fitted it to runs on several corpora. It expects
+of a model with P parameters outside the embedding, which learns from T target tokens,
+
+    loss = base + size / P^a + data / E(T)^b      nats per character of the target
+
+where E counts repetitions for less: E(T) = U + U r (1 - exp(-(T / U - 1) / r)) for U different
+tokens and `repeats` r. The machine decides T: some steps of each model are timed. The model with
+the least loss is chosen; vocabulary, dropout, warm-up and the spacing of validations follow from
+the number of pairs and of steps.
+"""
+
+import math
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.amounts import SECONDS, amount
+from regard.arithmetic.choose import choose_dtype
+from regard.data.pairs import Pairs
+from regard.data.prefetch import batches_of
+from regard.files.lines import read_lines, refuse_unreadable
+from regard.machine.devices import choose_device
+from regard.machine.processes import ALONE
+from regard.paper import parameters
+from regard.presets import SMALL
+from regard.recipe import Recipe
+from regard.run.sharding import model_and_optimizer
+from regard.steps import steps_for
+from regard.text.tokenizer import EOS
+
+USED = 0.93
+"""Share of the time that steps take; preparing, validating and saving take the rest."""
+ENOUGH = 20
+"""Times the expected number of steps after which a run ends though it has time left."""
+SAMPLED = 2000
+"""Pairs of the corpus by whose lengths the trial's batches are made."""
+VALIDATIONS, CHECKPOINTS, AVERAGED = 20, 100, 8
+"""Validations and checkpoints of a run, and the checkpoints that are averaged."""
+TIMED_STEPS = 3
+"""Steps that are timed, after a first one."""
+LONGEST_STEP = 3.0
+"""Seconds of the longest step that is timed."""
+
+
+class ParallelText(NamedTuple):
+    """The size of a parallel text."""
+
+    pairs: int
+    characters: int
+    """Characters of the target side."""
+    lengths: tuple[tuple[int, int], ...]
+    """Characters of the source and target of the first pairs."""
+
+    @classmethod
+    def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
+        """Read the files once; raises DataError if one cannot be read."""
+        for path in (*sources, *targets):
+            refuse_unreadable(path)
+        lengths: list[tuple[int, int]] = []
+        pairs = characters = 0
+        for source, target in zip(sources, targets, strict=False):
+            both = zip(read_lines(source), read_lines(target), strict=False)
+            for one, other in islice(both, SAMPLED - len(lengths)):
+                lengths.append((len(one), len(other)))
+        for path in targets:
+            for line in read_lines(path):
+                pairs, characters = pairs + 1, characters + len(line)
+        return cls(pairs, characters, tuple(lengths))
+
+    @classmethod
+    def of_data(cls, data: Path) -> "ParallelText":
+        """The size of the text that data was prepared from, about; raises DataError."""
+        pairs = Pairs.open(data, "train")
+        each = cls(len(pairs), 0, ()).characters_per_token()
+        both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
+        some = (both[:SAMPLED] * each).astype(int).tolist()
+        return cls(len(pairs), int(both[:, 1].sum() * each), tuple((s, t) for s, t in some))
+
+    def vocabulary(self) -> int:
+        """The number of sub-words to learn."""
+        rule = _rule()["vocabulary"]
+        return 100 * round(
+            min(max(rule["factor"] * self.pairs**0.5, rule["least"]), rule["most"]) / 100
+        )
+
+    def characters_per_token(self) -> float:
+        """Characters of a sub-word, about: more sub-words are longer ones."""
+        return 1.0 + 0.8 * math.log10(self.vocabulary())
+
+    def row_length(self) -> int:
+        """A width of rows that holds the longest of the first sentences; short rows cost least."""
+        longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
+        return int(min(max(64, -(-1.25 * longest // 32) * 32), 256))
+
+    @property
+    def tokens(self) -> float:
+        """Sub-words of the target, about; each sentence has </s> besides."""
+        return self.characters / self.characters_per_token() + self.pairs
+
+
+class Choice(NamedTuple):
+    """A recipe, and what is expected of it."""
+
+    recipe: Recipe
+    tokens_per_second: float
+    """Target tokens learned from in a second."""
+    steps: int
+    epochs: float
+    loss: float
+    """Nats per character of the target."""
+    perplexity: float
+    """Expected on unseen text, of a sub-word."""
+
+    def sentences(self) -> list[str]:
+        """Three sentences that say what is trained, for how long, and what is expected."""
+        model, data, minutes = self.recipe.model, self.recipe.data, self.recipe.training.minutes
+        return [
+            f"the run takes {amount(60 * minutes, SECONDS)}, about {self.steps:,} steps: this "
+            f"machine learns from {self.tokens_per_second:,.0f} target tokens a second",
+            f"of the models tried, {model.layers} layers of d_model {model.d_model} are expected "
+            f"to be best by then: each pair is seen {self.epochs:.3g} times; dropout "
+            f"{model.dropout}",
+            f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "
+            f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word",
+        ]
+
+
+Speed = Callable[[Recipe, ParallelText], float]
+"""Measures how many target tokens of a corpus a recipe learns from in a second."""
+
+
+def choose(
+    corpus: ParallelText, minutes: float, measure: Speed | None = None, asked: tuple[str, ...] = ()
+) -> Choice:
+    """Choose the recipe that is expected to be best after this time.
+
+    `measure` is called for one model after the other, smallest first, until a larger one is
+    expected to be worse; the speed of one that would take long to time is computed from that of the
+    last one timed. `asked` are texts for `Recipe.set` that every recipe keeps to.
+    """
+    best: Choice | None = None
+    timed, speed = 0, 0.0
+    for shape in _rule()["model"]:
+        recipe = _start(corpus, shape, asked)
+        size = parameters(recipe.model, recipe.tokenizer.vocabulary)
+        if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
+            timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
+        found = _expected(corpus, minutes, recipe, speed * timed / size, asked)
+        if best is not None and found.loss >= best.loss:
+            break
+        best = found
+    assert best is not None
+    return best
+
+
+def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) -> Recipe:
+    """A recipe with a model of this shape, before the number of steps is known."""
+    batch = _rule()["batch"]["cuda" if choose_device().type == "cuda" else "cpu"]
+    tokens = {"source_tokens": batch, "target_tokens": batch}
+    rows = {"row_length": corpus.row_length(), "max_length": corpus.row_length()}
+    return SMALL.but(**shape, **tokens, **rows, vocabulary=corpus.vocabulary()).set(*asked)
+
+
+def _expected(
+    corpus: ParallelText, minutes: float, start: Recipe, speed: float, asked: tuple[str, ...]
+) -> Choice:
+    rule = _rule()
+    tokens = 60 * minutes * USED * speed
+    steps = max(1, round(tokens / (0.9 * start.data.target_tokens * start.training.accumulate)))
+    epochs = tokens / corpus.tokens
+    dropout = next(row["dropout"] for row in rule["dropout"] if epochs <= row["epochs"])
+    recipe = start.but(
+        dropout=dropout,
+        minutes=minutes,
+        steps=min(max(100, ENOUGH * steps), 2**31 - 1),
+        warmup_steps=max(100, min(1000, steps // 8)),
+        validate_every=max(5, steps // CHECKPOINTS) * (CHECKPOINTS // VALIDATIONS),
+        save_every=max(5, steps // CHECKPOINTS),
+        average=AVERAGED,
+        keep=AVERAGED,
+        best="loss",
+        tune=True,
+    ).set(*asked)
+    loss = expected_loss(weights_of(recipe), tokens, corpus.tokens)
+    perplexity = math.exp(loss * corpus.characters / corpus.tokens)
+    return Choice(recipe, speed, steps, epochs, loss, perplexity)
+
+
+def weights_of(recipe: Recipe) -> int:
+    """The parameters of a model outside its embedding."""
+    return parameters(recipe.model, 2) - 2 * recipe.model.d_model
+
+
+def expected_loss(weights: int, tokens: float, different: float) -> float:
+    """The loss that the rule expects, in nats per target character; see above."""
+    rule = _rule()["loss"]
+    repeated, r = max(0.0, tokens / different - 1), rule["repeats"]
+    worth = min(tokens, different) + different * r * (1 - math.exp(-repeated / r))
+    of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / worth ** rule["b"]
+    return float(rule["base"] + of_size + of_data)
+
+
+@cache
+def _rule() -> dict[str, Any]:
+    return tomllib.loads(files("regard").joinpath("budget.toml").read_text(encoding="utf-8"))
+
+
+def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
+    """Time a few updates of a model on sentences of the corpus's lengths, in arbitrary sub-words.
+
+    The random numbers of this process stay as they are.
+    """
+    device = choose_device()
+    dtype = choose_dtype(recipe.training.precision, device)
+    pairs = _Arbitrary(corpus, recipe)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        vocabulary = recipe.tokenizer.vocabulary
+        model, optimizer = model_and_optimizer(recipe, vocabulary, dtype, device, ALONE, False)
+        steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
+        batches = batches_of(pairs, recipe)  # type: ignore[arg-type]
+        tokens, began = 0, 0.0
+        for number in range(TIMED_STEPS + 1):
+            if number == 1:  # the first one also loads what it needs
+                began = time.perf_counter()
+            optimizer.make_way()
+            [batch] = batches.take(1)
+            steps.learn(batch.to(device))
+            optimizer.step(1e-4, batch.target_tokens)
+            tokens += batch.target_tokens if number else 0
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return tokens / (time.perf_counter() - began)
+
+
+class _Arbitrary:
+    """Pairs with the lengths of a corpus, whose sub-words are arbitrary."""
+
+    def __init__(self, corpus: ParallelText, recipe: Recipe):
+        self._random, self._vocabulary = np.random.default_rng(0), recipe.tokenizer.vocabulary
+        most = min(recipe.data.max_length, recipe.data.row_length)
+        lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
+        repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))
+        self.source_lengths, self.target_lengths = repeated.T
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def source(self, i: int, /) -> NDArray[Any]:
+        return self._random.integers(EOS + 1, self._vocabulary, self.source_lengths[i])
+
+    def target(self, i: int, /) -> NDArray[Any]:
+        return self._random.integers(EOS + 1, self._vocabulary, self.target_lengths[i])

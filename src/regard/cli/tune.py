@@ -1,0 +1,42 @@
+"""`regard tune`: beam and length penalty of a translator, chosen on a development set."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import ThreadsOption
+
+
+def tune(
+    model: Annotated[Path, typer.Argument(help="A model directory, or a finished run.")],
+    source: Annotated[Path, typer.Option(help="Text of the development set.")],
+    reference: Annotated[Path, typer.Option(help="Its translation, line by line.")],
+    dry_run: Annotated[bool, typer.Option(help="Leave the model's settings as they are.")] = False,
+    threads: ThreadsOption = 0,
+) -> None:
+    """Choose beam and length penalty by BLEU on a development set (§6.1), and keep them.
+
+    Never give a test set here: a figure measured on it would no longer be one of unseen text.
+
+    Example: `regard tune runs/x --source dev.en --reference dev.de`
+    """
+    from regard.files.lines import read_lines
+    from regard.machine.devices import set_threads
+    from regard.measure.tuning import Tried, keep_best, refuse_unaligned, try_searches
+    from regard.run.model_directory import open_model
+    from regard.translation import load
+
+    set_threads(threads)
+    sources, references = list(read_lines(source)), list(read_lines(reference))
+    refuse_unaligned(source, sources, reference, references)
+
+    def show(one: Tried) -> None:
+        typer.echo(f"beam {one.beam:<4}alpha {one.alpha:<5}BLEU {one.bleu:.2f}")
+
+    tokenizer = open_model(model).recipe.training.bleu_tokenizer
+    tried = try_searches(load(model), sources, references, tokenizer, heard=show)
+    if not dry_run:
+        keep_best(model, tried)
+    beam, alpha, _ = tried[0]
+    typer.echo(f"{model}: best: beam {beam}, alpha {alpha}" + ", not kept" * dry_run)

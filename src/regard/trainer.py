@@ -1,0 +1,88 @@
+"""A whole training: the run, its validations, the tuned search, and warnings of its size."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from regard.amounts import BYTES, amount
+from regard.arithmetic.choose import choose_dtype
+from regard.data.layouts import refuse_more_parts
+from regard.data.pairs import prepared_manifest
+from regard.machine.devices import choose_device
+from regard.machine.interrupt import Interrupt
+from regard.machine.processes import ALONE, Processes
+from regard.measure.outline import Disk, Outline, outline
+from regard.measure.tuning import tune_run
+from regard.measure.validation import validator
+from regard.recipe import Recipe
+from regard.run.finetuning import begin_from_model
+from regard.run.journal import RecordListener
+from regard.run.run import Run
+from regard.training import train
+
+
+def train_prepared(
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    *,
+    listeners: tuple[RecordListener, ...] = (),
+    warn: Callable[[str], None] = lambda _: None,
+    announce: Callable[[Outline], object] = lambda _: None,
+    interrupt: Interrupt | None = None,
+    accept_changes: bool = False,
+    processes: Processes = ALONE,
+    micro_batches: int | None = None,
+    shard: bool = False,
+    began: float | None = None,
+) -> None:
+    """Train on prepared data until the recipe's last step; leaves a model in `out`.
+
+    `listeners` are called with each record of the journal. `announce` is called once, before the
+    first step, with the memory and disk that the run takes. With several `processes`, each calls
+    this function alike, and only the first writes and warns. Raises what `train` raises, and
+    Interrupted, after saving, if `interrupt` records a signal.
+    """
+    refuse_more_parts(micro_batches or 1, recipe.data)
+    validate = validator(data, recipe, processes)
+    run = Run(
+        out,
+        recipe,
+        data,
+        listeners=listeners,
+        interrupt=interrupt,
+        warn=warn if processes.first else lambda _: None,
+        accept_changes=accept_changes,
+        processes=processes,
+        micro_batches=micro_batches,
+        shard=shard,
+        began=began,
+    )
+    try:
+        if processes.first:
+            begin_from_model(run)
+            found = _outline(recipe, data, out, processes.count if shard else 1)
+            announce(found)
+            if problem := too_little_disk(out, found.disk):
+                warn(problem)
+        train(run, validate)
+        if processes.first and recipe.training.tune:
+            tune_run(run)
+    finally:
+        run.close()
+
+
+def _outline(recipe: Recipe, data: Path, out: Path, shards: int) -> Outline:
+    vocabulary = prepared_manifest(data)["tokenizer"]["size"]
+    dtype = choose_dtype(recipe.training.precision, choose_device())
+    return outline(recipe, vocabulary, dtype, out, shards)
+
+
+def too_little_disk(out: Path, disk: Disk) -> str | None:
+    """A warning if the disk has too little room for the run in `out`; None if it has enough."""
+    if disk.free >= disk.needed:
+        return None
+    first = " and not even one checkpoint has room" * (disk.free < disk.checkpoint)
+    return (
+        f"{out}: too little disk: {amount(disk.needed, BYTES)} will be needed, "
+        f"{amount(disk.free, BYTES)} are free{first}: make room, or lower training.keep"
+    )

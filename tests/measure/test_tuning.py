@@ -1,0 +1,90 @@
+"""Choosing beam and length penalty on a development set."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError, RecipeError
+from regard.measure.tuning import ALPHAS, BEAMS, keep_best, refuse_unaligned, try_searches
+from regard.recipe import Recipe
+from regard.run.journal import read_journal
+from regard.run.model_directory import open_model
+from regard.translation import load
+from run.copying import RECIPE, prepared, strings, trained
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a task of copying, and its data."""
+    folder = tmp_path_factory.mktemp("tuning")
+    trained(folder / "run", prepared(folder), RECIPE)
+    return folder
+
+
+SOURCES = ["a b c", "b a", "c c b a", "a"]
+
+
+def test_every_setting_is_tried_once_and_the_best_comes_first(world: Path) -> None:
+    translator = load(world / "run")
+    own, heard = translator.recipe, []
+    tried = try_searches(translator, SOURCES, SOURCES, "none", heard=heard.append)
+    assert sorted(tried) == sorted(heard)
+    assert len({one[:2] for one in tried}) == len(tried) == len(ALPHAS) + len(BEAMS)
+    assert heard[0][:2] == (own.beam, own.alpha)
+    assert tried[0].bleu == max(one.bleu for one in tried)
+    assert translator.recipe == own
+
+
+def test_equal_settings_keep_the_model_as_it_is(world: Path) -> None:
+    translator = load(world / "run")
+    tried = try_searches(translator, ["a"], ["no such word"], "none")
+    assert tried[0][:2] == (translator.recipe.beam, translator.recipe.alpha)
+
+
+def test_little_time_leaves_settings_out(world: Path) -> None:
+    assert len(try_searches(load(world / "run"), SOURCES, SOURCES, "none", seconds=0)) == 1
+
+
+def test_the_best_is_kept_and_the_weights_stay(world: Path) -> None:
+    before, weights = open_model(world / "run"), (world / "run/model.safetensors").read_bytes()
+    tried = try_searches(load(world / "run"), SOURCES, SOURCES, "none")
+    better = [tried[0]._replace(beam=7, alpha=1.5), *tried]
+    keep_best(world / "run", better)
+    after = open_model(world / "run")
+    assert after.recipe == before.recipe.but(beam=7, alpha=1.5)
+    assert (world / "run/model.safetensors").read_bytes() == weights
+    assert after.manifest["tuned"][0]["beam"] == 7
+    assert after.manifest["averaged"] == before.manifest["averaged"]
+    keep_best(world / "run", tried)
+
+
+def test_a_development_set_has_as_many_lines_on_both_sides(tmp_path: Path) -> None:
+    for sources, references in ((["a"], []), ([], []), (["a"], ["b", "c"])):
+        with pytest.raises(DataError, match="give a development set"):
+            refuse_unaligned(tmp_path / "a", sources, tmp_path / "b", references)
+
+
+def test_a_parser_is_not_tuned() -> None:
+    with pytest.raises(RecipeError, match=r"training\.tune is for translation"):
+        Recipe().but(output="trees", tune=True)
+
+
+def test_a_run_tunes_itself_at_the_end_and_says_how(world: Path, tmp_path: Path) -> None:
+    import regard
+
+    (tmp_path / "text").write_text("\n".join(strings(60, seed=3)) + "\n")
+    changes = {"model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 2,
+               "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2,
+               "data.held_out": 2}  # fmt: skip
+    text = tmp_path / "text"
+    out = regard.train(
+        source=text, target=text, out=tmp_path / "run", recipe="small", changes=changes
+    )
+    [tuned] = [
+        record for record in read_journal(out / "journal.jsonl") if record["event"] == "tuned"
+    ]
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["tuned"] == tuned["tried"]
+    search = open_model(out).recipe.search
+    assert (search.beam, search.alpha) == (tuned["tried"][0]["beam"], tuned["tried"][0]["alpha"])

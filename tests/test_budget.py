@@ -1,0 +1,107 @@
+"""The choice of a recipe for a text, a machine and a time."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.amounts import seconds_in
+from regard.budget import Choice, ParallelText, Speed, choose, expected_loss, tokens_per_second
+from regard.errors import DataError, RegardError
+from regard.paper import parameters
+from regard.recipe import Recipe
+
+SMALL_TEXT = ParallelText(29_000, 2_000_000, ((60, 70),) * 100)
+LARGE_TEXT = ParallelText(4_500_000, 600_000_000, ((130, 140),) * 100)
+
+
+def slow(recipe: Recipe, _: ParallelText) -> float:
+    """The speed of a machine of 100 GFLOP/s, in target tokens."""
+    return 1e11 / (12 * parameters(recipe.model, recipe.tokenizer.vocabulary))
+
+
+def fast(recipe: Recipe, corpus: ParallelText) -> float:
+    return 1000 * slow(recipe, corpus)
+
+
+@pytest.mark.parametrize("corpus", [SMALL_TEXT, LARGE_TEXT])
+@pytest.mark.parametrize("measure", [slow, fast])
+def test_more_time_never_gives_a_smaller_model_or_a_worse_loss(
+    corpus: ParallelText, measure: Speed
+) -> None:
+    found = [choose(corpus, minutes, measure) for minutes in (1, 10, 60, 480, 4320, 40_000)]
+    for less, more in pairwise(found):
+        assert size(less) <= size(more)
+        assert more.loss <= less.loss
+        assert more.perplexity <= less.perplexity
+        assert more.recipe.model.dropout >= less.recipe.model.dropout
+
+
+def size(choice: Choice) -> int:
+    return parameters(choice.recipe.model, 2)
+
+
+def test_a_fast_machine_and_a_large_text_give_a_large_model() -> None:
+    assert choose(SMALL_TEXT, 10, slow).recipe.model.d_model == 128
+    assert choose(LARGE_TEXT, 3 * 1440, fast).recipe.model.d_model >= 512
+    assert choose(LARGE_TEXT, 3 * 1440, fast).recipe.tokenizer.vocabulary == 37_000
+
+
+@given(st.integers(1, 10**8), st.integers(1, 500), st.integers(1, 500), st.floats(0.02, 1e5))
+def test_every_choice_is_a_recipe_that_can_end(
+    pairs: int, source: int, target: int, minutes: float
+) -> None:
+    corpus = ParallelText(pairs, pairs * target, ((source, target),) * min(pairs, 50))
+    training = choose(corpus, minutes, slow).recipe.training
+    assert training.minutes == minutes
+    assert training.warmup_steps >= 100
+    assert training.save_every <= training.steps
+    assert training.validate_every <= training.steps
+
+
+def test_what_is_asked_for_is_kept() -> None:
+    found = choose(SMALL_TEXT, 60, slow, ("model.dropout=0.45", "training.steps=9"))
+    assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
+
+
+def test_repetitions_are_worth_less_than_new_text() -> None:
+    once, again = expected_loss(10**6, 1e6, 1e6), expected_loss(10**6, 10e6, 1e6)
+    assert expected_loss(10**6, 10e6, 10e6) < again < once
+    assert expected_loss(10**6, 0.5e6, 1e6) == expected_loss(10**6, 0.5e6, 1e9)
+
+
+def test_the_text_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one two\n" * 5000)
+    (tmp_path / "b").write_text("eins\n" * 5000)
+    found = ParallelText.of([tmp_path / "a"], [tmp_path / "b"])
+    assert (found.pairs, found.characters) == (5000, 20_000)
+    assert set(found.lengths) == {(7, 4)}
+    with pytest.raises(DataError):
+        ParallelText.of([tmp_path / "a"], [tmp_path / "missing"])
+
+
+def test_the_machine_is_measured_and_random_numbers_stay() -> None:
+    state = torch.get_rng_state()
+    recipe = Recipe().but(
+        layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, row_length=64,
+        source_tokens=512, target_tokens=512,
+    )  # fmt: skip
+    assert tokens_per_second(recipe, SMALL_TEXT) > 0
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172_800), ("0.5h", 1800)],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert seconds_in(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "1m1h", "-5m", "0s", "1e9d", "30 m"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(RegardError, match="--time"):
+        seconds_in(text)
