@@ -26,8 +26,7 @@ def score_trees(
 ) -> None:
     """Print a row for each sentence, if `rows`, and the summary; `as_json` prints only the summary.
 
-    Raises DataError for a file that cannot be read, and typer.Exit with status 1 after more errors
-    than allowed.
+    Raises DataError for an unreadable file, and typer.Exit(1) after more errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")

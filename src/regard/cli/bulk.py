@@ -79,7 +79,7 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """End the command at SIGINT or SIGTERM; with `blocks`, note how many lines are finished."""
+    """Within the block, SIGINT and SIGTERM end the command, after a note on `blocks` if given."""
     from regard.cli.console import note
 
     def stop(signum: int, frame: FrameType | None) -> None:

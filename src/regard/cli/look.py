@@ -236,9 +236,9 @@ def _chosen(found: "Look", layer: int | None, head: list[int] | None) -> tuple[i
 
 
 def _place(queries: Sequence[str], word: str) -> int:
-    """The place, from 0, of the first `word` in `queries`, or of a place given as text, from 1.
+    """The index of the first `word` in `queries`; if it is not there, it may be a place, from 1.
 
-    Raises an error that names similar words if there is neither.
+    Raises RecipeError if it is neither.
     """
     from regard.errors import unknown
 

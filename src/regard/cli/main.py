@@ -1,4 +1,4 @@
-"""`regard`: all commands; turns every error into a sentence and an exit status."""
+"""`regard`: all commands. Only this module turns an error into a sentence and an exit status."""
 
 import os
 import sys
@@ -84,7 +84,7 @@ def main() -> None:
     except BrokenPipeError:
         _silence(sys.stdout)
         sys.exit(141)
-    except OSError as error:  # such as a full disk, to which standard output is sent
+    except OSError as error:  # such as a full disk behind standard output
         if error.filename is None:
             _silence(sys.stdout)
         place = "standard output" if error.filename is None else os.fsdecode(error.filename)

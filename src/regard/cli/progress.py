@@ -49,7 +49,7 @@ class _Display:
 
 
 class PreparationDisplay(_Display):
-    """Shows how far `regard prepare` has read its files; `what` they hold is named in plural."""
+    """Shows how far files have been read; `what` names in plural what is counted in them."""
 
     NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
 

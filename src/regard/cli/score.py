@@ -181,6 +181,6 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
 
 def _without_blanks(lines: list[str]) -> bool:
-    """Whether a word, cut at blanks, has more than ten letters on average: too many for words."""
+    """Whether words seem to be written without blanks: what blanks divide is over 10 letters."""
     words = "\n".join(lines).split()
     return len("".join(words)) > 10 * len(words)

@@ -157,7 +157,7 @@ def _refuse_shared_output(out: Path | None) -> None:
 def _opened(
     model: Path, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
-    """Open the model; also returns the precision, which `auto` leaves to the machine."""
+    """The translator, and its precision; `auto` is replaced by the precision that it chooses."""
     from regard.decoding import settled
     from regard.machine.devices import keep_freed_memory, set_threads
     from regard.translation import load
@@ -186,5 +186,5 @@ def _set_search(
 
 
 def _on_one_line(text: str) -> str:
-    # A trained model does not write line ends, but its vocabulary has pieces that contain one.
+    # A trained model never writes a line end, although its vocabulary may be able to.
     return text.replace("\n", " ").replace("\r", " ")
