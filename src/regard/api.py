@@ -215,7 +215,7 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """Within the block, a signal lets training save; then it has its usual effect."""
+    """Turn Interrupted, raised after a signal, into KeyboardInterrupt or SystemExit."""
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 
     if current_thread() is not main_thread():  # no other thread receives signals
@@ -259,5 +259,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts for `Recipe.set`; a value in JSON is one in TOML too."""
+    """Texts "section.key=value" for `Recipe.set`; a JSON value is also a TOML value."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

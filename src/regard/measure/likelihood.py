@@ -1,4 +1,4 @@
-"""log P(y | x) of given translations, to rank them or to filter sentence pairs."""
+"""log P(y | x), the likelihood of given translations, by which to rank or filter them."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""Most slots of a batch on each side; every target slot has logits over the whole vocabulary."""
+"""Most slots of a batch's source or target: each target slot takes logits for all tokens."""
 
 
 class Likelihood(NamedTuple):
@@ -24,7 +24,7 @@ class Likelihood(NamedTuple):
     pieces: int
     """Number of the translation's sub-words, </s> included."""
     score: float
-    """log P(y | x) / ((5 + pieces) / 6)^alpha, by which a search ranks (§6.1)."""
+    """log P(y | x) / ((5 + pieces) / 6)^alpha, by which the beam search ranks (§6.1)."""
 
 
 Pair = tuple[list[int], list[int]]
@@ -35,8 +35,8 @@ def likelihoods(
 ) -> Iterator[Likelihood]:
     """Yield the likelihood of each target as the translation of its source, in order.
 
-    Pairs are scored a window at a time. Raises DataError with the number, from 1, of a pair that is
-    too long for the model, and ModelError where the model's logits are NaN or infinite.
+    Raises DataError with the number, from 1, of a pair that is too long for the model, and
+    ModelError if the model's logits are NaN or infinite.
     """
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.embedding.longest)

@@ -15,20 +15,20 @@ from regard.run import checkpoints
 from regard.transformer import Transformer
 
 JOURNAL_LINE = 300
-"""Bytes of a logged step."""
+"""Approximate bytes of a logged step."""
 
 
 class Parameters(NamedTuple):
-    """The number of learned numbers, by the parts of a model."""
+    """The number of learned numbers in each part of a model."""
 
     embedding: int
-    """One matrix for source, target and softmax; and the positions, if they are learned."""
+    """One matrix for source, target and logits; and the positions, if they are learned."""
     encoder: int
     decoder: int
 
     @classmethod
     def of(cls, model: ModelRecipe, vocabulary: int) -> "Parameters":
-        """Count the parameters of a model whose memory is not allocated."""
+        """Count the parameters without allocating memory for them."""
         with torch.device("meta"):
             whole = Transformer(model, vocabulary)
         parts: list[Any] = [whole.embedding, whole.encoder, whole.decoder]
@@ -39,11 +39,11 @@ class Memory(NamedTuple):
     """Bytes that a process keeps from step to step; see `FlatAdam` and `ShardedAdam`."""
 
     weights: int
-    """The copy in the precision of training; 0 in fp32, and with shards, which are all in fp32."""
+    """The rounded copy that the model computes with; 0 in fp32, and where the model is sharded."""
     master: int
     """The weights in fp32."""
     gradient: int
-    """The gradient of the last batch, and a step's sum in fp32; with shards, only the sum."""
+    """The gradient of the last batch, and the sum of a step in fp32; if sharded, only the sum."""
     moments: int
 
     @classmethod
@@ -56,11 +56,11 @@ class Memory(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Bytes on the disk of a run directory."""
+    """Bytes that a run takes on the disk, and those that are free."""
 
     checkpoint: int
     checkpoints: int
-    """Number that exist at the same time: those that are kept, and the one being written."""
+    """Number of checkpoints at the same time: those that are kept, and the one being written."""
     present: int
     """Number of checkpoints that exist already."""
     model: int
@@ -88,12 +88,12 @@ class Disk(NamedTuple):
 
 
 class Flop(NamedTuple):
-    """Floating-point operations of training on some sentence pairs, once on each."""
+    """Floating-point operations of training once on each of some sentence pairs."""
 
     weights: int
-    """Products with weights: in projections, in feed-forward networks and for the logits."""
+    """Matrix products with weights: projections, feed-forward networks and logits."""
     attention: int
-    """Q K^T, and its softmax times V. Future positions of the decoder count: they are computed."""
+    """Q K^T, and its softmax times V; masked positions count, because they are computed."""
 
 
 def flop(
@@ -104,13 +104,13 @@ def flop(
 ) -> Flop:
     """Count the operations of training on pairs of these lengths, in tokens without padding.
 
-    A multiply-add is two operations. Only matrix products are counted, from the sizes of §3; the
-    backward pass has two of them for each one of the forward pass.
+    A multiply-add is two operations. Only matrix products (§3) are counted; for each one of the
+    forward pass, the backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
     d, widths = model.d_model, model.heads * (model.d_k + model.d_v)
-    # A token's Q, K, V and output are 2 d widths. Attention to the memory adds d widths to both
-    # sides: its K and V are projected from source tokens, its Q and output from target tokens.
+    # Q, K, V and output of self-attention take 2 d widths multiply-adds a token. Attention to the
+    # memory adds d widths: K and V of source tokens, Q and output of target tokens.
     of_a_token = model.layers * (3 * d * widths + 2 * d * model.d_ff)
     weights = int(source.sum()) * of_a_token + int(target.sum()) * (of_a_token + vocabulary * d)
     scores = int((source * source + target * target + target * source).sum())
@@ -119,7 +119,7 @@ def flop(
 
 @dataclass(frozen=True)
 class Outline:
-    """The parameters, memory and disk of a run."""
+    """The number of parameters of a run, and the memory and disk space it needs."""
 
     parameters: Parameters
     memory: Memory
@@ -129,7 +129,7 @@ class Outline:
 def outline(
     recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path, shards: int = 1
 ) -> Outline:
-    """Outline a run in the directory `out`, divided among `shards` processes, in milliseconds."""
+    """Outline a run in the directory `out`, whose model is divided among `shards` processes."""
     parameters = Parameters.of(recipe.model, vocabulary)
     count = sum(parameters)
     return Outline(parameters, Memory.of(count, dtype, shards), Disk.of(recipe, count, out))

@@ -1,7 +1,7 @@
-"""The plan of a run: its size, and its time and memory as a short trial measures them.
+"""The plan of a run: its size, and the time and memory that a short trial measures.
 
-The trial trains a model of its own, drawn at random and then discarded. It reads prepared data; it
-changes neither a run directory nor the state of this process's random numbers.
+The trial trains a new model, which is then discarded. It changes neither the run directory nor the
+state of this process's random number generators.
 """
 
 import time
@@ -35,7 +35,7 @@ from regard.training import update
 MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or once they have taken this many seconds."""
 PROBED = 8
-"""A process that runs out of a CPU's memory is killed: a part this much smaller is tried first."""
+"""On a CPU, a part this much smaller is tried first: a process without memory would be killed."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Plan(Outline):
     room: int
     """Bytes of the device's memory that were free for this process before the trial."""
     part: tuple[int, int, int]
-    """Rows of the largest part of a batch, and their lengths in source and in target tokens."""
+    """Shape of the largest part of a batch: rows, source tokens and target tokens of a row."""
     part_memory: int
-    """Most bytes that learning from that part took, beyond those kept from step to step."""
+    """Bytes that learning from `part` took at most, besides what is kept from step to step."""
     micro_batches: int
-    """Number of parts in which a process must learn from its share of a batch."""
+    """Number of parts in which each process must learn from its share of a batch."""
     paper_micro_batches: int
     """`micro_batches` for a step of the paper's 25,000 + 25,000 tokens."""
     paper_accumulate: int
-    """Number of the recipe's batches that have together the paper's tokens of a step."""
+    """Number of the recipe's batches that together have as many tokens as a step of the paper."""
     timed: int
     """Number of steps that were timed."""
     step_seconds: float
@@ -64,7 +64,7 @@ class Plan(Outline):
     steps: int
     steps_left: int
     flop_per_step: float
-    """Mean number of operations of a step, by all processes together; see `flop`."""
+    """Mean number of operations of a step in all processes together; see `measure.outline.flop`."""
 
     @property
     def seconds_left(self) -> float:
@@ -88,9 +88,9 @@ def plan(
 ) -> Plan:
     """Plan a run on prepared data, new or begun, in the directory `out`.
 
-    With several processes, each calls it; with `shard`, they divide weights and moments. `tell`
-    receives a message for each trial. Raises what a run raises where the recipe or data cannot be
-    trained, and TrainingError where not even one row fits the memory.
+    With several processes, each calls this; with `shard`, they divide weights and moments. `tell`
+    receives a message for each trial. Raises what `train` raises for a recipe or data that cannot
+    be used, and TrainingError if not even one row fits the memory.
     """
     pairs = Pairs.open(data, "train")
     vocabulary = Tokenizer.load(data / "tokenizer.json").size
@@ -137,7 +137,7 @@ def _steps_done(out: Path) -> int:
 
 @dataclass
 class _Trial:
-    """A model to be discarded, which is trained as `train` trains one."""
+    """A new model that is trained as `train` does, measured and then discarded."""
 
     recipe: Recipe
     pairs: Pairs
@@ -150,23 +150,23 @@ class _Trial:
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        load_loops(self.device)  # first: the memory that loops take is not a step's
+        load_loops(self.device)  # now, so that their memory does not count as a step's
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = model_and_optimizer(
             self.recipe, self.vocabulary, self.dtype, self.device, self.processes, self.shard
         )
         self.optimizer.give(self.processes.give)
-        restart_peak(self.device)  # until it was divided, each process had the whole model
+        restart_peak(self.device)  # each process had the whole model before it was sharded
         self._steps = steps_for(
             self.model, self.optimizer, self.recipe, self.device, self.dtype, self.tell
         )
 
     def fitting(self, parts: int) -> tuple[int, Batch, int]:
-        """The number of parts to divide batches into, the largest part, and the bytes it took.
+        """Double `parts` until the largest part of a batch fits the memory.
 
-        The number is `parts`, doubled until the largest part fits; what is kept from step to step
-        is not among the bytes.
+        Returns the number of parts, that largest part, and the bytes it took besides what is kept
+        from step to step. Raises TrainingError if not even one row fits.
         """
         bytes_of_a_slot = 0.0
         if self.device.type == "cpu":
@@ -191,7 +191,7 @@ class _Trial:
         return largest_batch(self.pairs, self.recipe.data, self.vocabulary, parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
-        """Bytes beyond what is kept, in the process that took most; None if memory ran out."""
+        """Bytes besides what is kept, in the process that took most; None if memory ran out."""
         try:
             self._step([batch])
         except OutOfMemory:
@@ -202,7 +202,7 @@ class _Trial:
         return max(0, *self.processes.all(grown - self.kept))
 
     def times(self, parts: int) -> list[float]:
-        """Seconds of some steps on the data, each as the slowest process took."""
+        """The seconds that some training steps take on real batches, each in its slowest process."""
         share = BatchShare(self.processes.rank, self.processes.count, parts)
         batches = batches_of(self.pairs, self.recipe, share)
         self.tell("timing steps on the data")

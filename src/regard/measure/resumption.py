@@ -1,6 +1,6 @@
-"""A trial of whether a run that is stopped and resumed on this machine ends in the same numbers.
+"""Test whether a run that is stopped and resumed on this machine ends with the same numbers.
 
-It may fail for reasons outside the code: a library's kernels, threads, the atomic sums of a GPU.
+It may not, for reasons outside the code: a library's kernels, threads, a GPU's atomic additions.
 """
 
 import shutil
@@ -23,14 +23,14 @@ COMPARED = ("weights.safetensors", "optimizer.safetensors")
 def verify_resume(
     directory: Path, recipe: Recipe, data: Path, steps: int, warn: Callable[[str], None]
 ) -> str:
-    """Replay up to `steps` steps from the checkpoint before the newest, and compare the ends.
+    """Repeat up to `steps` steps of a run with a stop, and test that nothing changes by the stop.
 
-    The replay is stopped and resumed halfway. If it reaches the newest checkpoint, it must end in
-    the weights, moments and random states of that checkpoint. Otherwise, and if several processes
-    made that checkpoint, whose sums one process cannot repeat, it must end in those of a second
-    replay, which is not stopped. The run itself is not changed.
+    The steps are repeated in a temporary directory, from the checkpoint before the newest. At the
+    end, weights, moments and random states must equal those of the newest checkpoint. If that is
+    out of reach, or was made by several processes, whose sums one process cannot repeat, they must
+    equal those of a second repetition, without a stop.
 
-    Returns a sentence that says what was compared. Raises TrainingError if the ends differ,
+    Returns a sentence that says what was compared. Raises TrainingError if the numbers differ, and
     ModelError if there is no checkpoint.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
