@@ -202,7 +202,7 @@ class _Trial:
         return max(0, *self.processes.all(grown - self.kept))
 
     def times(self, parts: int) -> list[float]:
-        """The seconds that some training steps take on real batches, each in its slowest process."""
+        """The seconds of some training steps on real batches, each in its slowest process."""
         share = BatchShare(self.processes.rank, self.processes.count, parts)
         batches = batches_of(self.pairs, self.recipe, share)
         self.tell("timing steps on the data")

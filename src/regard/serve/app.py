@@ -35,11 +35,11 @@ def create_app(
     keys: Keys | None = None,
     origins: Sequence[str] = (),
 ) -> ASGIApp:
-    """A server for these models, one per language pair.
+    """The application that serves these models, one per language pair.
 
-    In a browser, only pages from `origins` and from the server itself may read its answers. When
-    the application shuts down, it first translates the sentences in its queues and ends its
-    threads. Raises RecipeError for two models of the same pair.
+    In a browser, only pages from `origins` and from the server itself may read its answers. At its
+    shutdown it translates the sentences that wait, then ends its threads. Raises RecipeError for
+    two models of the same pair.
     """
     limits, metrics, turn = limits or ServerLimits(), Metrics(), threading.Lock()
     pairs = [pair for pair, _ in translators]
@@ -78,7 +78,7 @@ def create_app(
     guard = Guard(app, service)
     if not origins:
         return guard
-    return CORSMiddleware(  # around the guard, so that other pages can read its refusals too
+    return CORSMiddleware(  # around the guard, so that a page can read the guard's refusals
         guard,
         allow_origins=list(origins),
         allow_methods=["GET", "HEAD", "POST"],

@@ -1,4 +1,4 @@
-"""Translate sentences of many requests together: a queue, and a thread that empties it."""
+"""Translate sentences of many requests together: a queue, and the thread that empties it."""
 
 import itertools
 import threading
@@ -12,9 +12,9 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 BUDGET = 2048
-"""Tokens in a batch at most, including padding to the longest sentence."""
+"""Most tokens of a batch, including padding to its longest sentence."""
 _WAIT = 0.003
-"""Seconds for which a first sentence waits for others."""
+"""Most seconds that the thread waits for a batch to fill."""
 
 
 class QueueFull(Exception):
@@ -29,9 +29,9 @@ class _Waiting(Generic[_Item, _Result]):
 
 
 class Batcher(Generic[_Item, _Result]):
-    """A queue of sentences, and one thread that translates those of similar length together.
+    """A queue of sentences, and one thread that translates sentences of similar length together.
 
-    Only this thread calls `translate`. `measure` returns the number of tokens of each sentence. A
+    Only that thread calls `translate`. `measure` returns the number of tokens of each sentence. A
     sentence whose future is cancelled while it waits is never translated.
     """
 
@@ -64,12 +64,12 @@ class Batcher(Generic[_Item, _Result]):
         return self._closed or len(self._queue) >= self._most
 
     def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
-        """Add the sentences to the queue; returns the future result of each.
+        """Add all of the sentences to the queue; returns the future result of each.
 
-        Either all of the sentences are taken, even if that exceeds the limit of the queue, so that
-        a long request has a chance too; or none, and QueueFull is raised.
+        They may exceed the limit of the queue, so that a long request has a chance too. Raises
+        QueueFull, and adds none, if the queue is at its limit or the batcher is closed.
         """
-        if self.full:  # checked first, before any work is done
+        if self.full:  # checked before `measure`, which is slow, and again with the lock
             raise QueueFull
         lengths = self._measure(sentences)
         futures: list[Future[_Result]] = [Future() for _ in sentences]
@@ -102,13 +102,13 @@ class Batcher(Generic[_Item, _Result]):
                 results = self._translate([w.item for w in active])
                 for waiting, result in zip(active, results, strict=True):
                     waiting.result.set_result(result)
-            except Exception as error:  # raised where the results are read; this thread continues
+            except Exception as error:  # the reader of the result gets it; this thread continues
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)
 
     def _next(self) -> list[_Waiting[_Item, _Result]]:
-        """Wait for the next batch; an empty one if the batcher is closed and nothing waits."""
+        """Wait for the next batch; it is empty only if the batcher is closed and nothing waits."""
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._queue or self._closed)
@@ -122,7 +122,7 @@ class Batcher(Generic[_Item, _Result]):
         return sum(w.tokens for w in list(self._queue.values())) >= self._budget
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """The oldest sentence, so that none waits for ever, and those closest to its length."""
+        """Take the oldest sentence, so that each gets its turn, and those closest to its length."""
         waiting = list(self._queue.items())
         if not waiting:
             return []

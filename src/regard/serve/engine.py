@@ -1,4 +1,4 @@
-"""The model of one language pair: it takes sentences and gives checked translations."""
+"""The model of one language pair: it translates sentences and checks the translations."""
 
 import threading
 import time
@@ -17,17 +17,17 @@ from regard.translation import PartialListener, Translation, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""Attention weights of one sentence, over all heads and layers, at most; they take 16 MB."""
+"""Most attention weights of a sentence, in all heads and layers; this many take 16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceRequest:
-    """A sentence to translate, and what else is wanted."""
+    """A sentence to translate, and what to return besides its translation."""
 
     sentence: str
     n_best: int = 1
     on_partial: PartialListener | None = None
-    """Called in any thread with the translation as far as it is written."""
+    """Called, in any thread, with the part of the translation that is written so far."""
     align: bool = False
     """Whether to return the word alignment."""
     attend: bool = False
@@ -36,7 +36,7 @@ class SentenceRequest:
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """Encoder-decoder attention between words: the mean over all heads of all layers."""
+    """The encoder-decoder attention between words, averaged over all heads of all layers."""
 
     source: tuple[str, ...]
     """Words, then </s>."""
@@ -59,7 +59,7 @@ class Rendering:
     alignment: WordAlignment | None = None
     """Alignment of the best translation, if requested; None if the sentence is too long."""
     look: Look | None = None
-    """The weights of every head, if requested; None where `alignment` would be None."""
+    """The weights of every head, if requested; None if the sentence is too long."""
 
 
 class Engine:
@@ -97,15 +97,15 @@ class Engine:
         return (read_html if is_html else read_text)(text, base(self.pair.source))
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
-        """Put sentences into the queue; raises QueueFull."""
+        """Add sentences to the queue, as `Batcher.submit`; raises QueueFull."""
         return self._batcher.submit(requests)
 
     def close(self) -> None:
-        """Translate what is in the queue, and end the thread."""
+        """Translate the sentences in the queue, and end the thread."""
         self._batcher.close()
 
     def _lengths(self, sentences: Sequence[str]) -> list[int]:
-        """Pieces of each sentence, </s> included."""
+        """The number of pieces of each sentence, </s> included."""
         return [len(pieces) + 1 for pieces in self._translator.tokenizer.encode(sentences)]
 
     def _render(self, requests: list[SentenceRequest]) -> list[Rendering]:
@@ -132,13 +132,13 @@ class Engine:
         return renderings
 
     def _mend(self, sentences: Sequence[str], renderings: list[Rendering]) -> None:
-        """Search again for translations that look wrong; flag those that still do."""
+        """Search again where a translation looks wrong; keep and flag it if the new ones do too."""
         lengths = self._lengths(sentences)
         wrong = []
         for i, rendering in enumerate(renderings):
             if found := self._flaws(sentences[i], rendering.translations[0].text):
                 renderings[i] = replace(rendering, flaws=found)
-                if lengths[i] <= self._translator.longest:  # longer ones were split
+                if lengths[i] <= self._translator.longest:  # longer sentences were split
                     wrong.append(i)
         if not wrong:
             return
@@ -152,13 +152,13 @@ class Engine:
                 renderings[i] = replace(first, retried=True)
 
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
-        """The rendering with the requested attention weights of the best translation."""
+        """Add the requested attention weights of the best translation, unless they are too many."""
         texts = [request.sentence, rendering.translations[0].text]
         model, tokenizer = self._translator.model, self._translator.tokenizer
         source, written = ([*p, EOS] for p in tokenizer.encode(texts))
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
         heads = sum(layer.self_attention.heads for layer in model.encoder)
-        split = len(source) > self._translator.longest  # then the model never read it as a whole
+        split = len(source) > self._translator.longest  # the model read only parts of it
         if split or cells * heads > MOST_CELLS or len(written) > model.embedding.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
@@ -176,12 +176,7 @@ class Engine:
             source_pieces + self._translator.recipe.max_extra,
             self._translator.model.embedding.longest,
         )
-        return tuple(
-            flaws(
-                source,
-                output,
-                source_pieces=source_pieces,
-                output_pieces=output_pieces,
-                limit=limit,
-            )
+        found = flaws(
+            source, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit
         )
+        return tuple(found)

@@ -3,20 +3,20 @@
 from typing import Literal
 
 Flaw = Literal["echo", "repetition", "truncation"]
-"""Not translated; the same words again and again; cut short."""
+"""The output equals the source, repeats the same words, or is cut short."""
 
 COPIES, _LONGEST_PERIOD = 3, 4
-"""A repetition is this many copies in a row, each of at most this many words."""
+"""A repetition: the same words COPIES times in a row, at most _LONGEST_PERIOD words each time."""
 FEWEST_ECHOED = 3
-"""A text of fewer words is not an echo: names and numbers are not translated."""
+"""Fewest words of an echo: a shorter text may be a name, which stays as it is."""
 SHORTEST, SHARE = 10, 3
-"""A source of at least 10 pieces whose translation has under a third as many is truncated."""
+"""The translation of at least 10 pieces is truncated if it has less than a third as many."""
 
 
 def flaws(
     source: str, output: str, *, source_pieces: int, output_pieces: int, limit: int
 ) -> list[Flaw]:
-    """The flaws found in a translation; `limit` is the longest output allowed, in pieces."""
+    """The flaws of a translation; `limit` is the most pieces that a search allows in an output."""
     before, after = _words(source), _words(output)
     found: list[Flaw] = []
     if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:
@@ -40,7 +40,7 @@ def _is_word(word: str) -> bool:
 
 
 def _repeats(text: str) -> bool:
-    """Whether the text has the same few words, or letters, COPIES times in a row."""
+    """Whether a few words, or letters of a text without spaces, come COPIES times in a row."""
     words = _words(text.casefold())
     # A single letter may well be tripled, so a repeated group of letters has at least two.
     shortest = 1 if " " in text.strip() else 2

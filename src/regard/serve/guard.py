@@ -17,7 +17,7 @@ from regard.serve.service import Service, busy
 log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
-"""Bytes of a too large body that are still read, so that the client can read the refusal."""
+"""Most bytes read of a body that is too large; a client may read the refusal only after them."""
 TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
 """Paths of requests that put sentences into a queue."""
 HEADERS = {
@@ -27,7 +27,7 @@ HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""Headers of every answer that does not set them itself."""
+"""Headers to add to each answer, except those that it has already."""
 
 
 class TooLarge(Exception):
@@ -39,7 +39,7 @@ class Disconnected(Exception):
 
 
 class Guard:
-    """An ASGI application around another one; it reads each body whole and never raises."""
+    """An ASGI application around `app`; it reads each body whole, and raises no error."""
 
     def __init__(self, app: ASGIApp, service: Service):
         self._app, self._service = app, service
@@ -47,7 +47,7 @@ class Guard:
         self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request; pass other events, such as lifespan, to the inner app."""
+        """Answer an HTTP request; leave everything else, such as lifespan, to the inner app."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -70,7 +70,7 @@ class Guard:
         declared = dict(scope["headers"]).get(b"content-length", b"")
         try:
             if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
-                raise TooLarge  # it would not be read to its end anyway
+                raise TooLarge  # early: it would not be read to its end
             async with asyncio.timeout(self._limits.seconds):
                 body = await _whole(receive, limit)
         except TooLarge:
@@ -83,7 +83,7 @@ class Guard:
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
             async with self._turn:  # one request per turn of the event loop, so that others run too
                 await asyncio.sleep(0)
-            if self._service.busy:  # refusing here costs a tenth of refusing in the route
+            if self._service.busy:  # this costs a tenth of refusing it in the route
                 scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
@@ -102,7 +102,7 @@ class Guard:
 
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
-        problem = state.pop("problem", None)  # kept there, it would keep alive its frames
+        problem = state.pop("problem", None)  # as long as it is kept, so are its frames
         path = getattr(scope.get("route"), "path", "other")  # never text from the client
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
@@ -123,7 +123,7 @@ class Guard:
 
 
 class _Answer:
-    """Sends an answer, adding the headers that every answer has, and keeps its status."""
+    """Sends an answer with HEADERS added, and remembers its status."""
 
     status: int | None = None
 
@@ -140,7 +140,7 @@ class _Answer:
 
 
 async def _whole(receive: Receive, limit: int) -> bytes:
-    """The whole body of a request; raises TooLarge or Disconnected."""
+    """The body; raises TooLarge beyond `limit` bytes, Disconnected if the client leaves."""
     body, size, more = bytearray(), 0, True
     while more:
         message = await receive()
@@ -163,7 +163,7 @@ def _refusal(status: int, problem: str) -> Response:
 
 
 def _place(error: BaseException) -> str:
-    """The type of an error and where it was raised; its message may contain text from a user."""
+    """The type of an error and where it was raised, without its message, which may quote a user."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"

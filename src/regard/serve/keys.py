@@ -11,7 +11,7 @@ from regard.errors import DataError
 from regard.files.lines import read_lines
 
 MOST_CLIENTS = 10_000
-"""The number of clients whose requests are counted; the least recent one is forgotten."""
+"""Most clients whose requests are counted; then the one that asked longest ago is dropped."""
 
 
 class Keys:
@@ -22,7 +22,7 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file with one key per line and comments after #; raises DataError."""
+        """Read a file with one key a line and comments after #; raises DataError if it has none."""
         lines = (line.partition("#")[0].strip() for line in read_lines(path))
         keys = cls(line for line in lines if line)
         if not keys:
@@ -43,11 +43,11 @@ def _digest(key: str) -> bytes:
 
 
 class Allowance:
-    """A rate limit: `a_minute` requests per minute and client, and as many at most at once."""
+    """A limit of `a_minute` requests a minute for each client, all of which may come at once."""
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
         self._a_minute, self._clock = a_minute, clock
-        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, at which time
+        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
 
     def wait(self, client: str) -> float:
         """Seconds until the client may make a request; 0 if it may now."""
@@ -55,16 +55,16 @@ class Allowance:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
 
     def take(self, client: str) -> float:
-        """Like `wait`, and count one request if the result is 0."""
+        """Count one request if the client may make it now; returns the same as `wait`."""
         wait, left = self.wait(client), self._saved(client)
         self._left.pop(client, None)
         self._left[client] = (left if wait else left - 1, self._clock())
-        if len(self._left) > MOST_CLIENTS:  # the client whose last request is oldest
+        if len(self._left) > MOST_CLIENTS:  # the client that asked longest ago
             del self._left[next(iter(self._left))]
         return wait
 
     def _saved(self, client: str) -> float:
-        """Requests that the client may make now."""
+        """The number of requests that the client may make now, with a fraction."""
         now = self._clock()
         left, before = self._left.get(client, (float(self._a_minute), now))
         return min(self._a_minute, left + (now - before) * self._a_minute / 60)

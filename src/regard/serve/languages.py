@@ -13,7 +13,7 @@ from regard.errors import RecipeError
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
 LOOKED_AT = 2000
-"""Characters of a text that are used to detect its language."""
+"""Number of characters, from the beginning of a text, by which its language is detected."""
 _NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
     "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
@@ -43,7 +43,7 @@ def base(code: str) -> str:
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """The source and target language of a model; codes are stored in their usual form."""
+    """The source and target language of a model, by codes as `usual` writes them."""
 
     source: str
     target: str
@@ -54,7 +54,7 @@ class LanguagePair:
 
     @classmethod
     def read(cls, text: str) -> "LanguagePair":
-        """Read "en-de", or "pt-BR:en" if a code has a hyphen; raises RecipeError."""
+        """Read "en-de", or "pt-BR:en" if a code has a hyphen; raises RecipeError for other text."""
         source, _, target = text.partition(":" if ":" in text else "-")
         pair = cls(source, target)
         if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or pair.source == pair.target:
@@ -75,7 +75,7 @@ def language_name(code: str) -> str:
 
 @dataclass(frozen=True)
 class Detected:
-    """A language that a text may be in, and the confidence of that, from 0 to 100."""
+    """A language that a text may be in, and how probable it is, from 0 to 100."""
 
     language: str
     confidence: float
@@ -87,24 +87,23 @@ def _identifier() -> Any:
 
 
 class Detector:
-    """Detects which of some languages a text is in.
+    """Detects which of the given languages a text is in.
 
-    A language unknown to py3langid is only reported if all of them are unknown.
+    Languages that py3langid cannot detect are left out, unless it can detect none of them.
     """
 
     def __init__(self, languages: Sequence[str]):
         self._identifier = copy(_identifier())
-        self._codes: dict[str, list[str]] = {}  # by py3langid's code
+        self._codes: dict[str, list[str]] = {}  # by code without region
         for code in languages:
             self._codes.setdefault(base(code), []).append(code)
         self._known = sorted(self._codes.keys() & set(self._identifier.labels))
         self._identifier.set_languages(self._known or None)
 
     def rank(self, text: str) -> list[Detected]:
-        """The languages, most probable first; all with a confidence of 0 if none is known.
+        """The languages, most probable first; with confidence 0 if py3langid knows none of them.
 
-        Languages that differ only in region or script, such as pt-BR and pt-PT, get the same
-        confidence.
+        Languages that differ only in region or script, as pt-BR and pt-PT, get the same confidence.
         """
         unknown = [(language, 0.0) for language in self._codes]
         ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else unknown

@@ -180,7 +180,7 @@ async def _made(
 def _answer(
     found: list[list[str]], wanted: int, guesses: list[Detected], as_list: bool
 ) -> Translated:
-    """The answer to a list of texts, or to one text that did not come in a list."""
+    """The answer: lists if `as_list`, otherwise the only item of each list."""
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
         fields["alternatives"] = [versions[1:] for versions in found]
@@ -190,7 +190,7 @@ def _answer(
 
 
 async def _versions(job: Job, n_best: int) -> list[str]:
-    """The translated text, then alternatives; the k-th joins the k-th best of each sentence."""
+    """Up to `n_best` translations of a text; the k-th joins the k-th best of each sentence."""
     best = [[t.text for t in r.translations] async for r in job.renderings()]
     count = min(n_best, max(map(len, best), default=1))
     versions = [[texts[min(k, len(texts) - 1)] for texts in best] for k in range(count)]
@@ -198,7 +198,7 @@ async def _versions(job: Job, n_best: int) -> list[str]:
 
 
 def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
-    """The text of a field; raises HTTPException if it is missing or not text."""
+    """The text of a field; raises HTTPException if it is not text, or missing without a default."""
     value = fields.get(key, default)
     if value is None or (value == "" and default is None):
         raise HTTPException(400, f"Invalid request: missing {key} parameter")
@@ -208,7 +208,7 @@ def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
 
 
 def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
-    """The texts of q, and whether it is a list; raises HTTPException."""
+    """The texts of q, and whether q is a list; raises HTTPException if it has no text."""
     q = fields.get("q")
     if not isinstance(q, list):
         return [_text(fields, "q")], False

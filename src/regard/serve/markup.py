@@ -14,7 +14,7 @@ VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
      "track", "wbr"]
 )  # fmt: skip
-"""Elements without content, and so without an end tag."""
+"""Elements that have no content and no end tag."""
 ENDED_BY = {
     name: frozenset(following.split())
     for names, following in {
@@ -33,21 +33,21 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""Elements whose end tag is optional, each with the elements whose start tag ends it."""
+"""Elements whose end tag may be left out, each with the elements whose start tag ends it."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
-"""Elements whose parts end one another: a start tag inside them ends no element around them."""
+"""Elements inside which a start tag ends no element that is outside."""
 
 
 class StretchKind(Enum):
-    """Whether a stretch of HTML is text to translate, or kept as it is."""
+    """Whether a stretch of HTML is text to translate, or markup and text to keep as it is."""
 
     TEXT = auto()
     KEPT = auto()
 
 
 def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
-    """The stretches of an HTML text in order; joined, they are exactly that text, valid or not."""
-    tail = markup.rfind(">") + 1  # no tag can end after it, and a vain search for one is slow
+    """Yield the stretches in order; joined, they are exactly `markup`, even if it is not valid."""
+    tail = markup.rfind(">") + 1  # no tag ends after it, and the parser is slow to find that out
     reader = _Reader(markup[:tail])
     starts = [(0, StretchKind.KEPT), *reader.starts]
     last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT
@@ -60,7 +60,7 @@ def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
 def _merged(
     starts: list[tuple[int, StretchKind]],
 ) -> Iterator[tuple[tuple[int, StretchKind], tuple[int, StretchKind]]]:
-    """Each stretch with its successor, after merging neighbours of the same kind."""
+    """Merge neighbours of the same kind; yields each with the next, at whose start it ends."""
     first = starts[0]
     for following in starts[1:-1]:
         if following[1] is not first[1]:
@@ -77,17 +77,17 @@ def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
 
 
 class _Reader(HTMLParser):
-    """Records where text and markup begin."""
+    """Records in `starts` where each stretch of text or markup begins."""
 
     keeping: str | None = None
-    """The open element whose content is kept, if there is one."""
+    """The outermost open element whose content is not translated, if there is one."""
 
     def __init__(self, markup: str):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._inside = Counter[str]()  # open elements in the kept one, itself included
-        self._around = Counter[str]()  # open elements around it
+        self._inside = Counter[str]()  # open elements in `keeping`, itself included
+        self._around = Counter[str]()  # open elements around `keeping`
         self.starts: list[tuple[int, StretchKind]] = []
         self.feed(markup)
         self.close()
@@ -121,7 +121,7 @@ class _Reader(HTMLParser):
                 self._end()
 
     def _end_before(self, tag: str) -> None:
-        """End the kept element if the start tag `tag` ends it."""
+        """End `keeping` if the start tag `tag` ends it without an end tag: <li> ends <li>."""
         if tag in ENDED_BY.get(self.keeping or "", ()) and not any(map(self._inside.get, HOLDERS)):
             self._end()
 

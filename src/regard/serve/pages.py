@@ -11,8 +11,7 @@ POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     f"frame-ancestors 'none'; script-src 'self' {SCRIPT_HASH}; style-src 'self' {STYLE_HASH}"
 )
-"""All that the page may load. It also binds the page of attention in its frame, besides that page's
-own policy."""
+"""What the page may load. The page of attention, in a frame of it, must obey this policy too."""
 SITE = {
     "/": ("index.html", "text/html"),
     "/site.css": ("site.css", "text/css"),

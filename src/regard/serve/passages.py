@@ -1,4 +1,4 @@
-"""Split a text into sentences to translate and the rest: line breaks, list marks, tags."""
+"""Split a text into sentences to translate, and what is kept: line breaks, list marks, tags."""
 
 import html
 import re
@@ -12,7 +12,7 @@ from regard.serve.markup import StretchKind, stretches
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, quote marks."""
 _LONGEST = 5000
-"""Characters segmented at a time; the time may grow with the square of their number."""
+"""Most characters to segment at once: the time may grow with the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Passage:
     """A text: kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
 
     kept: tuple[str, ...]
-    """The parts that are not translated; one more than sentences."""
+    """The parts that are not translated; there is one more of them than sentences."""
     sentences: tuple[str, ...]
     is_html: bool
 
     def written(self, translation: str) -> str:
-        """A translation as it is written into this text: on one line, and escaped in HTML."""
+        """Put a translation on one line, and escape it if the text is HTML."""
         line = " ".join(translation.splitlines())
         return html.escape(line, quote=False) if self.is_html else line
 
@@ -38,12 +38,12 @@ class Passage:
 
 
 def read_text(text: str, language: str) -> Passage:
-    """Split plain text: a sentence ends at the end of its line, and excludes list marks."""
+    """Split plain text; no sentence contains a line break or begins with a list mark."""
     return _passage(_of_text(text, language), is_html=False)
 
 
 def read_html(text: str, language: str) -> Passage:
-    """Split HTML: the sentences between the tags, except in elements such as script or code."""
+    """Split the text between the tags of HTML; text of elements such as <script> is kept."""
     return _passage(_of_html(text, language), is_html=True)
 
 
@@ -80,7 +80,7 @@ def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
-    """The sentences of a line, and the spaces and signs between them."""
+    """Split a line into sentences (True), and the spaces and signs around them (False)."""
     for piece in _segments(line, language):
         body = piece.strip()
         if not _has_letters(body):
@@ -93,7 +93,7 @@ def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _segments(line: str, language: str) -> Iterator[str]:
-    """Cut a line at the ends of sentences; a very long line is first cut into parts."""
+    """Cut a line at the ends of sentences, after cutting a very long line into parts."""
     while line:
         cut = len(line) if len(line) <= _LONGEST else line.rfind(" ", 0, _LONGEST) + 1 or _LONGEST
         part, line = line[:cut], line[cut:]

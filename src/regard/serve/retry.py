@@ -1,4 +1,4 @@
-"""A second search for sentences whose translation looks wrong: wider, and without repetition."""
+"""A second search for sentences whose translation looks wrong: wider and without repetition."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from regard.transformer import DecoderState, Transformer
 from regard.translation import Translation, Translator
 
 WIDER = 2
-"""The beam, as a multiple of the first search's beam."""
+"""How many times wider the beam is than in the first search."""
 ALPHA = 1.0
-"""The smallest exponent of the length penalty: a truncated translation should become longer."""
+"""Least exponent of the length penalty: a truncated translation should become longer."""
 LONGEST_PERIOD = 8
-"""The longest group of pieces that is prevented from occurring three times in a row."""
+"""Most pieces of a group that must not come three times in a row."""
 
 
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
-    """Translations of each sentence, best first, none of which has a triple repetition.
+    """Translations of each sentence, best first; no group of pieces comes three times in a row.
 
     A sentence must have at most `translator.longest` pieces, </s> included.
     """
@@ -46,7 +46,7 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
 
 @dataclass(frozen=True)
 class Remembering:
-    """The state of a model, and the tokens written so far."""
+    """The decoder's state of a model, and the tokens written so far."""
 
     state: DecoderState
     tokens: Tensor  # [rows, length]
@@ -73,7 +73,7 @@ class WithoutRepetition:
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
         logits = logits.clone()
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
-            recent = 2 * period - 1  # this and the next token make two copies
+            recent = 2 * period - 1  # with the next token, two copies
             same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
             forbidden = written[:, -period].unsqueeze(1)
             barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)

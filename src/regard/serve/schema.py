@@ -1,4 +1,4 @@
-"""The requests and answers of `/v1`; their class names here need not be those in OpenAPI."""
+"""The requests and answers of `/v1`; `__qualname__` gives some another name in OpenAPI."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -13,11 +13,11 @@ from regard.serve.passages import Passage
 from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
-"""Weights in one answer at most, about 2 MB: 37 words on both sides, 6 layers, 8 heads."""
+"""Most weights in an answer, 2 MB of JSON: 37 words on both sides, 6 layers, 8 heads."""
 
 
 def _encoded(text: str) -> str:
-    """The text, checked: JSON may contain half of a surrogate pair, which has no UTF-8 form."""
+    """Refuse text with half of a surrogate pair, which JSON can contain and UTF-8 cannot."""
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise PydanticCustomError(
             "surrogate", "half of a surrogate pair: the text was cut inside a character"
@@ -61,7 +61,7 @@ class Query(LookQuery):
 
     @property
     def is_large(self) -> bool:
-        """Whether writing the answer takes too long for the event loop."""
+        """Whether the answer takes too long to write in the event loop."""
         return self.alignment or self.attention
 
 

@@ -1,4 +1,4 @@
-"""Parts shared by the routes: access, limits, and translating a text by the right model."""
+"""What the routes share: access, limits, and the choice of the model that translates a text."""
 
 import asyncio
 import random
@@ -19,9 +19,9 @@ from regard.serve.passages import Passage
 
 BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
-"""Range of the random delay, in seconds, after which a refused client should try again."""
+"""Range, in seconds, of the random delay after which a refused client should try again."""
 READ_INLINE = 2000
-"""Characters up to which plain text is split into sentences in the event loop's thread."""
+"""Most characters of plain text to split into sentences in the event loop's own thread."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class ServerLimits:
     items: int = 128
     """Texts in one request."""
     seconds: float = 30.0
-    """Seconds for reading a request, and as many for answering it."""
+    """Most seconds to read a request, and to answer it."""
     waiting: int = 512
-    """Sentences in the queue of a model; while it has as many, requests are refused."""
+    """Number of sentences in the queue of a model at which it refuses requests."""
     a_minute: int = 0
     """Requests per minute and key, or per address without keys; 0 means no limit."""
 
     @property
     def body(self) -> int:
-        """Bytes of the largest valid body: JSON may write a character as \\uXXXX\\uXXXX."""
+        """Most bytes of a valid body: JSON may write a character as \\uXXXX\\uXXXX."""
         return 12 * self.characters + 65_536
 
 
 @dataclass(frozen=True)
 class Job:
-    """A text that is being translated: its sentences, and their future results."""
+    """A text that is being translated, with the future result of each of its sentences."""
 
     engine: Engine
     passage: Passage
@@ -60,7 +60,7 @@ class Job:
 
 
 class Service:
-    """The models of a server by language pair, its limits and its keys."""
+    """The models of a server by language pair, and its limits and API keys."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Service:
         return sorted(pair.target for pair in self.engines if pair.source == source)
 
     def detect(self, text: str, target: str) -> Detected:
-        """The most probable language of a text; among equals, one with a model into the target."""
+        """The most probable language of a text; of equal ones, one with a model into `target`."""
         ranked = self.detector.rank(text)
         likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]
         return max(
@@ -96,9 +96,8 @@ class Service:
     def admit(self, request: Request, key: str | None) -> None:
         """Raise HTTPException for a missing or invalid key, and for too many requests.
 
-        Requests with an invalid key count for the client's address. An address with too many of
-        them is refused even with a valid key, so that a client that guesses keys cannot recognise a
-        right one.
+        Requests with an invalid key are counted by the client's address. After too many of them, it
+        is refused even with a valid key: a client that guesses keys cannot recognise a right one.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         # Starlette decodes headers as Latin-1, but clients send UTF-8.
@@ -152,9 +151,9 @@ class Service:
         is_html: bool,
         ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """Translate the texts while the block runs; at its end, unfinished sentences are cancelled.
+        """Translate the texts; when the block ends, sentences not yet translated are cancelled.
 
-        `ask` makes the request for a sentence from its number in its text, counted from 0, and the
+        `ask` makes the request for a sentence from its number in its text, from 0, and the
         sentence. Raises HTTPException: 503 if a queue is full, 504 if the block takes too long.
         """
         jobs: list[Job] = []

@@ -99,7 +99,7 @@ def _job(
 
 
 async def _made(query: Query, make: Callable[[], _Made]) -> _Made:
-    """The result of `make`; run in another thread if it would block the event loop for long."""
+    """The result of `make`, called in another thread if it would block the event loop for long."""
     return await run_in_threadpool(make) if query.is_large else make()
 
 
@@ -164,12 +164,12 @@ async def _steps(
                     written = job.passage.written(text)
                     yield _event("partial", {"sentence": about, "text": written})
         for one in done:
-            one.alignment = one.attention = None  # these have been sent already
+            one.alignment = one.attention = None  # the events `sentence` had them
         yield _event("done", answer(job.passage, done))
 
 
 class _Progress:
-    """Unfinished translations, passed from the translating thread to the event loop."""
+    """Passes unfinished translations from the translating thread to the event loop."""
 
     def __init__(self) -> None:
         self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
@@ -186,7 +186,7 @@ class _Progress:
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def read(self) -> list[tuple[int, str]]:
-        """Wait for `wake`; returns new texts, perhaps none, with the numbers of their sentences."""
+        """Wait for `wake`; returns the new texts, if any, after the numbers of their sentences."""
         await self._event.wait()
         self._event.clear()
         return [(number, self._latest.pop(number)) for number in sorted(self._latest)]
