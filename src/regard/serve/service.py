@@ -1,4 +1,4 @@
-"""What the routes share: access, limits, and the choice of the model that translates a text."""
+"""Parts that the routes share: access, limits, and the choice of the model for a text."""
 
 import asyncio
 import random
