@@ -14,7 +14,7 @@ the number of pairs and of steps.
 import math
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -39,14 +39,18 @@ from regard.run.sharding import model_and_optimizer
 from regard.steps import steps_for
 from regard.text.tokenizer import EOS
 
-USED = 0.93
+USED = 0.9
 """Share of the time that steps take; preparing, validating and saving take the rest."""
 ENOUGH = 20
 """Times the expected number of steps after which a run ends though it has time left."""
 SAMPLED = 2000
 """Pairs of the corpus by whose lengths the trial's batches are made."""
-VALIDATIONS, CHECKPOINTS, AVERAGED = 20, 100, 8
-"""Validations and checkpoints of a run, and the checkpoints that are averaged."""
+CHECKPOINTS, AVERAGED = 30, 9
+"""Checkpoints of a run, each of which is validated, and how many are averaged: the last 30 %."""
+VALIDATED = 100
+"""Sentences translated for the BLEU of a validation, which only informs."""
+LONGEST_WARM_UP = 1000
+"""Steps of warm-up in a long run. In a shorter one, the rate reaches the same peak sooner."""
 TIMED_STEPS = 3
 """Steps that are timed, after a first one."""
 LONGEST_STEP = 3.0
@@ -164,6 +168,18 @@ def choose(
     return best
 
 
+BUDGETS = (10.0, 60.0, 480.0, 4320.0)
+"""Minutes of the times that `for_several_times` compares."""
+
+
+def for_several_times(
+    corpus: ParallelText, minutes: float, asked: tuple[str, ...] = (), measure: Speed | None = None
+) -> list[Choice]:
+    """The choices for `minutes` and for BUDGETS, shortest first; each model is timed once."""
+    timed = cache(measure or tokens_per_second)
+    return [choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
+
+
 def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) -> Recipe:
     """A recipe with a model of this shape, before the number of steps is known."""
     batch = _rule()["batch"]["cuda" if choose_device().type == "cuda" else "cpu"]
@@ -180,13 +196,16 @@ def _expected(
     steps = max(1, round(tokens / (0.9 * start.data.target_tokens * start.training.accumulate)))
     epochs = tokens / corpus.tokens
     dropout = next(row["dropout"] for row in rule["dropout"] if epochs <= row["epochs"])
+    warm_up, interval = max(20, min(LONGEST_WARM_UP, steps // 6)), max(1, steps // CHECKPOINTS)
     recipe = start.but(
         dropout=dropout,
         minutes=minutes,
         steps=min(max(100, ENOUGH * steps), 2**31 - 1),
-        warmup_steps=max(100, min(1000, steps // 8)),
-        validate_every=max(5, steps // CHECKPOINTS) * (CHECKPOINTS // VALIDATIONS),
-        save_every=max(5, steps // CHECKPOINTS),
+        warmup_steps=warm_up,
+        rate=(warm_up / LONGEST_WARM_UP) ** 0.5,
+        validate_every=interval,
+        validate_sentences=VALIDATED,
+        save_every=interval,
         average=AVERAGED,
         keep=AVERAGED,
         best="loss",
@@ -202,9 +221,15 @@ def weights_of(recipe: Recipe) -> int:
     return parameters(recipe.model, 2) - 2 * recipe.model.d_model
 
 
-def expected_loss(weights: int, tokens: float, different: float) -> float:
-    """The loss that the rule expects, in nats per target character; see above."""
-    rule = _rule()["loss"]
+def expected_loss(
+    weights: int, tokens: float, different: float, rule: Mapping[str, float] | None = None
+) -> float:
+    """The loss that the rule expects, in nats per target character; see above.
+
+    `tokens` target tokens are learned from, `different` ones if none is seen again. `rule` has the
+    constants, by default those of budget.toml.
+    """
+    rule = rule or _rule()["loss"]
     repeated, r = max(0.0, tokens / different - 1), rule["repeats"]
     worth = min(tokens, different) + different * r * (1 - math.exp(-repeated / r))
     of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / worth ** rule["b"]

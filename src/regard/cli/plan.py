@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.measure.outline import Disk, Memory, Outline
     from regard.measure.plan import Plan
     from regard.recipe import DataRecipe, Recipe
+    from regard.start import Start
 
 
 def print_plan(
@@ -37,6 +38,31 @@ def print_plan(
         typer.echo("\n".join(f"{name:15}{text}" for name, text in _lines(made, recipe).items()))
         if problem := too_little_disk(out, made.disk):
             note(problem)
+
+
+def print_budgets(start: "Start", minutes: float) -> None:
+    """Print the recipes for several times, and what is expected of them; prepares nothing."""
+    from regard.budget import ParallelText, for_several_times
+
+    start.files.refuse_unfit(start.task)
+    text = ParallelText.of(start.files.source, start.files.target)
+    row = "{:>10} {:>7} {:>8} {:>8} {:>11} {:>9} {:>8} {:>11}"
+    names = "time layers d_model dropout vocabulary steps epochs perplexity"
+    typer.echo(row.format(*names.split()))
+    for found in for_several_times(text, minutes, tuple(start.assignments)):
+        model, recipe = found.recipe.model, found.recipe
+        typer.echo(
+            row.format(
+                amount(60 * recipe.training.minutes, SECONDS),
+                model.layers,
+                model.d_model,
+                model.dropout,
+                f"{recipe.tokenizer.vocabulary:,}",
+                f"{found.steps:,}",
+                f"{found.epochs:.3g}",
+                f"{found.perplexity:.3g}",
+            )
+        )
 
 
 def announce(recipe: "Recipe", found: "Outline") -> None:

@@ -110,36 +110,42 @@ def train(
     """Train a model to translate or to parse; the same command continues a run that was stopped.
 
     Without validation files some pairs are held out. Without --recipe one is chosen for --time (an
-    hour), the text and this machine. Recipes are base, big, wsj and so on, as in the paper, small
-    and small-parse. More --time continues a run that is over.
+    hour), the text and this machine; more --time continues a run. Recipes: base, big, wsj and so
+    on, as in the paper, small and small-parse.
 
     Examples:
 
     - `regard train --source train.en --target train.de --out runs/x --time 30m`
     - `regard train --data prepared --recipe base --set training.steps=20000 --out runs/base`
     - `regard train --task parse --trees train.mrg --valid-trees dev.mrg --out runs/parser`
+    - `regard train --source train.en --target train.de --out runs/x --time 8h --plan`   (and less?)
     - `regard train --data prepared --recipe base --out runs/base --plan`   (what will it take?)
     - `regard train --out runs/x`   (continue)
     - `regard train --from runs/x --source law.en --target law.de --out runs/law
       --set training.steps=2000 --set training.warmup_steps=500`   (adapt a model to other text)
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
-    from regard.amounts import seconds_in
     from regard.inputs import TrainingFiles
     from regard.start import Start
 
-    began = time.monotonic()
     _set_up(threads, deterministic)
     files = TrainingFiles(
         source or (), target or (), valid_source or (), valid_target or (),
         trees or (), valid_trees or (), silver or (), silver_share,
     )  # fmt: skip
-    minutes = None if duration is None else seconds_in(duration) / 60
-    start = Start(out, files, data, tokenizer, recipe, assign or (), task, start_from, minutes)
+    start = Start(
+        out, files, data, tokenizer, recipe, assign or (), task, start_from, _minutes(duration)
+    )
     if verify_resume is not None:
         _verify(start, verify_resume, quiet)
     else:
-        _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet, began)
+        _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet)
+
+
+def _minutes(duration: str | None) -> float | None:
+    from regard.amounts import seconds_in
+
+    return None if duration is None else seconds_in(duration) / 60
 
 
 def _set_up(threads: int, deterministic: bool) -> None:
@@ -171,12 +177,14 @@ def _plan_or_train(
     micro_batches: int | None,
     shard: bool,
     quiet: bool,
-    began: float,
 ) -> None:
-    from regard.cli.plan import print_plan
+    from regard.cli.plan import print_budgets, print_plan
     from regard.machine.processes import together
 
-    out = start.out
+    out, began = start.out, time.monotonic()
+    if plan and start.minutes and start.recipe is None and start.files.source:
+        print_budgets(start, start.minutes)
+        return
     with together() as processes:
         recipe, data = processes.first_does(lambda: _begin(start, quiet))
         if plan:

@@ -15,8 +15,9 @@ from regard.run.run import Run
 from regard.score.bleu import bleu
 from regard.translation import Translator, load
 
-ALPHAS = (0.6, 1.0, 0.3, 1.4, 2.0, 0.0)
-"""Length penalties, tried with the recipe's beam."""
+ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
+"""Length penalties, tried with the recipe's beam: larger ones than its own while BLEU rises, or if
+it does not, smaller ones."""
 BEAMS = (8, 6, 12)
 """Beams, tried with the best length penalty."""
 
@@ -47,23 +48,27 @@ def try_searches(
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
 
-    def measure(beam: int, alpha: float) -> None:
+    def is_better(beam: int, alpha: float) -> bool:
         spent = time.monotonic() - began
         slower = max(1.0, beam / own.beam)
         late = bool(tried) and spent + slower * spent / len(tried) > seconds
         if late or any((beam, alpha) == one[:2] for one in tried):
-            return
+            return False
         translator.recipe = own.but(beam=beam, alpha=alpha)
         outputs = translator.translate(sources, split=True)
         tried.append(Tried(beam, alpha, bleu(outputs, [list(references)], tokenizer)))
         heard(tried[-1])
+        return _best(tried) is tried[-1]
 
     try:
-        measure(own.beam, own.alpha)
-        for alpha in ALPHAS:
-            measure(own.beam, alpha)
+        is_better(own.beam, own.alpha)
+        larger = [alpha for alpha in ALPHAS if alpha > own.alpha]
+        smaller = [alpha for alpha in reversed(ALPHAS) if alpha < own.alpha]
+        for side in (larger, smaller):
+            if _best(tried).alpha == own.alpha:
+                all(is_better(own.beam, alpha) for alpha in side)  # ends with the first worse one
         for beam in BEAMS:
-            measure(beam, _best(tried).alpha)
+            is_better(beam, _best(tried).alpha)
     finally:
         translator.recipe = own
     best = _best(tried)

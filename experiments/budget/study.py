@@ -1,0 +1,66 @@
+"""Train the runs of the study one after the other; each continues where it was stopped.
+
+    REGARD_DATA=... python experiments/budget/study.py OUT [--threads 1] [NAME ...]
+
+OUT gets a directory of prepared data and one for each run; journals/NAME.jsonl, beside this file,
+gets the validations of each.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Read the arguments, and run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*", help="runs of runs.toml; all of them by default")
+    parser.add_argument("--threads", default="1")
+    given = parser.parse_args()
+    study = tomllib.loads((HERE / "runs.toml").read_text())
+    for name in given.names or study["run"]:
+        train(name, study["run"][name], study["corpus"], given.out, given.threads)
+
+
+def train(
+    name: str,
+    settings: dict[str, object],
+    corpora: dict[str, dict[str, str]],
+    out: Path,
+    threads: str,
+) -> None:
+    """Prepare the corpus if it is not, train, and keep the validations."""
+    settings = dict(settings)
+    corpus, vocabulary = str(settings.pop("corpus")), settings.pop("vocabulary")
+    data = out / f"{corpus}-{vocabulary}"
+    base = ["--recipe", str(HERE / "start.toml"), "--set", f"tokenizer.vocabulary={vocabulary}"]
+    if not data.is_dir():
+        folder = Path(os.environ["REGARD_DATA"])
+        files = [f"--{option}={folder / path}" for option, path in corpora[corpus].items()]
+        regard("prepare", "--out", str(data), *base, *files)
+    changes = [f"--set={field}={value}" for field, value in settings.items()]
+    regard("train", "--data", str(data), "--out", str(out / name), "--threads", threads,
+           "--quiet", *base, *changes)  # fmt: skip
+    lines = (out / name / "journal.jsonl").read_text().splitlines()
+    kept = [record for record in map(json.loads, lines) if record["event"] != "save"]
+    steps = {record["step"] for record in kept if record["event"] == "validation"}
+    with (HERE / "journals" / f"{name}.jsonl").open("w") as file:
+        for record in kept:
+            if record["event"] != "step" or record["step"] in steps:
+                file.write(json.dumps(record) + "\n")
+
+
+def regard(*arguments: str) -> None:
+    """Run a command of regard; ends the study if it fails."""
+    subprocess.run([sys.executable, "-m", "regard", *arguments], check=True)
+
+
+if __name__ == "__main__":
+    main()
