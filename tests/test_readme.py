@@ -73,6 +73,7 @@ def shell_commands(page: str) -> list[str]:
 def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path / "train", seed=1, sentences=300)
+    write_corpus(tmp_path / "dev", seed=3, sentences=5)
     write_corpus(tmp_path / "test", seed=2, sentences=5)
     (tmp_path / "test.en").rename(tmp_path / "in.txt")
     (tmp_path / "test.de").rename(tmp_path / "ref.txt")

@@ -20,7 +20,7 @@ def test_an_over_long_sentence_is_refused_by_name() -> None:
         translator(longest=pieces).translate(lines)
     stream = translator(longest=pieces).stream(lines, where="in.txt", window=2)
     assert len(next(stream)) == len(next(stream)) == 1  # those before the long one are translated
-    with pytest.raises(DataError, match=r"^in\.txt:3: .*--split"):
+    with pytest.raises(DataError, match=r"^in\.txt:3: .*leave out --long refuse"):
         next(stream)
 
 

@@ -1,14 +1,17 @@
-"""The recipe that learns most from a corpus in a given time, on this machine.
+"""The recipe that learns most from a text in a given time, on this machine.
 
-The rule stands in budget.toml; experiments/budget fitted it to runs on several corpora. It expects
-of a model with P parameters outside the embedding, which learns from T target tokens,
+The machine decides how many target tokens a model learns from: some steps of each are timed. Tokens
+that are seen again count for less. T tokens, of which U are different, T > U, are worth
 
-    loss = base + size / P^a + data / E(T)^b      nats per character of the target
+    E = U + U r (1 - exp(-(T / U - 1) / r))     tokens; r is `repeats`
 
-where E counts repetitions for less: E(T) = U + U r (1 - exp(-(T / U - 1) / r)) for U different
-tokens and `repeats` r. The machine decides T: some steps of each model are timed. The model with
-the least loss is chosen; vocabulary, dropout, warm-up and the spacing of validations follow from
-the number of pairs and of steps.
+A model with P weights outside its embedding is expected to reach
+
+    loss = base + size / P^a + data / E^b       nats per character of the target
+
+The largest model is chosen for which E / P is at least `tokens_per_weight`. Vocabulary and rows
+follow from the text, dropout from the passes over it, warm-up and rate from the number of steps.
+The constants are in budget.toml; experiments/budget says how they were found.
 """
 
 import math
@@ -121,6 +124,8 @@ class Choice(NamedTuple):
     """Target tokens learned from in a second."""
     steps: int
     epochs: float
+    tokens_per_weight: float
+    """Tokens learned from for each weight; those seen again count for less."""
     loss: float
     """Nats per character of the target."""
     perplexity: float
@@ -132,9 +137,9 @@ class Choice(NamedTuple):
         return [
             f"the run takes {amount(60 * minutes, SECONDS)}, about {self.steps:,} steps: this "
             f"machine learns from {self.tokens_per_second:,.0f} target tokens a second",
-            f"of the models tried, {model.layers} layers of d_model {model.d_model} are expected "
-            f"to be best by then: each pair is seen {self.epochs:.3g} times; dropout "
-            f"{model.dropout}",
+            f"{model.layers} layers of d_model {model.d_model}: for each weight there are "
+            f"{self.tokens_per_weight:.2g} tokens to learn from; each pair is seen "
+            f"{self.epochs:.3g} times, so dropout is {model.dropout}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "
             f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word",
         ]
@@ -149,9 +154,9 @@ def choose(
 ) -> Choice:
     """Choose the recipe that is expected to be best after this time.
 
-    `measure` is called for one model after the other, smallest first, until a larger one is
-    expected to be worse; the speed of one that would take long to time is computed from that of the
-    last one timed. `asked` are texts for `Recipe.set` that every recipe keeps to.
+    `measure` is called for one model after the other, smallest first, until one would learn from
+    too few tokens for its size; the speed of one that would take long to time is computed from that
+    of the last one timed. `asked` are texts for `Recipe.set` that every recipe keeps to.
     """
     best: Choice | None = None
     timed, speed = 0, 0.0
@@ -161,7 +166,7 @@ def choose(
         if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
             timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
         found = _expected(corpus, minutes, recipe, speed * timed / size, asked)
-        if best is not None and found.loss >= best.loss:
+        if best is not None and found.tokens_per_weight < _rule()["size"]["tokens_per_weight"]:
             break
         best = found
     assert best is not None
@@ -211,14 +216,22 @@ def _expected(
         best="loss",
         tune=True,
     ).set(*asked)
-    loss = expected_loss(weights_of(recipe), tokens, corpus.tokens)
+    weights = weights_of(recipe)
+    per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
+    loss = expected_loss(weights, tokens, corpus.tokens)
     perplexity = math.exp(loss * corpus.characters / corpus.tokens)
-    return Choice(recipe, speed, steps, epochs, loss, perplexity)
+    return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
 
 def weights_of(recipe: Recipe) -> int:
     """The parameters of a model outside its embedding."""
     return parameters(recipe.model, 2) - 2 * recipe.model.d_model
+
+
+def worth(tokens: float, different: float, repeats: float) -> float:
+    """How many tokens of new text teach as much as `tokens`, of which so many are different."""
+    again = max(0.0, tokens / different - 1)
+    return min(tokens, different) + different * repeats * (1 - math.exp(-again / repeats))
 
 
 def expected_loss(
@@ -230,9 +243,8 @@ def expected_loss(
     constants, by default those of budget.toml.
     """
     rule = rule or _rule()["loss"]
-    repeated, r = max(0.0, tokens / different - 1), rule["repeats"]
-    worth = min(tokens, different) + different * r * (1 - math.exp(-repeated / r))
-    of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / worth ** rule["b"]
+    effective = worth(tokens, different, rule["repeats"])
+    of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / effective ** rule["b"]
     return float(rule["base"] + of_size + of_data)
 
 

@@ -110,35 +110,48 @@ class Translator(Decoding):
         window: int = WINDOW,
         where: str = "sentence",
         on_partial: Mapping[int, PartialListener] | None = None,
+        warn: Callable[[str], object] = lambda _: None,
     ) -> Iterator[list[Translation]]:
         """Yield up to `n_best` translations of each sentence, best first; one window at a time.
 
         `window` sentences are sorted and decoded together. `on_partial` maps the number of a
         sentence, from 0, to a listener, which is called in any thread, at most twenty times a
-        second, with the best hypothesis so far. Sentences that are split are not reported. Errors
-        name a sentence as `where:number`. Raises DataError like `translate`, and TypeError if a
-        sentence is not a str, or if `sentences` is one.
+        second, with the best hypothesis so far. Sentences that are split are not reported; `warn`
+        hears of each. Errors name a sentence as `where:number`. Raises DataError like `translate`,
+        and TypeError if a sentence is not a str, or if `sentences` is one.
         """
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
         numbered = enumerate(sentences, start=1)
         while some := list(itertools.islice(numbered, window)):
-            sources, first = self._encode(some, split, where), some[0][0] - 1
+            sources, first = self._encode(some, split, where, warn), some[0][0] - 1
             whole = (i for i, source in enumerate(sources) if len(source) == 1)
             wanted = on_partial or {}
             listeners = {i: wanted[first + i] for i in whole if first + i in wanted}
             yield from self._window(sources, n_best, listeners)
 
-    def measure(self, sentences: Sequence[str], *, split: bool, where: str, first: int) -> int:
+    def measure(
+        self,
+        sentences: Sequence[str],
+        *,
+        split: bool,
+        where: str,
+        first: int,
+        warn: Callable[[str], object] = lambda _: None,
+    ) -> int:
         """The number of source tokens in these sentences; raises what `stream` would raise.
 
-        Errors name a sentence as `where:number`, counted from `first`.
+        Errors and warnings name a sentence as `where:number`, counted from `first`.
         """
-        sources = self._encode(list(enumerate(sentences, first)), split, where)
+        sources = self._encode(list(enumerate(sentences, first)), split, where, warn)
         return sum(len(part) for parts in sources for part in parts)
 
     def _encode(
-        self, numbered: Sequence[tuple[int, str]], split: bool, where: str
+        self,
+        numbered: Sequence[tuple[int, str]],
+        split: bool,
+        where: str,
+        warn: Callable[[str], object],
     ) -> list[list[list[int]]]:
         """The parts of each sentence, which end in </s>; a blank sentence has no parts."""
         for number, line in numbered:
@@ -149,18 +162,18 @@ class Translator(Decoding):
         for (number, line), pieces in zip(numbered, encoded, strict=True):
             if not line.strip():
                 sources.append([])
-            elif len(pieces) < self.longest:
+                continue
+            if len(pieces) < self.longest:
                 sources.append([[*pieces, EOS]])
-            elif split:
+                continue
+            problem = f"{len(pieces) + 1} pieces; this model was trained on at most {self.longest}"
+            if split:
+                warn(f"{where}:{number}: {problem}: it is translated in parts")
                 parts = self.tokenizer.encode(self._split(line))
                 sources.append([[*part, EOS] for part in parts])
             else:
-                raise DataError(
-                    f"{len(pieces) + 1} pieces; this model was trained on at most {self.longest}: "
-                    "split the sentence, or use --split",
-                    where,
-                    number,
-                )
+                advice = "split the sentence, or leave out --long refuse"
+                raise DataError(f"{problem}: {advice}", where, number)
         return sources
 
     def _split(self, line: str) -> list[str]:

@@ -164,18 +164,20 @@ LONG = "the dog sees the cat, " * 4545 + "the bird"  # 99,998 characters
 
 def test_a_line_of_100_000_characters_is_refused_by_name(world: World) -> None:
     text = world.write("long.en", f"{GOOD}{GOOD}{LONG}\n")
-    said = refused("translate", world.made / "model", "-i", text)
+    said = refused("translate", world.made / "model", "--long", "refuse", "-i", text)
     assert re.match(re.escape(f"{text}:3: ") + r"\d+ pieces; this model was .* at most 24: ", said)
-    assert "--split" in said
+    assert "--long refuse" in said
 
 
-def test_a_line_of_100_000_characters_is_split_when_asked(world: World) -> None:
-    argv = ["translate", world.made / "model", "--split", "--beam", "1"]
-    result = process(*argv, stdin=f"{GOOD}{LONG}\n{GOOD}".encode())
-    assert (result.status, result.stderr) == (0, "")
+def test_a_line_of_100_000_characters_is_split_and_said_once(world: World) -> None:
+    argv = ["translate", world.made / "model", "--beam", "1"]
+    result = process(*argv, stdin=f"{GOOD}{LONG}\n{LONG}\n{GOOD}".encode())
+    assert result.status == 0
+    assert result.stderr.startswith("standard input:2: ")
+    assert result.stderr.count("translated in parts") == 1
     lines = result.stdout.split("\n")
-    assert len(lines) == 4
-    assert lines[0] == lines[2]
+    assert len(lines) == 5
+    assert lines[0] == lines[3]
 
 
 def test_a_line_of_100_000_characters_is_dropped_from_training_and_counted(world: World) -> None:

@@ -259,11 +259,13 @@ def test_a_line_that_is_too_long_is_refused_before_the_first_is_translated(
     text = world.write("long.en", GOOD * 600 + "the dog " * 40 + "\n")
     command[3] = text
     with unchanged(world.folder):
-        said = refused(*command, *BLOCK, "--out", world.folder / "out")
-    assert re.match(
-        re.escape(f"{text}:601: ") + r"\d+ pieces; this model was .* at most 24: ", said
-    )
-    assert regard(*command, *BLOCK, "--split", "--out", world.folder / "out").status == 0
+        said = refused(*command, *BLOCK, "--long", "refuse", "--out", world.folder / "out")
+    problem = re.escape(f"{text}:601: ") + r"\d+ pieces; this model was trained on at most 24: "
+    assert re.match(problem, said)
+    result = regard(*command, *BLOCK, "--out", world.folder / "out")
+    assert result.status == 0
+    assert len(re.findall(problem + "it is translated in parts, as other", result.stderr)) == 1
+    assert "--long long: it is split or refuse" in refused(*command, "--long", "long")
 
 
 def test_a_stream_cannot_be_translated_in_blocks(world: World) -> None:
@@ -311,7 +313,7 @@ def test_a_full_disk_leaves_what_was_finished(
         (["--alpha", "1"], "alpha 0.6 there, 1.0 here"),
         (["--n-best", "2"], "n-best 1 there, 2 here"),
         (["--json"], "json False there, True here"),
-        (["--split"], "split False there, True here"),
+        (["--long", "refuse"], "split True there, False here"),
         (["--precision", "bf16"], "precision fp32 there, bf16 here"),
         (["--window", "19"], "window 2048 there, 19 here; lines a block 2048 there, 266 here"),
     ],

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,8 +32,8 @@ _AlphaOption = Annotated[float | None, typer.Option("--alpha", min=0.0, help="Le
 _NBestOption = Annotated[
     int, typer.Option("--n-best", min=1, help="Translations of each sentence.")
 ]
-_SplitOption = Annotated[
-    bool, typer.Option("--split", help="Split over-long sentences, not refuse them.")
+_LongOption = Annotated[
+    str, typer.Option("--long", help="split over-long sentences, or refuse them.")
 ]
 _ExactOption = Annotated[
     bool | None,
@@ -56,7 +56,7 @@ def translate(
     alpha: _AlphaOption = None,
     n_best: _NBestOption = 1,
     as_json: JsonOption = False,
-    split: _SplitOption = False,
+    long: _LongOption = "split",
     window: WindowOption = 2048,
     precision: PrecisionOption = "fp32",
     exact: _ExactOption = None,
@@ -83,12 +83,12 @@ def translate(
     """
     from regard.files.lines import read_lines
 
-    _refuse_shared_output(out)
+    _refuse_unfit(out, long)
     translator, precision = _opened(model, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best)
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
-    writing = _Writing(translator, input, n_best, as_json, split, window)
+    writing = _Writing(translator, input, n_best, as_json, long == "split", window)
     if out is None:
         for text in writing.translated(read_lines(input)):
             typer.echo(text)
@@ -109,6 +109,7 @@ class _Writing:
     as_json: bool
     split: bool
     window: int
+    said: list[str] = field(default_factory=list)
 
     @property
     def _where(self) -> str:
@@ -117,14 +118,29 @@ class _Writing:
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
         """Yield the text to write for each line; the first line has the number `first`, from 0."""
         found = self.translator.stream(
-            lines, n_best=self.n_best, split=self.split, window=self.window, where=self._where
+            lines,
+            n_best=self.n_best,
+            split=self.split,
+            window=self.window,
+            where=self._where,
+            warn=self._warn,
         )
         for number, best in enumerate(found, first):
             yield self._shown(number, best)
 
     def measured(self, lines: list[str], first: int) -> int:
         """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
-        return self.translator.measure(lines, split=self.split, where=self._where, first=first + 1)
+        return self.translator.measure(
+            lines, split=self.split, where=self._where, first=first + 1, warn=self._warn
+        )
+
+    def _warn(self, sentence: str) -> None:
+        """Note the first sentence that is said; the others are like it."""
+        from regard.cli.console import note
+
+        if not self.said:
+            note(f"{sentence}, as other such lines are (--long refuse refuses them)")
+        self.said.append(sentence)
 
     def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
         """Everything that decides what is written, except the model and the input."""
@@ -147,9 +163,12 @@ class _Writing:
         return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
 
 
-def _refuse_shared_output(out: Path | None) -> None:
+def _refuse_unfit(out: Path | None, long: str) -> None:
+    """Raise RecipeError for a wrong --long, and where processes would share standard output."""
     from regard.errors import RecipeError
 
+    if long not in ("split", "refuse"):
+        raise RecipeError(f"--long {long}: it is split or refuse")
     if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("several processes cannot share standard output: give --out")
 
