@@ -22,6 +22,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,8 +55,8 @@ VALIDATED = 100
 """Sentences translated for the BLEU of a validation, which only informs."""
 LONGEST_WARM_UP = 1000
 """Steps of warm-up in a long run. In a shorter one, the rate reaches the same peak sooner."""
-TIMED_STEPS = 3
-"""Steps that are timed, after a first one."""
+TIMED, LEAST_TIMED = 3.0, 3
+"""Seconds for which steps of a model are timed, and the steps that are timed at least."""
 LONGEST_STEP = 3.0
 """Seconds of the longest step that is timed."""
 
@@ -266,18 +267,18 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
         model, optimizer = model_and_optimizer(recipe, vocabulary, dtype, device, ALONE, False)
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
         batches = batches_of(pairs, recipe)  # type: ignore[arg-type]
-        tokens, began = 0, 0.0
-        for number in range(TIMED_STEPS + 1):
-            if number == 1:  # the first one also loads what it needs
-                began = time.perf_counter()
-            optimizer.make_way()
+        speeds: list[float] = []
+        begin = time.perf_counter()
+        while len(speeds) <= LEAST_TIMED or time.perf_counter() - begin < TIMED:
             [batch] = batches.take(1)
+            began = time.perf_counter()
+            optimizer.make_way()
             steps.learn(batch.to(device))
             optimizer.step(1e-4, batch.target_tokens)
-            tokens += batch.target_tokens if number else 0
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return tokens / (time.perf_counter() - began)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            speeds.append(batch.target_tokens / (time.perf_counter() - began))
+        return median(speeds[len(speeds) // 3 :])  # the first ones also load what they need
 
 
 class _Arbitrary:
