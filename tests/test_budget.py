@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from regard.amounts import seconds_in
 from regard.budget import Choice, ParallelText, Speed, choose, expected_loss, tokens_per_second
 from regard.errors import DataError, RegardError
+from regard.inputs import TrainingFiles
 from regard.paper import parameters
+from regard.presets import SMALL
 from regard.recipe import Recipe
 
 SMALL_TEXT = ParallelText(29_000, 2_000_000, ((60, 70),) * 100)
@@ -65,6 +67,13 @@ def test_every_choice_is_a_recipe_that_can_end(
 def test_what_is_asked_for_is_kept() -> None:
     found = choose(SMALL_TEXT, 60, slow, ("model.dropout=0.45", "training.steps=9"))
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
+
+
+def test_a_text_gets_the_vocabulary_and_the_rows_that_suit_it(tmp_path: Path) -> None:
+    for pairs, words, vocabulary, rows in ((50, 3, 2000, 64), (40_000, 40, 4700, 96)):
+        (tmp_path / "text").write_text(("words " * words + "\n") * pairs)
+        files = TrainingFiles([tmp_path / "text"], [tmp_path / "text"])
+        assert files.suited() == SMALL.but(vocabulary=vocabulary, row_length=rows, max_length=rows)
 
 
 def test_repetitions_are_worth_less_than_new_text() -> None:

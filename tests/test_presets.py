@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import paper
 from regard.cli.demo_translate import demo_recipe
 from regard.errors import RecipeError
-from regard.presets import RECIPES, SMALL, SMALL_CORPUS, recipe_named, suited_to
+from regard.presets import RECIPES, recipe_named
 from regard.recipe import Recipe
 from regard.transformer import Transformer
 
@@ -38,11 +37,6 @@ def test_the_demo_is_built() -> None:
 def test_a_recipe_survives_toml() -> None:
     for recipe in RECIPES.values():
         assert Recipe.from_toml(recipe.to_toml()) == recipe
-
-
-def test_small_corpora_get_the_small_model() -> None:
-    assert suited_to(SMALL_CORPUS) is SMALL
-    assert suited_to(SMALL_CORPUS + 1) is paper.BASE
 
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:

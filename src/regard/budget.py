@@ -43,6 +43,8 @@ from regard.run.sharding import model_and_optimizer
 from regard.steps import steps_for
 from regard.text.tokenizer import EOS
 
+BUDGETS = (10.0, 60.0, 480.0, 4320.0)
+"""Minutes of the times that `for_several_times` compares."""
 USED = 0.9
 """Share of the time that steps take; preparing, validating and saving take the rest."""
 ENOUGH = 20
@@ -72,7 +74,7 @@ class ParallelText(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
-        """Read the files once; raises DataError if one cannot be read."""
+        """Read the files; raises DataError if one cannot be read. Other flaws are ignored."""
         for path in (*sources, *targets):
             refuse_unreadable(path)
         lengths: list[tuple[int, int]] = []
@@ -84,7 +86,7 @@ class ParallelText(NamedTuple):
         for path in targets:
             for line in read_lines(path):
                 pairs, characters = pairs + 1, characters + len(line)
-        return cls(pairs, characters, tuple(lengths))
+        return cls(pairs, characters, tuple(lengths or [(1, 1)]))
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
@@ -111,10 +113,15 @@ class ParallelText(NamedTuple):
         longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
         return int(min(max(64, -(-1.25 * longest // 32) * 32), 256))
 
+    def suited(self, recipe: Recipe) -> Recipe:
+        """The recipe with the vocabulary and the rows that suit this text."""
+        rows = {"row_length": self.row_length(), "max_length": self.row_length()}
+        return recipe.but(**rows, vocabulary=self.vocabulary())
+
     @property
     def tokens(self) -> float:
         """Sub-words of the target, about; each sentence has </s> besides."""
-        return self.characters / self.characters_per_token() + self.pairs
+        return self.characters / self.characters_per_token() + max(self.pairs, 1)
 
 
 class Choice(NamedTuple):
@@ -174,10 +181,6 @@ def choose(
     return best
 
 
-BUDGETS = (10.0, 60.0, 480.0, 4320.0)
-"""Minutes of the times that `for_several_times` compares."""
-
-
 def for_several_times(
     corpus: ParallelText, minutes: float, asked: tuple[str, ...] = (), measure: Speed | None = None
 ) -> list[Choice]:
@@ -190,8 +193,7 @@ def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) 
     """A recipe with a model of this shape, before the number of steps is known."""
     batch = _rule()["batch"]["cuda" if choose_device().type == "cuda" else "cpu"]
     tokens = {"source_tokens": batch, "target_tokens": batch}
-    rows = {"row_length": corpus.row_length(), "max_length": corpus.row_length()}
-    return SMALL.but(**shape, **tokens, **rows, vocabulary=corpus.vocabulary()).set(*asked)
+    return corpus.suited(SMALL.but(**shape, **tokens)).set(*asked)
 
 
 def _expected(
@@ -220,7 +222,8 @@ def _expected(
     weights = weights_of(recipe)
     per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
     loss = expected_loss(weights, tokens, corpus.tokens)
-    perplexity = math.exp(loss * corpus.characters / corpus.tokens)
+    most = math.log(recipe.tokenizer.vocabulary)  # the loss of a model that knows nothing
+    perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
 
@@ -266,7 +269,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
         vocabulary = recipe.tokenizer.vocabulary
         model, optimizer = model_and_optimizer(recipe, vocabulary, dtype, device, ALONE, False)
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
-        batches = batches_of(pairs, recipe)  # type: ignore[arg-type]
+        batches = batches_of(pairs, recipe)
         speeds: list[float] = []
         begin = time.perf_counter()
         while len(speeds) <= LEAST_TIMED or time.perf_counter() - begin < TIMED:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 
+from regard.budget import ParallelText
 from regard.data.aligned import Progress
 from regard.data.prepare import Report, prepare_text
 from regard.errors import RecipeError, RegardError
-from regard.files.lines import read_lines, refuse_unreadable
-from regard.presets import SMALL_CORPUS, SMALL_PARSE, recipe_named, suited_to
+from regard.presets import SMALL, SMALL_PARSE, recipe_named
 from regard.recipe import Recipe
 
 
@@ -65,16 +64,12 @@ class TrainingFiles:
             )
 
     def suited(self) -> Recipe:
-        """The preset to use by default: small-parse for trees; for text, small or base by its size.
-
-        Raises DataError if the text cannot be read.
+        """The recipe if none is named: small-parse for trees; for text, small with the vocabulary
+        and row length that suit it. Raises DataError if the text cannot be read.
         """
         if self.trees:
             return SMALL_PARSE
-        for path in self.source:
-            refuse_unreadable(path)
-        lines = chain.from_iterable(read_lines(path) for path in self.source)
-        return suited_to(sum(1 for _ in islice(lines, SMALL_CORPUS + 1)))
+        return ParallelText.of(self.source, self.target).suited(SMALL)
 
     def by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
         """For each field: the command's option, its name in a manifest, and the files."""

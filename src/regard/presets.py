@@ -28,7 +28,7 @@ SMALL = Recipe().but(
     keep=8,
     average=8,
 )
-"""For up to about 200,000 pairs, on a laptop: strong dropout, short warm-up, small batches."""
+"""For small texts, on a laptop: strong dropout, short warm-up, small batches."""
 
 SMALL_PARSE = Recipe().but(
     output="trees",
@@ -62,9 +62,6 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 )
 """All recipes that `--recipe NAME` and `base = "NAME"` may name."""
 
-SMALL_CORPUS = 200_000
-"""The paper's models memorise a corpus of up to this number of pairs."""
-
 
 def recipe_named(name: str) -> Recipe:
     """The recipe with this name, or in the file with this name; raises RecipeError."""
@@ -73,8 +70,3 @@ def recipe_named(name: str) -> Recipe:
     if Path(name).suffix or "/" in name or Path(name).exists():
         return Recipe.read(name, RECIPES)
     raise unknown("recipe", name, list(RECIPES))
-
-
-def suited_to(pairs: int) -> Recipe:
-    """The recipe to use by default for a corpus of this many sentence pairs."""
-    return SMALL if pairs <= SMALL_CORPUS else paper.BASE

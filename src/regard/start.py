@@ -206,7 +206,7 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
 
 
 def _model(start: Start, directory: Path) -> Model:
-    """The model to begin with; raises RegardError where it does not fit (e and f)."""
+    """Open the model of --from; raises RegardError for another task or tokenizer."""
     model = open_model(directory)
     made = asked = model.recipe.task.output
     if start.is_for_trees:
@@ -262,7 +262,7 @@ def _for_the_time(start: Start, text: ParallelText, chose: Callable[[Choice], ob
 
 
 def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
-    """Raise RegardError where the recipe asks for another model (f and g)."""
+    """Raise RegardError where the recipe asks for another tokenizer or shape than the model's."""
     assert start.start_from is not None
     sets_tokenizer = any(field.startswith("tokenizer.") for field in start.assignments)
     if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:

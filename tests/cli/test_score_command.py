@@ -35,3 +35,22 @@ def test_options_that_do_not_go_together(world: World) -> None:
     longer = world.write("b", "one\ntwo\n")
     said = refused("score", text, "--model", world.made / "model", "--source", longer)
     assert said.startswith(f"{text}: has 1 lines for the 2 of {longer}: give one line for each")
+
+
+def test_two_systems_are_compared(world: World) -> None:
+    lines = [f"the dog {i} sees the old cat in the house\n" for i in range(30)]
+    reference = world.write("ref", "".join(lines))
+    good = world.write("good", "".join(lines[:25] + ["the cat\n"] * 5))
+    bad = world.write("bad", "".join(lines[:5] + ["the cat\n"] * 25))
+    result = regard("score", good, "--reference", reference, "--against", bad)
+    assert result.status == 0, result.stderr
+    shown = result.stdout.splitlines()
+    assert [line.split()[0] for line in shown[::3]] == ["BLEU", "chrF2", "TER"]
+    assert str(good) in shown[1]
+    assert " p = 0.0" in shown[2]
+    options = ("--reference", reference, "--interval", "--json")
+    alone = json.loads(regard("score", good, *options).stdout)
+    assert alone["systems"][0]["bleu"]["p"] is None
+    assert f"{alone['systems'][0]['bleu']['score']:6.2f} ±" in shown[1]
+    short = world.write("short", "one\n")
+    assert "has 1 lines for the 30" in refused("score", good, "-r", reference, "--against", short)

@@ -172,6 +172,17 @@ def test_power_cuts_from_beginning_to_end_change_nothing(
     assert result(tmp_path / "cut") == result(tmp_path / "whole")
 
 
+def test_a_run_of_some_seconds_ends_and_goes_on_with_more(text: Path, tmp_path: Path) -> None:
+    endless = ("--set", "training.steps=1000000", "--set", "training.validate_sentences=0")
+    ends = []
+    for time_given in ("1.5s", "1.5s", "3s"):
+        finish(arguments(text, tmp_path / "run", *endless, "--time", time_given))
+        records = read_journal(tmp_path / "run" / "journal.jsonl")
+        ends.append([record for record in records if record["event"] == "finish"][-1])
+    assert ends[0]["step"] == ends[1]["step"] < ends[2]["step"]
+    assert ends[0]["seconds"] < 3 > ends[2]["seconds"] - ends[0]["seconds"]
+
+
 @pytest.mark.slow
 def test_what_is_learned_is_right(tmp_path: Path) -> None:
     """The whole system, by its public commands: to copy strings that it has never seen."""

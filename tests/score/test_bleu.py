@@ -12,7 +12,7 @@ from cli.refusing import refused, regard
 from regard.cli.score import score as score_command
 from regard.errors import DataError, MissingExtra
 from regard.recipe import BleuTokenizer
-from regard.score.bleu import bleu, score_translations
+from regard.score.bleu import bleu, compare_translations, score_translations
 
 REFERENCE = ["the cat sat on the mat .", "a dog barked at the moon ."]
 
@@ -206,3 +206,24 @@ def test_text_without_blanks_is_asked_for_another_tokenizer(tmp_path: Path) -> N
     assert "tok:13a" in plain.stdout
     assert f"{text}: has hardly any blanks" in plain.stderr
     assert refused(*argv, "--tokenizer", "jp").startswith("--tokenizer jp: it is 13a, intl, zh, ")
+
+
+def test_systems_are_compared_as_by_sacrebleu() -> None:
+    references = [f"the dog number {i} sees a cat in the old house" for i in range(60)]
+    good = [line if i % 4 else line.replace("old", "new") for i, line in enumerate(references)]
+    bad = [
+        line if i % 2 else line.replace("dog number", "cat") for i, line in enumerate(references)
+    ]
+    found, signatures = compare_translations([good, bad, good], [references])
+    assert found[0]["bleu"].score == pytest.approx(bleu(good, [references]))
+    assert found[1]["bleu"].score == pytest.approx(bleu(bad, [references]))
+    assert found[0]["bleu"].p is None
+    assert found[1]["bleu"].p is not None
+    assert found[1]["bleu"].p < 0.05
+    assert found[2]["bleu"].p == pytest.approx(1.0, abs=0.01)  # the same translations
+    assert 0 < found[0]["bleu"].interval < 20
+    assert found[1]["ter"].score > found[0]["ter"].score
+    assert signatures["bleu"].startswith("nrefs:1|bs:1000|seed:12345|")
+    assert set(signatures) == set(found[0]) == {"bleu", "chrf", "ter"}
+    with pytest.raises(DataError, match="each translation needs its own"):
+        compare_translations([good, bad[1:]], [references])

@@ -114,7 +114,7 @@ class Cpu(Plain):
         return d_scores.mul_(factor).to(gradient.dtype)
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The gradients of x W^T + b and of b; y is ReLU's output, or None without ReLU."""
+        """From the output's gradient, those of x W^T + b and of b; y: ReLU's output, or None."""
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)

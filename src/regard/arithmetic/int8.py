@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rounded(NamedTuple):
-    """A matrix as 8-bit integers, and a scale for each row by which they are multiplied."""
+    """A matrix in 8-bit integers: each row is about its integers times its scale."""
 
     integers: Int8[Tensor, "rows columns"]
     scale: Float[Tensor, " rows"]

@@ -59,7 +59,7 @@ def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
 def linear_gradients(
     by: Cpu, gradient: Tensor, x: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x W^T + b, of W and of b; y is ReLU's output, or None without ReLU."""
+    """From the output's gradient, those of x W^T + b, W and b; y: ReLU's output, or None."""
     d_sum, d_bias = by.sum_gradients(gradient, y)
     # [*batch, features] -> [rows, features]
     d_rows, inputs = d_sum.reshape(-1, len(d_bias)), x.reshape(-1, x.shape[-1])

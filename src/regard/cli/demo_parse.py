@@ -40,9 +40,9 @@ def parse_recipe() -> "Recipe":
 
 
 def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
-    """Parse unseen sentences, draw two trees, and write the figures to out/result.json.
+    """Parse unseen sentences, draw two trees, and write the results to out/result.json.
 
-    Returns the number of sentences, a text of each figure by its name, and commands to try next.
+    Returns the number of sentences, a text for each result by name, and commands to try next.
     """
     from regard.files.whole import write_file
     from regard.measure.validation import compare_trees

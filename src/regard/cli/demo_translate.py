@@ -41,9 +41,9 @@ def demo_recipe() -> "Recipe":
 
 
 def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
-    """Translate unseen sentences, print ten of them, and write the figures to out/result.json.
+    """Translate unseen sentences, print ten of them, and write the results to out/result.json.
 
-    Returns the number of sentences, a text of each figure by its name, and commands to try next.
+    Returns the number of sentences, a text for each result by name, and commands to try next.
     """
     from regard.corpus import pronoun_accuracy
     from regard.files.whole import write_file

@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+if TYPE_CHECKING:
+    from regard.score.bleu import Figure
+
+_METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
 _HypothesisArgument = Annotated[
     Path,
     typer.Argument(
@@ -23,6 +27,13 @@ _TokenizerOption = Annotated[
         "--tokenizer",
         help="How BLEU cuts words: 13a, intl, zh, ja-mecab, ko-mecab, char or none.",
     ),
+]
+_AgainstOption = Annotated[
+    list[Path] | None,
+    typer.Option("--against", help="Translations by another system, compared with these."),
+]
+_IntervalOption = Annotated[
+    bool, typer.Option("--interval", help="Print 95 % intervals, by bootstrap.")
 ]
 _ModelOption = Annotated[
     Path | None,
@@ -62,6 +73,8 @@ def score(
     test: _TestArgument = None,
     reference: _ReferenceOption = None,
     tokenizer: _TokenizerOption = "13a",
+    against: _AgainstOption = None,
+    interval: _IntervalOption = False,
     model: _ModelOption = None,
     source: _SourceOption = None,
     as_json: _JsonOption = False,
@@ -85,6 +98,7 @@ def score(
 
     - `regard translate runs/x < in.txt | regard score - --reference ref.txt`
     - `regard score out.txt --reference ref-1.txt --reference ref-2.txt --json`
+    - `regard score out.txt --reference ref.txt --against other.txt`   (is the difference chance?)
     - `regard score out.zh --reference ref.zh --tokenizer zh`
     - `regard score out.txt --model runs/x --source in.txt`   (a line each: score, log P, pieces)
     - `regard score --trees gold.trees test.trees -e 1000 --json`
@@ -105,29 +119,65 @@ def score(
     elif not reference:
         raise DataError("missing option --reference / -r: see regard score --help")
     else:
-        _score_text(hypothesis, reference, tokenizer, as_json)
+        _score_text(hypothesis, reference, tokenizer, against or [], interval, as_json)
 
 
-def _score_text(hypothesis: Path, reference: list[Path], tokenizer: str, as_json: bool) -> None:
+def _score_text(
+    hypothesis: Path,
+    reference: list[Path],
+    tokenizer: str,
+    against: list[Path],
+    interval: bool,
+    as_json: bool,
+) -> None:
     from dataclasses import asdict
 
     from regard.cli.console import note
     from regard.errors import RecipeError
     from regard.recipe import BleuTokenizer
-    from regard.score.bleu import score_translations
+    from regard.score.bleu import compare_translations, score_translations
 
     if tokenizer not in (names := get_args(BleuTokenizer)):
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
-    translations, *references = _aligned(hypothesis, *reference)
+    texts = _aligned(hypothesis, *against, *reference)
+    systems, references = texts[: 1 + len(against)], texts[1 + len(against) :]
     if tokenizer == "13a" and _without_blanks(references[0]):
         problem = "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
         note(f"{reference[0]}: {problem}")
-    scores = score_translations(translations, references, cast(BleuTokenizer, tokenizer))
+    kind = cast(BleuTokenizer, tokenizer)
+    if against or interval:
+        shown = [str(path) for path in (hypothesis, *against)]
+        _show_compared(shown, compare_translations(systems, references, kind), as_json)
+        return
+    scores = score_translations(systems[0], references, kind)
     if as_json:
         typer.echo(json.dumps(asdict(scores)))
         return
-    for field, name in {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}.items():
+    for field, name in _METRICS.items():
         typer.echo(f"{name:<5} {getattr(scores, field):6.2f}  {scores.signatures[field]}")
+
+
+def _show_compared(
+    names: list[str],
+    compared: "tuple[list[dict[str, Figure]], dict[str, str]]",
+    as_json: bool,
+) -> None:
+    from dataclasses import asdict
+
+    systems, signatures = compared
+    if as_json:
+        shown = [
+            {"name": name} | {field: asdict(one) for field, one in found.items()}
+            for name, found in zip(names, systems, strict=True)
+        ]
+        typer.echo(json.dumps({"systems": shown, "signatures": signatures}))
+        return
+    for field, metric in _METRICS.items():
+        typer.echo(f"{metric:<5} {signatures[field]}")
+        for name, found in zip(names, systems, strict=True):
+            one = found[field]
+            p = "" if one.p is None else f"  p = {one.p:.3f}"
+            typer.echo(f"  {one.score:6.2f} ± {one.interval:.2f}  {name}{p}")
 
 
 def _score_by_model(

@@ -130,8 +130,8 @@ food: cold:kalt warm:warm fresh:frisch
 price: high:hoch/hoh low:niedrig
 """
 
-# subjects > objects | english[+particle or @preposition] past participle
-# | [particle-]infinitive present past participle [sein] or [preposition case]
+# subjects > objects | verb[+particle or @preposition] [past] [participle] [third person]
+# | [particle-]infinitive present past participle [sein, or preposition and case]
 # A leading ! marks a verb of state, which has no perfect, passive or modal.
 VERB_TABLE = {
     "none": """

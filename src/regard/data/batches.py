@@ -112,8 +112,8 @@ class BatchShare(NamedTuple):
 
     @classmethod
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
-        """A share where each batch is divided into `parts` or more: the fewest that give every
-        process equally many parts in a step of `batches` batches.
+        """A share with the smallest number of parts, at least `parts`, that gives every process
+        equally many in a step of `batches` batches.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from regard.data.batches import WHOLE, Batch, Batches, BatchShare
+from regard.data.batches import WHOLE, Batch, Batches, BatchShare, PairSource
 from regard.data.pairs import Pairs
 from regard.data.rows import Rows
 from regard.errors import TrainingError
@@ -33,7 +33,7 @@ AHEAD = 64
 """Batches asked for in advance: 1.6 s of 25 ms steps, more than planning a window takes; 90 MB."""
 
 
-def batches_of(pairs: Pairs, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
+def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
     """Batches of these pairs, with the seed, the layout and the limits of the recipe."""
     seed, layout = recipe.training.seed, recipe.data.layout
     return Batches(pairs, recipe.data, seed, layout=layout, share=share)

@@ -1,4 +1,4 @@
-"""A run: what `train` receives. It is made of a directory, a clock and a resumption."""
+"""A run, the argument of `training.train`: a directory, a clock and a resumption."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,14 +47,14 @@ class Run:
             warn            hears sentences about what may not be intended
             accept_changes  continue although the recipe or the data has changed
             processes       those that train together; only the first one writes
-            micro_batches   parts that a process divides its share of a batch into; None leaves
-                            their number as it was
+            micro_batches   parts that a process divides its share of a batch into; None keeps
+                            the checkpoint's number
             shard           divide weights and moments among the processes
             began           the reading of `time.monotonic` from which `training.minutes` count
 
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
-        if the data is damaged, TrainingError if another process trains in the directory or the
-        model or a pair of sentences is too large, RegardError if the directory cannot be written.
+        if the data is damaged, TrainingError if the model or a sentence pair is too large or
+        another process trains in the directory, RegardError if the directory cannot be written.
         """
         if not accept_changes:
             refuse_another_recipe(directory, recipe)

@@ -6,10 +6,13 @@ something only together with sacreBLEU's signature.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest, Result
 
 from regard.errors import DataError, MissingExtra
 from regard.recipe import BleuTokenizer
@@ -48,6 +51,50 @@ def score_translations(
     }
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
     return TranslationScores(**values, signatures=signatures)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A score of one system, and how sure it is."""
+
+    score: float
+    interval: float
+    """Half the width of the 95 % interval, by 1,000 bootstrap samples of the sentences."""
+    p: float | None
+    """Probability of a difference as large as that from the first system, if both were equally
+    good, by paired bootstrap; None for the first system."""
+
+
+def compare_translations(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    tokenizer: BleuTokenizer = "13a",
+) -> tuple[list[dict[str, Figure]], dict[str, str]]:
+    """The bleu, chrf and ter of each system with intervals, and sacreBLEU's signatures of them.
+
+    Each system is compared with the first one. Samples are drawn from a fixed seed, unless
+    SACREBLEU_SEED is in the environment. Raises as `score_translations` does.
+    """
+    for system in systems:
+        _refuse_misaligned(system, references)
+    metrics: dict[str, Metric] = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
+    named: list[tuple[str, Sequence[str]]] = [(str(n), one) for n, one in enumerate(systems)]
+    test = PairedTest(named, metrics, [list(reference) for reference in references], "bs")
+    signatures, results = test()
+    names = dict(zip(metrics, signatures, strict=True))  # sacreBLEU renames chrf and ter
+    columns = {field: cast(list[Result], results[name]) for field, name in names.items()}
+    found = [
+        {field: _figure(column[number], column[0]) for field, column in columns.items()}
+        for number in range(len(systems))
+    ]
+    return found, {field: str(signatures[name]) for field, name in names.items()}
+
+
+def _figure(found: Result, first: Result) -> Figure:
+    p = found.p_value
+    if p is not None and found.score == first.score:
+        p = 1.0  # sacreBLEU counts differences above 0, of which there are none, as 0.001
+    return Figure(float(found.score), float(found.ci or 0), p)
 
 
 def bleu(
