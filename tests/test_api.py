@@ -95,9 +95,7 @@ def test_data_is_that_of_the_command() -> None:
         "encode",
     ]
     files = ("--source", "train.en", "--target", "train.de")
-    assert (
-        command("prepare", *files, "--out", "two", "--recipe", "small", *settings(TINY)).status == 0
-    )
+    assert command("prepare", *files, "--out", "two", *settings(TINY)).status == 0
     for path in Path("one").iterdir():
         assert path.read_bytes() == Path("two", path.name).read_bytes()
 
@@ -169,7 +167,7 @@ def test_a_recipe_may_be_a_value_a_name_or_a_file() -> None:
 def test_warnings_go_to_a_callable() -> None:
     said: list[str] = []
     changes = {**TINY, "training.save_every": 0, "training.save_minutes": 0.0}
-    regard.train(**EN_DE, out="run", changes=changes, warn=said.append)
+    regard.train(**EN_DE, out="run", recipe="small", changes=changes, warn=said.append)
     assert said == [
         "run: the model is the average of 1, not 2, checkpoints: no more were saved "
         "(training.save_every, training.save_minutes)"

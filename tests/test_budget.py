@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.amounts import seconds_in
-from regard.budget import Choice, ParallelText, Speed, choose, expected_loss, tokens_per_second
+from regard.budget.choice import Choice, Speed, choose, expected_loss, tokens_per_second
+from regard.budget.text import ParallelText
 from regard.errors import DataError, RegardError
 from regard.inputs import TrainingFiles
 from regard.paper import parameters
@@ -70,7 +71,7 @@ def test_what_is_asked_for_is_kept() -> None:
 
 
 def test_a_text_gets_the_vocabulary_and_the_rows_that_suit_it(tmp_path: Path) -> None:
-    for pairs, words, vocabulary, rows in ((50, 3, 2000, 64), (40_000, 40, 4700, 96)):
+    for pairs, words, vocabulary, rows in ((50, 3, 2000, 96), (40_000, 40, 4700, 128)):
         (tmp_path / "text").write_text(("words " * words + "\n") * pairs)
         files = TrainingFiles([tmp_path / "text"], [tmp_path / "text"])
         assert files.suited() == SMALL.but(vocabulary=vocabulary, row_length=rows, max_length=rows)

@@ -13,16 +13,17 @@ import pytest
 
 import regard
 import regard.start
-from regard.budget import ParallelText, choose
+from regard.budget.choice import choose
+from regard.budget.text import ParallelText
 from regard.corpus import example
-from regard.data.pairs import recipe_of
+from regard.data.pairs import DECIDED, recipe_of
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.inputs import TrainingFiles
 from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
 from regard.run.averaging import average_run
 from regard.run.finetuning import keep_origin
-from regard.start import DECIDED, MINUTES, Start, begin, decide
+from regard.start import MINUTES, Start, begin, decide
 
 TEXT = Recipe().but(
     layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, source_tokens=300,
@@ -178,7 +179,7 @@ def expected_recipe(cell: str, kind: str, data: Recipe, corpus: ParallelText) ->
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.number)
 def test_row(row: Row, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.budget.tokens_per_second", lambda *_: 1000.0)
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1000.0)
     corpus = ParallelText.of([made / "en"], [made / "de"])
     before = sorted(made.rglob("*"))
     for case in CASES:
@@ -262,7 +263,7 @@ def test_refused_as_well(
 def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.budget.tokens_per_second", lambda *_: 1000.0)
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1000.0)
     files, said = TrainingFiles(**paths(made)["text"]), list[str]()  # type: ignore[arg-type]
     named = decide(Start(tmp_path / "run", files, recipe=TEXT, minutes=7.0)).recipe
     assert named == TEXT.but(minutes=7.0)

@@ -388,7 +388,7 @@ def test_training_ends_early_where_validation_no_longer_improves(
         return said
 
     begun = 0
-    assert ended(tmp_path / "whole") == ["step 8: no lower loss in 2 validations: the end"]
+    assert ended(tmp_path / "whole") == ["step 8: no better validation in 2: the end"]
     assert open_model(tmp_path / "whole").manifest["averaged"] == [3, 6, 8]
     with pytest.raises(ZeroDivisionError):
         ended(tmp_path / "cut", listeners=(lambda r: 1 // (7 - r["step"]),))

@@ -1,4 +1,4 @@
-"""Fit the rule of regard/budget.toml to the journals of the study, and print it with its error.
+"""Fit the rule of regard/budget/rule.toml to the journals of the study; print it and its error.
 
     python experiments/budget/fit.py
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.budget import expected_loss, weights_of
+from regard.budget.choice import expected_loss, weights_of
 from regard.recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -87,7 +87,7 @@ def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float
 
 
 def predicted(rule: dict[str, float], points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What `regard.budget` expects of the points."""
+    """What `regard.budget.choice` expects of the points."""
     return np.array([expected_loss(int(w), tokens, u, rule) for w, tokens, u, _ in points])
 
 

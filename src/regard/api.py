@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.budget import Choice
+    from regard.budget.choice import Choice
     from regard.data.aligned import Progress
     from regard.data.prepare import Report
     from regard.inputs import TrainingFiles

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.budget import ParallelText
+from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
 from regard.data.prepare import Report, prepare_text
 from regard.errors import RecipeError, RegardError

@@ -69,10 +69,11 @@ from typing import NamedTuple
 import torch
 
 from regard.arithmetic.choose import refuse_arithmetic
-from regard.budget import Choice, ParallelText, choose
+from regard.budget.choice import Choice, choose
+from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
 from regard.data.layouts import refuse_without_room
-from regard.data.pairs import prepared_manifest, recipe_of
+from regard.data.pairs import DECIDED, fields_of, prepared_manifest, recipe_of
 from regard.errors import RecipeError, RegardError
 from regard.files.lines import text_checksum
 from regard.inputs import NO_FILES, TrainingFiles
@@ -84,13 +85,6 @@ from regard.run.finetuning import keep_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import refuse_missing
 from regard.text.tokenizer import Tokenizer
-
-DECIDED = {
-    "tokenizer": ("kind", "vocabulary"),
-    "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
-}
-"""Fields of a recipe, by section, that describe how data was prepared."""
-
 
 MINUTES = 60.0
 """The time that a run takes if neither a time nor a recipe is given."""
@@ -118,6 +112,13 @@ class Start:
     def is_for_trees(self) -> bool:
         """Whether the caller asks for a parser."""
         return self.task == "parse" or bool(self.files.trees)
+
+    @property
+    def chooses_for_text(self) -> bool:
+        """Whether row 11 of the table decides, as far as can be seen without reading the files."""
+        new = self.data is None and self.start_from is None and begun(self.out) is None
+        given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
+        return new and given
 
 
 class Decision(NamedTuple):
@@ -239,7 +240,8 @@ def _recipe(
     elif prepared is not None:
         found = recipe_of(prepared)
         if start.minutes is not None and found.task.output == "text":
-            found = _for_the_time(start, ParallelText.of_data(prepared), chose)
+            text = ParallelText.of_data(prepared)
+            found = _for_the_time(start, text, chose, fields_of(prepared))
     elif start.is_for_trees:
         found = SMALL_PARSE
     else:
@@ -254,9 +256,15 @@ def _recipe(
     return found.set(*start.assignments)
 
 
-def _for_the_time(start: Start, text: ParallelText, chose: Callable[[Choice], object]) -> Recipe:
-    """The recipe that is expected to be best after --time, or MINUTES."""
-    choice = choose(text, start.minutes or MINUTES, asked=tuple(start.assignments))
+def _for_the_time(
+    start: Start,
+    text: ParallelText,
+    chose: Callable[[Choice], object],
+    made: Sequence[str] = (),
+) -> Recipe:
+    """The recipe that is expected to be best after --time, or MINUTES; `made` fields stay."""
+    minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES
+    choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
     return choice.recipe
 

@@ -51,7 +51,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
         if any(due):
             follow_up(run, training, due, rate, loss, validate)
     if state.gives_up(by.patience):
-        run.warn(f"step {state.step}: no lower loss in {state.no_better} validations: the end")
+        run.warn(f"step {state.step}: no better validation in {state.no_better}: the end")
     return run.finish(state)
 
 

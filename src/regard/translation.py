@@ -109,6 +109,7 @@ class Translator(Decoding):
         split: bool = False,
         window: int = WINDOW,
         where: str = "sentence",
+        first: int = 1,
         on_partial: Mapping[int, PartialListener] | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> Iterator[list[Translation]]:
@@ -117,17 +118,17 @@ class Translator(Decoding):
         `window` sentences are sorted and decoded together. `on_partial` maps the number of a
         sentence, from 0, to a listener, which is called in any thread, at most twenty times a
         second, with the best hypothesis so far. Sentences that are split are not reported; `warn`
-        hears of each. Errors name a sentence as `where:number`. Raises DataError like `translate`,
-        and TypeError if a sentence is not a str, or if `sentences` is one.
+        hears of each. Errors name a sentence as `where:number`, from `first`. Raises DataError like
+        `translate`, and TypeError if a sentence is not a str, or if `sentences` is one.
         """
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
-        numbered = enumerate(sentences, start=1)
+        numbered = enumerate(sentences, start=first)
         while some := list(itertools.islice(numbered, window)):
-            sources, first = self._encode(some, split, where, warn), some[0][0] - 1
+            sources, begin = self._encode(some, split, where, warn), some[0][0] - first
             whole = (i for i, source in enumerate(sources) if len(source) == 1)
             wanted = on_partial or {}
-            listeners = {i: wanted[first + i] for i in whole if first + i in wanted}
+            listeners = {i: wanted[begin + i] for i in whole if begin + i in wanted}
             yield from self._window(sources, n_best, listeners)
 
     def measure(

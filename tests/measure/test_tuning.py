@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard.errors import DataError, RecipeError
-from regard.measure.tuning import ALPHAS, BEAMS, keep_best, refuse_unaligned, try_searches
+from regard.measure.tuning import ALPHAS, BEAMS, FEWEST, keep_best, refuse_unaligned, try_searches
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
@@ -72,20 +73,29 @@ def test_a_parser_is_not_tuned() -> None:
         Recipe().but(output="trees", tune=True)
 
 
-def test_a_run_tunes_itself_at_the_end_and_says_how(world: Path, tmp_path: Path) -> None:
+def test_a_run_tunes_itself_at_the_end_and_says_how(tmp_path: Path) -> None:
     import regard
 
     (tmp_path / "text").write_text("\n".join(strings(60, seed=3)) + "\n")
+    (tmp_path / "valid").write_text("\n".join(strings(FEWEST, seed=4)) + "\n")
     changes = {"model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 2,
                "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2,
                "data.held_out": 2}  # fmt: skip
-    text = tmp_path / "text"
-    out = regard.train(
-        source=text, target=text, out=tmp_path / "run", recipe="small", changes=changes
-    )
-    [tuned] = [
-        record for record in read_journal(out / "journal.jsonl") if record["event"] == "tuned"
-    ]
+    text, valid = tmp_path / "text", tmp_path / "valid"
+    given: dict[str, Any] = {
+        "source": text,
+        "target": text,
+        "out": tmp_path / "run",
+        "recipe": "small",
+    }
+    said: list[str] = []
+    out = regard.train(**given, changes=changes, warn=said.append)
+    assert said[-1] == "beam and alpha stay: only 2 validation sentences to choose them by"
+    given |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "tuned"}
+    for _ in range(2):  # once more, it is finished already: what was found stays
+        out = regard.train(**given, changes=changes)
+        records = read_journal(out / "journal.jsonl")
+        [tuned] = [record for record in records if record["event"] == "tuned"]
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["tuned"] == tuned["tried"]
     search = open_model(out).recipe.search

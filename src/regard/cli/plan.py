@@ -42,7 +42,8 @@ def print_plan(
 
 def print_budgets(start: "Start", minutes: float) -> None:
     """Print the recipes for several times, and what is expected of them; prepares nothing."""
-    from regard.budget import ParallelText, for_several_times
+    from regard.budget.choice import for_several_times
+    from regard.budget.text import ParallelText
 
     start.files.refuse_unfit(start.task)
     text = ParallelText.of(start.files.source, start.files.target)

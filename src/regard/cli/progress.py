@@ -90,18 +90,23 @@ class TrainingDisplay(_Display):
 
     def __init__(self) -> None:
         super().__init__(
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[place]}"),
             BarColumn(bar_width=24),
             TextColumn("{task.description}"),
             TimeRemainingColumn(),
         )
-        self._task = self._bar.add_task("starting", total=None)
+        self._task = self._bar.add_task("starting", total=None, place="")
         self._first: tuple[float, int] | None = None
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
         """Show a record of a start, a step or a validation."""
-        show = {"start": self._start, "step": self._step, "validation": self._validation}
+        show = {
+            "start": self._start,
+            "step": self._step,
+            "validation": self._validation,
+            "tuned": self._tuned,
+        }
         if record["event"] in show:
             show[record["event"]](record)
 
@@ -123,15 +128,15 @@ class TrainingDisplay(_Display):
             f"{record['tokens_per_second']:,.0f} tokens/s"
         )
         done = record["seconds"] if self._seconds else step
-        self._bar.update(self._task, completed=done, description=text)
+        place = f"{step}" if self._seconds else f"{step}/{self._steps}"
+        self._bar.update(self._task, completed=done, description=text, place=place)
         left, (since, first) = None, self._first
         if self._seconds:
             left = max(0.0, self._seconds - record["seconds"])
         elif step != first:
             left = (now - since) / (step - first) * (self._steps - step)
         ends = "" if left is None else f"  {timedelta(seconds=round(left))} left"
-        of_steps = "" if self._seconds else f"/{self._steps}"
-        self._note(f"step {step}{of_steps}  {text}{ends}", at_once=step == self._steps)
+        self._note(f"step {place}  {text}{ends}", at_once=step == self._steps)
 
     def _validation(self, record: "Record") -> None:
         names = {"bleu": "BLEU", "f1": "F1"}
@@ -141,6 +146,13 @@ class TrainingDisplay(_Display):
         for sample in record.get("samples", []):
             for name in ("source", "output", "reference"):
                 note(f"  {name:9} {sample[name]}")
+
+    def _tuned(self, record: "Record") -> None:
+        best, count = record["tried"][0], len(record["tried"])
+        note(
+            f"beam {best['beam']} and alpha {best['alpha']} are the best of {count} settings tried "
+            f"on the validation set: BLEU {best['bleu']:.2f}"
+        )
 
 
 class BulkDisplay(_Display):

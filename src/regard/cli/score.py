@@ -105,11 +105,13 @@ def score(
     """
     from regard.errors import DataError
 
+    if any((against, interval)) and any((trees, model, source)):
+        raise DataError("--against and --interval compare translations with a --reference")
     evalb = (test, params, max_errors, cutoff, summary)
     if trees:
         from regard.cli.brackets import score_trees
 
-        if test is None or reference or model or source:
+        if test is None or any((reference, model, source)):
             raise DataError("--trees takes two files, gold and test, and no --reference")
         score_trees(hypothesis, test, params, max_errors, cutoff, as_json, rows=not summary)
     elif evalb != (None, None, None, None, False):
@@ -119,14 +121,14 @@ def score(
     elif not reference:
         raise DataError("missing option --reference / -r: see regard score --help")
     else:
-        _score_text(hypothesis, reference, tokenizer, against or [], interval, as_json)
+        _score_text(hypothesis, reference, tokenizer, against, interval, as_json)
 
 
 def _score_text(
     hypothesis: Path,
     reference: list[Path],
     tokenizer: str,
-    against: list[Path],
+    against: list[Path] | None,
     interval: bool,
     as_json: bool,
 ) -> None:
@@ -139,14 +141,15 @@ def _score_text(
 
     if tokenizer not in (names := get_args(BleuTokenizer)):
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
-    texts = _aligned(hypothesis, *against, *reference)
-    systems, references = texts[: 1 + len(against)], texts[1 + len(against) :]
+    others = against or []
+    texts = _aligned(hypothesis, *others, *reference)
+    systems, references = texts[: 1 + len(others)], texts[1 + len(others) :]
     if tokenizer == "13a" and _without_blanks(references[0]):
         problem = "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
         note(f"{reference[0]}: {problem}")
     kind = cast(BleuTokenizer, tokenizer)
-    if against or interval:
-        shown = [str(path) for path in (hypothesis, *against)]
+    if others or interval:
+        shown = [str(path) for path in (hypothesis, *others)]
         _show_compared(shown, compare_translations(systems, references, kind), as_json)
         return
     scores = score_translations(systems[0], references, kind)

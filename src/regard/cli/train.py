@@ -182,10 +182,11 @@ def _plan_or_train(
     from regard.machine.processes import together
 
     out, began = start.out, time.monotonic()
-    if plan and start.minutes and start.recipe is None and start.files.source:
-        print_budgets(start, start.minutes)
-        return
     with together() as processes:
+        if plan and start.minutes and start.chooses_for_text:
+            if processes.first:
+                print_budgets(start, start.minutes)
+            return
         recipe, data = processes.first_does(lambda: _begin(start, quiet))
         if plan:
             print_plan(

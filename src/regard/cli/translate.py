@@ -123,6 +123,7 @@ class _Writing:
             split=self.split,
             window=self.window,
             where=self._where,
+            first=first + 1,
             warn=self._warn,
         )
         for number, best in enumerate(found, first):

@@ -11,6 +11,7 @@ ids[starts[i] : starts[i + 1]].
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +39,11 @@ FILES = frozenset(
     + ["tokenizer.json", MANIFEST]
 )
 """Names of all files in a directory of prepared data."""
+DECIDED = {
+    "tokenizer": ("kind", "vocabulary"),
+    "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
+}
+"""Fields of a recipe, by section, that describe how data was prepared."""
 
 
 class Pairs:
@@ -213,6 +219,14 @@ def recipe_of(directory: Path) -> Recipe:
         return Recipe.model_validate(prepared_manifest(directory)["recipe"])
     except (KeyError, ValidationError):
         raise DataError("is damaged: prepare the data again", directory / MANIFEST) from None
+
+
+def fields_of(directory: Path) -> list[str]:
+    """Texts for `Recipe.set` that keep what the data was prepared with, and the width of rows."""
+    made = recipe_of(directory).model_dump()
+    fields = [(section, key) for section, keys in DECIDED.items() for key in keys]
+    fields.append(("data", "row_length"))
+    return [f"{section}.{key}={json.dumps(made[section][key])}" for section, key in fields]
 
 
 def _is_prepared(directory: Path) -> bool:

@@ -76,13 +76,15 @@ class Disk(NamedTuple):
     @classmethod
     def of(cls, recipe: Recipe, parameters: int, out: Path) -> "Disk":
         """Compute the bytes for a run in `out`, which need not exist yet."""
+        training = recipe.training
+        kept = training.keep + (training.average if training.best != "last" else 0)
         place = next(p for p in (out, *out.absolute().parents) if p.is_dir())
         return cls(
             checkpoint=12 * parameters,  # weights and two moments, in fp32
-            checkpoints=recipe.training.keep + 1,
+            checkpoints=kept + 1,
             present=len(checkpoints.paths(out / "checkpoints")),
             model=4 * parameters,
-            journal=JOURNAL_LINE * (recipe.training.steps // recipe.training.log_every),
+            journal=JOURNAL_LINE * (training.steps // training.log_every),
             free=shutil.disk_usage(place).free,
         )
 

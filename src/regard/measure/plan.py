@@ -110,6 +110,9 @@ def plan(
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
     paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
     an_epoch = sum(flop(recipe.model, vocabulary, pairs.source_lengths, pairs.target_lengths))
+    steps = recipe.training.steps
+    if recipe.training.minutes:
+        steps = min(steps, round(60 * recipe.training.minutes / median(seconds)))
     return Plan(
         **vars(outlined),
         device=str(device),
@@ -123,8 +126,8 @@ def plan(
         paper_accumulate=paper_accumulate,
         timed=len(seconds),
         step_seconds=median(seconds),
-        steps=recipe.training.steps,
-        steps_left=max(0, recipe.training.steps - _steps_done(out)),
+        steps=steps,
+        steps_left=max(0, steps - _steps_done(out)),
         flop_per_step=an_epoch / batches.batches_per_epoch * recipe.training.accumulate,
     )
 

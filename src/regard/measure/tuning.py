@@ -10,6 +10,7 @@ from regard.files.lines import read_lines
 from regard.files.manifest import SEAL
 from regard.recipe import BleuTokenizer
 from regard.run.clock import TUNING
+from regard.run.journal import read_journal
 from regard.run.model_directory import open_model, write_model
 from regard.run.run import Run
 from regard.score.bleu import bleu
@@ -20,6 +21,11 @@ ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
 it does not, smaller ones."""
 BEAMS = (8, 6, 12)
 """Beams, tried with the best length penalty."""
+
+
+FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
+"""Fewest sentences that a run tunes on; those translated to see how long one takes; and the
+settings that the time should suffice for."""
 
 
 class Tried(NamedTuple):
@@ -38,12 +44,14 @@ def try_searches(
     *,
     seconds: float = float("inf"),
     heard: Callable[[Tried], object] = lambda _: None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Tried]:
     """Translate the development set by several beams and length penalties; the best comes first.
 
     The translator's own setting is tried first, so it is kept where no other has a higher BLEU
     (sacreBLEU's, with `tokenizer`). Another setting is only tried if it is expected to be done
-    within `seconds`. `heard` is called with each result. The translator is left as it was.
+    within `seconds`, and if `is_stopped` does not return True. `heard` is called with each result.
+    The translator is left as it was.
     """
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
@@ -51,7 +59,7 @@ def try_searches(
     def is_better(beam: int, alpha: float) -> bool:
         spent = time.monotonic() - began
         slower = max(1.0, beam / own.beam)
-        late = bool(tried) and spent + slower * spent / len(tried) > seconds
+        late = bool(tried) and (is_stopped() or spent + slower * spent / len(tried) > seconds)
         if late or any((beam, alpha) == one[:2] for one in tried):
             return False
         translator.recipe = own.but(beam=beam, alpha=alpha)
@@ -96,19 +104,42 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
 def tune_run(run: Run) -> None:
     """Tune the model of a finished run on the validation set, and write into its journal how.
 
-    It takes the share TUNING of the run's minutes, if these are limited.
+    If the run's minutes are limited, this takes the share TUNING of them. A model whose validation
+    set, or what can be translated of it in that time, has fewer than FEWEST sentences stays as it
+    is. A run that is finished again keeps what was found.
     """
-    directory, data = run.directory.path, run.setup.data
-    recipe = run.setup.recipe.training
+    directory, recipe = run.directory.path, run.setup.recipe.training
+    step = open_model(directory).manifest["step"]
+    records = read_journal(directory / "journal.jsonl")
+    earlier = [r for r in records if r["event"] == "tuned" and r.get("step") == step]
+    if earlier:
+        keep_best(directory, [Tried(**one) for one in earlier[-1]["tried"]])
+        return
     sources, references = (
-        list(read_lines(data / f"valid.{side}.txt")) for side in ("source", "target")
+        list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
     )
-    seconds = 60 * recipe.minutes * TUNING if recipe.minutes else float("inf")
+    translator, seconds = load(directory), float("inf")
+    if recipe.minutes:
+        seconds = 60 * recipe.minutes * TUNING
+        most = _affordable(translator, sources, seconds)
+        sources, references = sources[:most], references[:most]
+    if len(sources) < FEWEST:
+        run.warn(f"beam and alpha stay: only {len(sources)} validation sentences to choose them by")
+        return
     tried = try_searches(
-        load(directory), sources, references, recipe.bleu_tokenizer, seconds=seconds
-    )
+        translator, sources, references, recipe.bleu_tokenizer, seconds=seconds,
+        is_stopped=lambda: run.clock.interrupt.signum is not None,
+    )  # fmt: skip
     keep_best(directory, tried)
-    run.journal.write("tuned", tried=[one._asdict() for one in tried])
+    run.journal.write("tuned", step=step, tried=[one._asdict() for one in tried])
+
+
+def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:
+    """How many sentences can be translated MANY_ENOUGH times in this time; some are translated."""
+    began = time.monotonic()
+    translator.translate(sources[:TRIED_FIRST], split=True)
+    each = (time.monotonic() - began) / TRIED_FIRST
+    return int(seconds / (MANY_ENOUGH * each))
 
 
 def refuse_unaligned(

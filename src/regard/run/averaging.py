@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.errors import ModelError, RegardError
 from regard.run.beginning import begun
-from regard.run.checkpoints import FINGERPRINTS, Checkpoint, nearest, newest, opened
+from regard.run.checkpoints import FINGERPRINTS, Checkpoint, nearest, newest, opened, paths, step_of
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 
@@ -73,6 +73,9 @@ def average_run(
 def _chosen(
     folder: Path, last: int, warn: Callable[[str], None], best: bool, steps: Sequence[int]
 ) -> list[Checkpoint]:
+    if missing := sorted(set(steps) - {step_of(path) for path in paths(folder)}):
+        there = ", ".join(str(step_of(path)) for path in paths(folder)) or "none"
+        raise ModelError(f"{folder}: has no step {missing[0]}: it has {there}")
     if steps:
         return [opened(folder / f"step-{step}") for step in sorted(set(steps))]
     found = newest(folder, 1, warn)

@@ -142,10 +142,11 @@ def paths(directory: Path) -> list[Path]:
 
 def _by_distance(found: Sequence[Path], step: int) -> list[Path]:
     """Checkpoints in the order of their distance from a step, of two the later first."""
-    return sorted(found, key=lambda path: (abs(_step(path) - step), -_step(path)))
+    return sorted(found, key=lambda path: (abs(step_of(path) - step), -step_of(path)))
 
 
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """The step in the name of a checkpoint."""
     return int(path.name.removeprefix("step-"))
 
 
@@ -197,7 +198,7 @@ def _undamaged(
 def opened(path: Path) -> Checkpoint:
     """Open and verify the checkpoint at `path`; raises ModelError."""
     manifest = unseal(path)
-    step = _step(path)
+    step = step_of(path)
     whole = manifest.keys() >= {"state", "batches", *FINGERPRINTS} and all(
         isinstance(manifest[counts], dict)
         and all(isinstance(n, int | float) and 0 <= n < 2**63 for n in manifest[counts].values())

@@ -37,8 +37,8 @@ class TrainingState:
 
     def judge(self, validation: dict[str, Any], best: str) -> None:
         """Compare a validation with the best one so far, by `best`, a value of training.best."""
-        loss = 100 - validation[best] if best in ("bleu", "f1") else validation["loss"]
-        if loss < self.lowest_loss or not self.lowest_loss:
+        loss = max(0.0, 100 - validation[best]) if best in ("bleu", "f1") else validation["loss"]
+        if loss < self.lowest_loss or not (self.best_step or self.lowest_loss):
             self.lowest_loss, self.best_step, self.no_better = loss, self.step, 0
         else:
             self.no_better += 1

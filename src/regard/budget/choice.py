@@ -11,17 +11,13 @@ A model with P weights outside its embedding is expected to reach
 
 The largest model is chosen for which E / P is at least `tokens_per_weight`. Vocabulary and rows
 follow from the text, dropout from the passes over it, warm-up and rate from the number of steps.
-The constants are in budget.toml; experiments/budget says how they were found.
+The constants are in rule.toml; experiments/budget says how they were found.
 """
 
 import math
 import time
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.resources import files
-from itertools import islice
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -31,10 +27,16 @@ from numpy.typing import NDArray
 
 from regard.amounts import SECONDS, amount
 from regard.arithmetic.choose import choose_dtype
-from regard.data.pairs import Pairs
+from regard.budget.text import SAMPLED, ParallelText, rule_of_times
+from regard.data.batches import BatchShare
 from regard.data.prefetch import batches_of
-from regard.files.lines import read_lines, refuse_unreadable
-from regard.machine.devices import choose_device
+from regard.errors import TrainingError
+from regard.machine.devices import (
+    choose_device,
+    free_memory,
+    is_out_of_memory,
+    refuse_too_large,
+)
 from regard.machine.processes import ALONE
 from regard.paper import parameters
 from regard.presets import SMALL
@@ -47,10 +49,10 @@ BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 """Minutes of the times that `for_several_times` compares."""
 USED = 0.9
 """Share of the time that steps take; preparing, validating and saving take the rest."""
-ENOUGH = 20
+ENOUGH = 100
 """Times the expected number of steps after which a run ends though it has time left."""
-SAMPLED = 2000
-"""Pairs of the corpus by whose lengths the trial's batches are made."""
+MOST_PARTS = 256
+"""Most parts of a batch that the trial learns from one after the other, if memory is short."""
 CHECKPOINTS, AVERAGED = 30, 9
 """Checkpoints of a run, each of which is validated, and how many are averaged: the last 30 %."""
 VALIDATED = 100
@@ -61,67 +63,6 @@ TIMED, LEAST_TIMED = 3.0, 3
 """Seconds for which steps of a model are timed, and the steps that are timed at least."""
 LONGEST_STEP = 3.0
 """Seconds of the longest step that is timed."""
-
-
-class ParallelText(NamedTuple):
-    """The size of a parallel text."""
-
-    pairs: int
-    characters: int
-    """Characters of the target side."""
-    lengths: tuple[tuple[int, int], ...]
-    """Characters of the source and target of the first pairs."""
-
-    @classmethod
-    def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
-        """Read the files; raises DataError if one cannot be read. Other flaws are ignored."""
-        for path in (*sources, *targets):
-            refuse_unreadable(path)
-        lengths: list[tuple[int, int]] = []
-        pairs = characters = 0
-        for source, target in zip(sources, targets, strict=False):
-            both = zip(read_lines(source), read_lines(target), strict=False)
-            for one, other in islice(both, SAMPLED - len(lengths)):
-                lengths.append((len(one), len(other)))
-        for path in targets:
-            for line in read_lines(path):
-                pairs, characters = pairs + 1, characters + len(line)
-        return cls(pairs, characters, tuple(lengths or [(1, 1)]))
-
-    @classmethod
-    def of_data(cls, data: Path) -> "ParallelText":
-        """The size of the text that data was prepared from, about; raises DataError."""
-        pairs = Pairs.open(data, "train")
-        each = cls(len(pairs), 0, ()).characters_per_token()
-        both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
-        some = (both[:SAMPLED] * each).astype(int).tolist()
-        return cls(len(pairs), int(both[:, 1].sum() * each), tuple((s, t) for s, t in some))
-
-    def vocabulary(self) -> int:
-        """The number of sub-words to learn."""
-        rule = _rule()["vocabulary"]
-        return 100 * round(
-            min(max(rule["factor"] * self.pairs**0.5, rule["least"]), rule["most"]) / 100
-        )
-
-    def characters_per_token(self) -> float:
-        """Characters of a sub-word, about: more sub-words are longer ones."""
-        return 1.0 + 0.8 * math.log10(self.vocabulary())
-
-    def row_length(self) -> int:
-        """A width of rows that holds the longest of the first sentences; short rows cost least."""
-        longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
-        return int(min(max(64, -(-1.25 * longest // 32) * 32), 256))
-
-    def suited(self, recipe: Recipe) -> Recipe:
-        """The recipe with the vocabulary and the rows that suit this text."""
-        rows = {"row_length": self.row_length(), "max_length": self.row_length()}
-        return recipe.but(**rows, vocabulary=self.vocabulary())
-
-    @property
-    def tokens(self) -> float:
-        """Sub-words of the target, about; each sentence has </s> besides."""
-        return self.characters / self.characters_per_token() + max(self.pairs, 1)
 
 
 class Choice(NamedTuple):
@@ -168,13 +109,21 @@ def choose(
     """
     best: Choice | None = None
     timed, speed = 0, 0.0
-    for shape in _rule()["model"]:
+    for shape in rule_of_times()["model"]:
         recipe = _start(corpus, shape, asked)
         size = parameters(recipe.model, recipe.tokenizer.vocabulary)
-        if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
-            timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
+        try:
+            if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
+                timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
+        except (TrainingError, MemoryError, RuntimeError) as error:
+            if best is None or not (isinstance(error, TrainingError) or is_out_of_memory(error)):
+                raise
+            break  # the model is too large for the memory
         found = _expected(corpus, minutes, recipe, speed * timed / size, asked)
-        if best is not None and found.tokens_per_weight < _rule()["size"]["tokens_per_weight"]:
+        if (
+            best is not None
+            and found.tokens_per_weight < rule_of_times()["size"]["tokens_per_weight"]
+        ):
             break
         best = found
     assert best is not None
@@ -191,7 +140,7 @@ def for_several_times(
 
 def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) -> Recipe:
     """A recipe with a model of this shape, before the number of steps is known."""
-    batch = _rule()["batch"]["cuda" if choose_device().type == "cuda" else "cpu"]
+    batch = rule_of_times()["batch"]["cuda" if choose_device().type == "cuda" else "cpu"]
     tokens = {"source_tokens": batch, "target_tokens": batch}
     return corpus.suited(SMALL.but(**shape, **tokens)).set(*asked)
 
@@ -199,7 +148,7 @@ def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) 
 def _expected(
     corpus: ParallelText, minutes: float, start: Recipe, speed: float, asked: tuple[str, ...]
 ) -> Choice:
-    rule = _rule()
+    rule = rule_of_times()
     tokens = 60 * minutes * USED * speed
     steps = max(1, round(tokens / (0.9 * start.data.target_tokens * start.training.accumulate)))
     epochs = tokens / corpus.tokens
@@ -208,7 +157,7 @@ def _expected(
     recipe = start.but(
         dropout=dropout,
         minutes=minutes,
-        steps=min(max(100, ENOUGH * steps), 2**31 - 1),
+        steps=min(ENOUGH * steps, 2**31 - 1),
         warmup_steps=warm_up,
         rate=(warm_up / LONGEST_WARM_UP) ** 0.5,
         validate_every=interval,
@@ -244,17 +193,12 @@ def expected_loss(
     """The loss that the rule expects, in nats per target character; see above.
 
     `tokens` target tokens are learned from, `different` ones if none is seen again. `rule` has the
-    constants, by default those of budget.toml.
+    constants, by default those of rule.toml.
     """
-    rule = rule or _rule()["loss"]
+    rule = rule or rule_of_times()["loss"]
     effective = worth(tokens, different, rule["repeats"])
     of_size, of_data = rule["size"] / weights ** rule["a"], rule["data"] / effective ** rule["b"]
     return float(rule["base"] + of_size + of_data)
-
-
-@cache
-def _rule() -> dict[str, Any]:
-    return tomllib.loads(files("regard").joinpath("budget.toml").read_text(encoding="utf-8"))
 
 
 def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
@@ -264,23 +208,33 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     """
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
+    refuse_too_large(parameters(recipe.model, recipe.tokenizer.vocabulary), device, 1)
     pairs = _Arbitrary(corpus, recipe)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         vocabulary = recipe.tokenizer.vocabulary
         model, optimizer = model_and_optimizer(recipe, vocabulary, dtype, device, ALONE, False)
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
-        batches = batches_of(pairs, recipe)
-        speeds: list[float] = []
+        parts, speeds = 1, list[float]()
         begin = time.perf_counter()
         while len(speeds) <= LEAST_TIMED or time.perf_counter() - begin < TIMED:
-            [batch] = batches.take(1)
+            batches = batches_of(pairs, recipe, BatchShare.even(0, 1, 1, parts)).take(1)
             began = time.perf_counter()
-            optimizer.make_way()
-            steps.learn(batch.to(device))
-            optimizer.step(1e-4, batch.target_tokens)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            speeds.append(batch.target_tokens / (time.perf_counter() - began))
+            tokens = sum(batch.target_tokens for batch in batches)
+            try:
+                for batch in batches:
+                    optimizer.make_way()
+                    steps.learn(batch.to(device))
+                optimizer.step(1e-4, tokens)
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or parts == MOST_PARTS:
+                    raise
+                parts *= 2
+                optimizer.forget()
+                free_memory(device)
+                continue
+            speeds.append(tokens / (time.perf_counter() - began))
         return median(speeds[len(speeds) // 3 :])  # the first ones also load what they need
 
 

@@ -1,0 +1,1 @@
+"""The choice of a recipe for a text, a machine and a time."""

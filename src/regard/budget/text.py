@@ -1,0 +1,86 @@
+"""The size of a parallel text, and what follows from it alone: vocabulary and rows."""
+
+import math
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.data.pairs import Pairs
+from regard.files.lines import read_lines, refuse_unreadable
+from regard.recipe import Recipe
+
+SAMPLED = 2000
+"""Pairs of the text whose lengths are kept."""
+
+
+@cache
+def rule_of_times() -> dict[str, Any]:
+    """The constants of rule.toml."""
+    return tomllib.loads(files("regard.budget").joinpath("rule.toml").read_text(encoding="utf-8"))
+
+
+class ParallelText(NamedTuple):
+    """The size of a parallel text."""
+
+    pairs: int
+    characters: int
+    """Characters of the target side."""
+    lengths: tuple[tuple[int, int], ...]
+    """Characters of the source and target of the first pairs."""
+
+    @classmethod
+    def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
+        """Read the files; raises DataError if one cannot be read. Other flaws are ignored."""
+        for path in (*sources, *targets):
+            refuse_unreadable(path)
+        lengths: list[tuple[int, int]] = []
+        pairs = characters = 0
+        for source, target in zip(sources, targets, strict=False):
+            both = zip(read_lines(source), read_lines(target), strict=False)
+            for one, other in islice(both, SAMPLED - len(lengths)):
+                lengths.append((len(one), len(other)))
+        for path in targets:
+            for line in read_lines(path):
+                pairs, characters = pairs + 1, characters + len(line)
+        return cls(pairs, characters, tuple(lengths or [(1, 1)]))
+
+    @classmethod
+    def of_data(cls, data: Path) -> "ParallelText":
+        """The size of the text that data was prepared from, about; raises DataError."""
+        pairs = Pairs.open(data, "train")
+        each = cls(len(pairs), 0, ()).characters_per_token()
+        both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
+        some = (both[:SAMPLED] * each).astype(int).tolist()
+        return cls(len(pairs), int(both[:, 1].sum() * each), tuple((s, t) for s, t in some))
+
+    def vocabulary(self) -> int:
+        """The number of sub-words to learn."""
+        rule = rule_of_times()["vocabulary"]
+        return 100 * round(
+            min(max(rule["factor"] * self.pairs**0.5, rule["least"]), rule["most"]) / 100
+        )
+
+    def characters_per_token(self) -> float:
+        """Characters of a sub-word, about: more sub-words are longer ones."""
+        return 1.0 + 0.8 * math.log10(self.vocabulary())
+
+    def row_length(self) -> int:
+        """A width of rows: twice the longest of the first sentences, but short rows cost less."""
+        longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
+        return int(min(max(96, -(-2 * longest // 32) * 32), 256))
+
+    def suited(self, recipe: Recipe) -> Recipe:
+        """The recipe with the vocabulary and the rows that suit this text."""
+        rows = {"row_length": self.row_length(), "max_length": self.row_length()}
+        return recipe.but(**rows, vocabulary=self.vocabulary())
+
+    @property
+    def tokens(self) -> float:
+        """Sub-words of the target, about; each sentence has </s> besides."""
+        return self.characters / self.characters_per_token() + max(self.pairs, 1)

@@ -1,0 +1,26 @@
+"""The bars that long commands show on a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from regard.cli import progress
+
+
+def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=120)
+    monkeypatch.setattr(progress, "console", console)
+    monkeypatch.setattr(progress, "note", console.print)
+    start = {"event": "start", "step": 0, "steps": 9, "parameters": 10, "pairs": 2, "vocabulary": 3,
+             "batches_per_epoch": 1, "dtype": "fp32", "device": "cpu", "threads": 1}  # fmt: skip
+    step = {"event": "step", "step": 4, "epoch": 0.5, "loss": 1.0, "rate": 0.1,
+            "tokens_per_second": 5.0, "seconds": 30.0}  # fmt: skip
+    tuned = {"event": "tuned", "tried": [{"beam": 6, "alpha": 1.2, "bleu": 30.0}]}
+    for minutes, place in ((0.0, "5/9"), (1.0, "5 ")):
+        with progress.TrainingDisplay() as display:
+            for record in (start | {"minutes": minutes}, step, step | {"step": 5}, tuned):
+                display(record)
+        assert place in shown.getvalue()
+    assert "beam 6 and alpha 1.2 are the best of 1 settings" in shown.getvalue()
