@@ -59,8 +59,8 @@ VALIDATED = 100
 """Sentences translated for the BLEU of a validation, which only informs."""
 LONGEST_WARM_UP = 1000
 """Steps of warm-up in a long run. In a shorter one, the rate reaches the same peak sooner."""
-TIMED, LEAST_TIMED = 3.0, 3
-"""Seconds for which steps of a model are timed, and the steps that are timed at least."""
+TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
+"""Seconds for which steps of a model are timed, and how many are timed at least and at most."""
 LONGEST_STEP = 3.0
 """Seconds of the longest step that is timed."""
 
@@ -216,7 +216,9 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
         parts, speeds = 1, list[float]()
         begin = time.perf_counter()
-        while len(speeds) <= LEAST_TIMED or time.perf_counter() - begin < TIMED:
+        while len(speeds) <= LEAST_TIMED or (
+            len(speeds) < MOST_TIMED and time.perf_counter() - begin < TIMED
+        ):
             batches = batches_of(pairs, recipe, BatchShare.even(0, 1, 1, parts)).take(1)
             began = time.perf_counter()
             tokens = sum(batch.target_tokens for batch in batches)
