@@ -109,8 +109,8 @@ def choose(
     """
     best: Choice | None = None
     timed, speed = 0, 0.0
-    for shape in rule_of_times()["model"]:
-        recipe = _start(corpus, shape, asked)
+    recipes = [_start(corpus, shape, asked) for shape in rule_of_times()["model"]]
+    for recipe in dict.fromkeys(recipes):  # `asked` may make some equal
         size = parameters(recipe.model, recipe.tokenizer.vocabulary)
         try:
             if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
