@@ -63,8 +63,8 @@ def prepare(
         trees, valid_trees          trees, to make a parser instead of a translator
         silver, silver_share        trees that a parser wrote, and their share, in (0, 1)
         tokenizer                   a tokenizer.json to use; without it, one is learned
-        recipe                      a recipe, its name or its file; without it, one is chosen by
-                                    the size of the corpus
+        recipe                      a recipe, its name or its file; without it, small, with a
+                                    vocabulary and rows that suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     processes for text; by default one for each usable core
         progress                    called again and again during each reading of the files
@@ -118,7 +118,7 @@ def train(
     progress: "RecordListener" = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Train a model in the run directory `out`, to the last step of its recipe; returns `out`.
+    """Train a model in the run directory `out`, to its recipe's last step or minute; returns `out`.
 
     The same call continues a run that was stopped. `regard.load(out)` then gives the translator,
     `regard.load_parser(out)` the parser. What a run begins with: see the table in `regard.start`.

@@ -22,7 +22,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from regard.amounts import SECONDS, amount
@@ -34,16 +33,18 @@ from regard.errors import TrainingError
 from regard.machine.devices import (
     choose_device,
     free_memory,
-    is_out_of_memory,
+    random_numbers_kept,
     refuse_too_large,
+    wait_for,
 )
-from regard.machine.processes import ALONE
+from regard.machine.processes import ALONE, OutOfMemory
 from regard.paper import parameters
 from regard.presets import SMALL
 from regard.recipe import Recipe
 from regard.run.sharding import model_and_optimizer
 from regard.steps import steps_for
 from regard.text.tokenizer import EOS
+from regard.training import update
 
 BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 """Minutes of the times that `for_several_times` compares."""
@@ -61,6 +62,8 @@ LONGEST_WARM_UP = 1000
 """Steps of warm-up in a long run. In a shorter one, the rate reaches the same peak sooner."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
 """Seconds for which steps of a model are timed, and how many are timed at least and at most."""
+RATE = 1e-4
+"""Learning rate of the trial, which learns from arbitrary sub-words and is discarded."""
 LONGEST_STEP = 3.0
 """Seconds of the longest step that is timed."""
 
@@ -95,7 +98,7 @@ class Choice(NamedTuple):
 
 
 Speed = Callable[[Recipe, ParallelText], float]
-"""Measures how many target tokens of a corpus a recipe learns from in a second."""
+"""Measures how many target tokens of a text a recipe learns from in a second."""
 
 
 def choose(
@@ -108,22 +111,19 @@ def choose(
     of the last one timed. `asked` are texts for `Recipe.set` that every recipe keeps to.
     """
     best: Choice | None = None
-    timed, speed = 0, 0.0
+    timed, speed, least = 0, 0.0, rule_of_times()["size"]["tokens_per_weight"]
     recipes = [_start(corpus, shape, asked) for shape in rule_of_times()["model"]]
     for recipe in dict.fromkeys(recipes):  # `asked` may make some equal
         size = parameters(recipe.model, recipe.tokenizer.vocabulary)
         try:
             if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
                 timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
-        except (TrainingError, MemoryError, RuntimeError) as error:
-            if best is None or not (isinstance(error, TrainingError) or is_out_of_memory(error)):
+        except TrainingError:  # the model is too large for the memory
+            if best is None:
                 raise
-            break  # the model is too large for the memory
+            break
         found = _expected(corpus, minutes, recipe, speed * timed / size, asked)
-        if (
-            best is not None
-            and found.tokens_per_weight < rule_of_times()["size"]["tokens_per_weight"]
-        ):
+        if best is not None and found.tokens_per_weight < least:
             break
         best = found
     assert best is not None
@@ -140,7 +140,7 @@ def for_several_times(
 
 def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) -> Recipe:
     """A recipe with a model of this shape, before the number of steps is known."""
-    batch = rule_of_times()["batch"]["cuda" if choose_device().type == "cuda" else "cpu"]
+    batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
     return corpus.suited(SMALL.but(**shape, **tokens)).set(*asked)
 
@@ -210,7 +210,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     dtype = choose_dtype(recipe.training.precision, device)
     refuse_too_large(parameters(recipe.model, recipe.tokenizer.vocabulary), device, 1)
     pairs = _Arbitrary(corpus, recipe)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with random_numbers_kept(device):
         vocabulary = recipe.tokenizer.vocabulary
         model, optimizer = model_and_optimizer(recipe, vocabulary, dtype, device, ALONE, False)
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
@@ -221,22 +221,16 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
         ):
             batches = batches_of(pairs, recipe, BatchShare.even(0, 1, 1, parts)).take(1)
             began = time.perf_counter()
-            tokens = sum(batch.target_tokens for batch in batches)
             try:
-                for batch in batches:
-                    optimizer.make_way()
-                    steps.learn(batch.to(device))
-                optimizer.step(1e-4, tokens)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or parts == MOST_PARTS:
-                    raise
+                loss = update(steps, optimizer, [batch.to(device) for batch in batches], RATE)
+            except OutOfMemory:
+                if parts == MOST_PARTS:
+                    raise TrainingError("not even a part of a batch fits the memory") from None
                 parts *= 2
-                optimizer.forget()
                 free_memory(device)
                 continue
-            speeds.append(tokens / (time.perf_counter() - began))
+            wait_for(device)
+            speeds.append(loss.target_tokens / (time.perf_counter() - began))
         return median(speeds[len(speeds) // 3 :])  # the first ones also load what they need
 
 

@@ -52,8 +52,8 @@ def prepare(
     """Clean text, learn its sub-words and write it as ids, in bounded memory; or trees.
 
     Files of text are UTF-8 with one sentence a line, files of trees are in Penn bracketing: plain,
-    .gz, .xz or .zst. Without validation files some pairs are held out. Without --recipe one is
-    chosen by the size of the corpus, as in regard train.
+    .gz, .xz or .zst. Without validation files some pairs are held out. Without --recipe it is
+    small, with a vocabulary and rows that suit the text.
 
     Examples:
 

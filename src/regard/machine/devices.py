@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -75,6 +77,19 @@ def free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def wait_for(device: torch.device) -> None:
+    """Return once the device has done all that it was given; a CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def random_numbers_kept(device: torch.device) -> Iterator[None]:
+    """Within the block, drawing changes nothing of the random numbers that come after it."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        yield
 
 
 def set_threads(threads: int) -> None:

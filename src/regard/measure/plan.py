@@ -19,7 +19,13 @@ from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
 from regard.data.prefetch import batches_of
 from regard.errors import TrainingError
-from regard.machine.devices import choose_device, free_memory, refuse_too_large
+from regard.machine.devices import (
+    choose_device,
+    free_memory,
+    random_numbers_kept,
+    refuse_too_large,
+    wait_for,
+)
 from regard.machine.memory import free_bytes, peak_bytes, restart_peak
 from regard.machine.processes import ALONE, OutOfMemory, Processes
 from regard.measure.outline import Outline, flop, outline
@@ -100,7 +106,7 @@ def plan(
     shards = processes.count if shard else 1
     outlined = outline(recipe, vocabulary, dtype, out, shards)
     refuse_too_large(sum(outlined.parameters), device, shards)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with random_numbers_kept(device):
         kept = sum(outlined.memory)
         trial = _Trial(recipe, pairs, vocabulary, device, dtype, processes, shard, kept, tell)
         least = BatchShare.even(0, processes.count, recipe.training.accumulate, 1).parts
@@ -223,5 +229,4 @@ class _Trial:
         rate = learning_rate(1, self.recipe.model.d_model, training.warmup_steps, training.rate)
         some = [batch.to(self.device) for batch in batches]
         update(self._steps, self.optimizer, some, rate, self.processes)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        wait_for(self.device)

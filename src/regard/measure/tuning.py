@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from regard.errors import DataError
 from regard.files.lines import read_lines
-from regard.files.manifest import SEAL
+from regard.files.manifest import SEAL, read_manifest
 from regard.recipe import BleuTokenizer
 from regard.run.clock import TUNING
 from regard.run.journal import read_journal
@@ -109,7 +109,7 @@ def tune_run(run: Run) -> None:
     is. A run that is finished again keeps what was found.
     """
     directory, recipe = run.directory.path, run.setup.recipe.training
-    step = open_model(directory).manifest["step"]
+    step = read_manifest(directory)["step"]
     records = read_journal(directory / "journal.jsonl")
     earlier = [r for r in records if r["event"] == "tuned" and r.get("step") == step]
     if earlier:
@@ -137,9 +137,8 @@ def tune_run(run: Run) -> None:
 def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:
     """How many sentences can be translated MANY_ENOUGH times in this time; some are translated."""
     began = time.monotonic()
-    translator.translate(sources[:TRIED_FIRST], split=True)
-    each = (time.monotonic() - began) / TRIED_FIRST
-    return int(seconds / (MANY_ENOUGH * each))
+    tried = len(translator.translate(sources[:TRIED_FIRST], split=True))
+    return int(seconds * tried / (MANY_ENOUGH * (time.monotonic() - began)))
 
 
 def refuse_unaligned(
