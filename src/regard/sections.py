@@ -80,6 +80,9 @@ class DataRecipe(Section):
     """Rows of equal width, packed with pairs; or batches of pairs of similar length (§5.1)."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
+    subword_dropout: _Fraction = 0.0
+    """Probability that a merge of byte-pair encoding is skipped in training, drawn anew in each
+    epoch (BPE-dropout, Provilkov et al. 2020); none in the paper."""
 
 
 BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from regard.data.layouts import Integers, grouped, packed, packed_rows, refuse_without_row
 from regard.data.rows import Places, Rows, moved
+from regard.data.subword_dropout import RedrawnPairs
 from regard.errors import DataError, TrainingError
 from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
@@ -33,8 +34,8 @@ from regard.text.tokenizer import BOS
 WINDOW_PAIRS = 2**19
 """Most pairs that are planned together: 15 to 30 million tokens, in under a second."""
 
-Membership = tuple[NDArray[np.int32], Integers]
-"""The pairs of one batch, row by row, and the row that each stands in."""
+Membership = tuple[Integers, Integers]
+"""The pairs of one batch, row by row, as numbers in their window, and the row of each."""
 
 
 @runtime_checkable
@@ -141,14 +142,13 @@ class Batches:
         """Raises DataError if there are no pairs, TrainingError if one does not fit a batch."""
         self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
         self._packed = layout == "packed"
-        self._source_lengths = np.asarray(pairs.source_lengths, np.int32)
-        self._target_lengths = np.asarray(pairs.target_lengths, np.int32)
         self._refuse_what_does_not_fit()
         self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
         self._turn = 0  # rank of the process that takes the next part
-        # the order of the present epoch, and the plan of its present window, once they are needed
+        # once they are needed: the order of the present epoch, its present window, and their plan
         self._shuffled: tuple[int, NDArray[np.int32]] | None = None
+        self._present: PairSource = pairs
         self._planned: tuple[tuple[int, int], list[Membership]] | None = None
 
     @property
@@ -215,14 +215,14 @@ class Batches:
         members = [rows % parts == part for part in mine]
         return [self._assembled(pairs[member], rows[member] // parts) for member in members]
 
-    def _assembled(self, pairs: NDArray[np.int32], rows: Integers) -> Batch:
+    def _assembled(self, pairs: Integers, rows: Integers) -> Batch:
         shape = None if len(pairs) else (1, 1)
         if self._packed:
             shape = -(-packed_rows(self._recipe) // self.share.parts), self._recipe.row_length
-        source_places = Places.of(self._source_lengths[pairs], rows, shape)
-        target_places = Places.of(self._target_lengths[pairs], rows, shape)
-        source = _end_to_end([self._pairs.source(i) for i in pairs.tolist()])
-        target = _end_to_end([self._pairs.target(i) for i in pairs.tolist()])
+        source_places = Places.of(self._present.source_lengths[pairs], rows, shape)
+        target_places = Places.of(self._present.target_lengths[pairs], rows, shape)
+        source = _end_to_end([self._present.source(i) for i in pairs.tolist()])
+        target = _end_to_end([self._present.target(i) for i in pairs.tolist()])
         shifted = np.where(target_places.positions == 0, BOS, np.roll(target, 1))
         return Batch(
             source=source_places.rows(source),
@@ -236,19 +236,25 @@ class Batches:
         now = self._epoch, self._window
         if self._planned is None or self._planned[0] != now:
             begin, end = (len(self._pairs) * w // self._windows for w in (now[1], now[1] + 1))
-            window = self._order()[begin:end]
-            source = self._source_lengths[window].astype(np.int64)
-            target = self._target_lengths[window].astype(np.int64)
+            self._present = self._window_of(self._order()[begin:end])
+            source = np.asarray(self._present.source_lengths, np.int64)
+            target = np.asarray(self._present.target_lengths, np.int64)
             random = self._generator(*now)
             if self._packed:
                 plan = packed(source, target, self._recipe, random)
             else:
                 plan = grouped(source, target, self._recipe)
             cuts = plan.starts[1:-1]
-            pairs, rows = np.split(window[plan.pairs], cuts), np.split(plan.rows, cuts)
+            pairs, rows = np.split(plan.pairs, cuts), np.split(plan.rows, cuts)
             turns = random.permutation(len(pairs))
             self._planned = now, [(pairs[turn], rows[turn]) for turn in turns]
         return self._planned[1]
+
+    def _window_of(self, indices: NDArray[np.int32]) -> PairSource:
+        if isinstance(self._pairs, RedrawnPairs):
+            random = self._generator(self._epoch, self._window, 0)
+            return self._pairs.drawn(indices, self._recipe, random)
+        return _Some(self._pairs, indices)
 
     def _order(self) -> NDArray[np.int32]:
         if self._shuffled is None or self._shuffled[0] != self._epoch:
@@ -268,7 +274,8 @@ class Batches:
             raise DataError("there are no sentence pairs to make batches of: give at least one")
         if self._packed:
             refuse_without_row(recipe)
-        for side, lengths in (("source", self._source_lengths), ("target", self._target_lengths)):
+        sides = ("source", self._pairs.source_lengths), ("target", self._pairs.target_lengths)
+        for side, lengths in sides:
             key = "row_length" if self._packed else f"{side}_tokens"
             bound = getattr(recipe, key)
             too_long = np.flatnonzero(lengths > bound)
@@ -280,6 +287,24 @@ class Batches:
                     f"and data.{key} = {bound}: raise it to {-(-longest // 8) * 8}, or prepare the "
                     f"data again with data.max_length = {bound}"
                 )
+
+
+class _Some:
+    """The pairs of a source that have these indices, numbered from 0."""
+
+    def __init__(self, pairs: PairSource, indices: NDArray[np.int32]):
+        self._pairs, self._indices = pairs, indices
+        self.source_lengths = pairs.source_lengths[indices]
+        self.target_lengths = pairs.target_lengths[indices]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def source(self, i: int, /) -> NDArray[Any]:
+        return self._pairs.source(self._indices[i])
+
+    def target(self, i: int, /) -> NDArray[Any]:
+        return self._pairs.target(self._indices[i])
 
 
 def _end_to_end(sentences: list[NDArray[Any]]) -> NDArray[Any]:

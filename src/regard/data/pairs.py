@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,7 +66,7 @@ class Pairs:
         self.fingerprint = fingerprint
 
     @classmethod
-    def open(cls, directory: str | Path, split: str) -> Pairs:
+    def open(cls, directory: str | Path, split: str) -> Self:
         """Map the files of the split "train" or "valid".
 
         Raises DataError when one is missing or damaged: the sizes of the files, the tokenizer's

@@ -25,6 +25,7 @@ import torch
 from regard.data.batches import WHOLE, Batch, Batches, BatchShare, PairSource
 from regard.data.pairs import Pairs
 from regard.data.rows import Rows
+from regard.data.subword_dropout import RedrawnPairs
 from regard.errors import TrainingError
 from regard.machine.child import pipes, started
 from regard.recipe import Recipe
@@ -39,9 +40,17 @@ def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> 
     return Batches(pairs, recipe.data, seed, layout=layout, share=share)
 
 
+def training_pairs(data: Path, recipe: Recipe) -> Pairs:
+    """Open the training pairs in a directory of prepared data; raises DataError.
+
+    Raises TrainingError if the data has no merges for the recipe to skip.
+    """
+    return (RedrawnPairs if recipe.data.subword_dropout else Pairs).open(data, "train")
+
+
 def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """Batches of the training pairs in a directory of prepared data; raises DataError."""
-    return batches_of(Pairs.open(data, "train"), recipe, share)
+    """Batches of the training pairs in a directory of prepared data; raises as `training_pairs`."""
+    return batches_of(training_pairs(data, recipe), recipe, share)
 
 
 _Received = tuple[list[Batch], dict[str, int], float]

@@ -17,7 +17,7 @@ from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
 from regard.data.pairs import Pairs
-from regard.data.prefetch import batches_of
+from regard.data.prefetch import batches_of, training_pairs
 from regard.errors import TrainingError
 from regard.machine.devices import (
     choose_device,
@@ -98,7 +98,7 @@ def plan(
     receives a message for each trial. Raises what `train` raises for a recipe or data that cannot
     be used, and TrainingError if not even one row fits the memory.
     """
-    pairs = Pairs.open(data, "train")
+    pairs = training_pairs(data, recipe)
     vocabulary = Tokenizer.load(data / "tokenizer.json").size
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)

@@ -11,7 +11,7 @@ import torch
 from regard.arithmetic.choose import choose_dtype
 from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
-from regard.data.prefetch import Prefetched, batches_of, training_batches
+from regard.data.prefetch import Prefetched, batches_of, training_batches, training_pairs
 from regard.machine.devices import choose_device, refuse_too_large
 from regard.machine.processes import Processes
 from regard.paper import parameters
@@ -44,7 +44,7 @@ class Setup:
         Raises DataError or ModelError if the data is damaged, TrainingError if the model or a pair
         of sentences is too large to train.
         """
-        pairs = Pairs.open(data, "train")
+        pairs = training_pairs(data, recipe)
         tokenizer = Tokenizer.load(data / "tokenizer.json")
         device = choose_device()
         dtype = choose_dtype(recipe.training.precision, device)

@@ -34,6 +34,7 @@ SPECIAL = ("<pad>", "<s>", "</s>")
 
 BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """The printable characters by which byte-level tokenizers write the 256 bytes, one for each."""
+_SPACE = "Ġ"  # the space in BYTE_ALPHABET
 CONTINUED = "…"
 """First character of a word piece that continues a word. BYTE_ALPHABET, and so text, lacks it."""
 SYMBOL = "△"
@@ -154,6 +155,22 @@ class Tokenizer:
         entries = self._library.get_vocab(with_added_tokens=False)
         found = {name: i for name, i in entries.items() if name.startswith(SYMBOL)}
         return {name[len(SYMBOL) :]: i for name, i in sorted(found.items(), key=lambda it: it[1])}
+
+    @cached_property
+    def merges(self) -> NDArray[np.uint32]:
+        """[merges, 3] The ids that each merge of byte-pair encoding joins, and the id they become.
+
+        They are in the order in which they were learned; word pieces have none.
+        """
+        content = json.loads(self._library.to_str())["model"]
+        ids = content["vocab"]
+        rows = [(ids[a], ids[b], ids[a + b]) for a, b in content.get("merges", [])]
+        return np.array(rows, np.uint32).reshape(-1, 3)
+
+    @cached_property
+    def space(self) -> int:
+        """The id of the space, with which the first sub-word of each word begins."""
+        return self._library.get_vocab(with_added_tokens=False)[_SPACE]
 
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json, whole or not at all; raises OSError."""

@@ -1,0 +1,141 @@
+"""A loop, compiled by Numba, that cuts words into sub-words at random; see subword_dropout.py."""
+
+from typing import Any
+
+import numpy as np
+from numpy import int64 as i64
+from numpy import uint64 as u64
+
+from regard.arithmetic.loops.numbers import loop_for, within
+
+_Integer = Any
+_Integers = Any
+"""An integer, and an array of integers; the signatures of loops have their types."""
+
+
+@within
+def _mixed(key: _Integer) -> _Integer:
+    """A hash of 64 bits in which each depends on all bits of the key (the end of splitmix64)."""
+    x = u64(u64(key ^ (key >> u64(30))) * u64(0xBF58476D1CE4E5B9))
+    x = u64(u64(x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
+    return u64(x ^ (x >> u64(31)))
+
+
+@within
+def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
+    """The rank of the merge of two sub-words, from 0; -1 if there is none."""
+    key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
+    place = i64(_mixed(key) & u64(len(keys) - 1))
+    while keys[place] != u64(0):
+        if keys[place] == key:
+            return ranks[place]
+        place = (place + 1) & (len(keys) - 1)
+    return i64(-1)
+
+
+@loop_for("void(uint32[:, ::1], uint64[::1], int64[::1])")
+def fill_table(merges: _Integers, keys: _Integers, ranks: _Integers) -> None:
+    """Enter the ranks of merges into a hash table; its size is a power of two, and `keys` are 0.
+
+    Row i of `merges` has the two sub-words that merge i joins, and the sub-word that they become.
+    """
+    for rank in range(len(merges)):
+        left, right = u64(merges[rank, 0]), u64(merges[rank, 1])
+        key = u64(u64(left << u64(32)) | right) + u64(1)
+        place = i64(_mixed(key) & u64(len(keys) - 1))
+        while keys[place] != u64(0):
+            place = (place + 1) & (len(keys) - 1)
+        keys[place], ranks[place] = key, rank
+
+
+@within
+def _merge(
+    word: _Integers,
+    joins: _Integers,
+    size: _Integer,
+    merges: _Integers,
+    keys: _Integers,
+    ranks: _Integers,
+    threshold: u64,
+    state: u64,
+) -> tuple[_Integer, u64]:
+    """Merge the first `size` sub-words of `word` in place; return how many remain, and the state.
+
+    `joins` has the rank of the merge of each sub-word with the next one.
+    """
+    for k in range(size - 1):
+        joins[k] = _rank(word[k], word[k + 1], keys, ranks)
+    while size > 1:
+        best, place = i64(len(merges)), i64(-1)
+        for k in range(size - 1):
+            if 0 <= joins[k] < best:
+                state = u64(state + u64(0x9E3779B97F4A7C15))
+                if u64(_mixed(state) >> u64(11)) >= threshold:
+                    best, place = joins[k], i64(k)
+        if place < 0:
+            break
+        word[place] = merges[best, 2]
+        size -= 1
+        for k in range(place + 1, size):
+            word[k] = word[k + 1]
+            joins[k - 1] = joins[k]
+        if place > 0:
+            joins[place - 1] = _rank(word[place - 1], word[place], keys, ranks)
+        if place + 1 < size:
+            joins[place] = _rank(word[place], word[place + 1], keys, ranks)
+    return size, state
+
+
+@loop_for(
+    "Tuple((uint32[::1], int64[::1]))(uint32[::1], int64[::1], uint32[::1], int64[::1], int64, "
+    "uint32[:, ::1], uint64[::1], int64[::1], float64, uint64, int64)"
+)
+def merge_again(
+    ids: _Integers,
+    starts: _Integers,
+    spelled: _Integers,
+    spelled_starts: _Integers,
+    space: int,
+    merges: _Integers,
+    keys: _Integers,
+    ranks: _Integers,
+    probability: float,
+    seed: int,
+    longest: int,
+) -> tuple[_Integers, _Integers]:
+    """Spell the words of sentences in bytes, and merge these anew; return new `ids` and `starts`.
+
+    In each round, every possible merge of a word is skipped with this probability, and the first of
+    the others is made; a word is done when all are skipped. A sentence that would be longer than
+    `longest` keeps the ids that it had.
+
+    Sentence i is ids[starts[i] : starts[i + 1]]. A word begins with the byte whose id is `space`;
+    spelled[spelled_starts[j] : spelled_starts[j + 1]] are the bytes of id j, as ids. `keys` and
+    `ranks` are the hash table of `merges`; see `fill_table`.
+    """
+    room, total = i64(0), i64(0)
+    for s in range(len(starts) - 1):
+        size = i64(0)
+        for i in range(starts[s], starts[s + 1]):
+            size += spelled_starts[ids[i] + 1] - spelled_starts[ids[i]]
+        room, total = max(room, size), total + size
+    out, out_starts = np.empty(total, np.uint32), np.zeros(len(starts), np.int64)
+    word, joins = np.empty(room, np.uint32), np.empty(room, np.int64)
+    threshold, state, end = u64(probability * 2.0**53), u64(seed), i64(0)
+    for s in range(len(starts) - 1):
+        i = starts[s]
+        while i < starts[s + 1]:
+            size = i64(0)
+            while i < starts[s + 1] and (size == 0 or spelled[spelled_starts[ids[i]]] != space):
+                for k in range(spelled_starts[ids[i]], spelled_starts[ids[i] + 1]):
+                    word[size] = spelled[k]
+                    size += 1
+                i += 1
+            size, state = _merge(word, joins, size, merges, keys, ranks, threshold, state)
+            out[end : end + size] = word[:size]
+            end += size
+        if end - out_starts[s] > longest:
+            end = out_starts[s] + starts[s + 1] - starts[s]
+            out[out_starts[s] : end] = ids[starts[s] : starts[s + 1]]
+        out_starts[s + 1] = end
+    return out[:end].copy(), out_starts

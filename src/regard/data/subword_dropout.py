@@ -1,0 +1,87 @@
+"""BPE-dropout (Provilkov et al., 2020): sentences whose sub-words are drawn anew in each epoch.
+
+Byte-pair encoding spells a word in bytes, and makes the merges that it has learned, the earliest
+first. With BPE-dropout, each merge is skipped at random, so that a word is cut in different ways
+and a model learns from rare sub-words too. It helps where text is scarce; the paper has none of it.
+
+Merges are drawn from the ids of a sentence, without its text, so prepared data stays as it is.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.merging import fill_table, merge_again
+from regard.data.pairs import Pairs
+from regard.errors import TrainingError
+from regard.recipe import DataRecipe
+from regard.text.tokenizer import Tokenizer
+
+Sentences = tuple[NDArray[Any], NDArray[np.int64]]
+"""Ids of sentences laid end to end, and the index where each begins; their end comes last."""
+
+
+class Merges:
+    """The merges of a byte-pair encoding, as tables for the loop that makes them anew."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        """Raises TrainingError if the tokenizer has no merges."""
+        self._merges = tokenizer.merges
+        if not len(self._merges):
+            raise TrainingError(
+                "data.subword_dropout skips merges of byte-pair encoding, and this tokenizer has "
+                'none: prepare the data with tokenizer.kind = "bpe", or set it to 0'
+            )
+        spelled = [[i] for i in range(tokenizer.size)]
+        for left, right, merged in self._merges.tolist():
+            spelled[merged] = spelled[left] + spelled[right]
+        self._spelled = np.array([byte for bytes_ in spelled for byte in bytes_], np.uint32)
+        self._starts = np.append(0, np.cumsum([len(bytes_) for bytes_ in spelled]))
+        self._space = tokenizer.space
+        slots = 2 ** int(np.ceil(np.log2(2 * len(self._merges) + 2)))
+        self._keys, self._ranks = np.zeros(slots, np.uint64), np.zeros(slots, np.int64)
+        fill_table(self._merges, self._keys, self._ranks)
+
+    def drawn(self, sentences: Sentences, skipped: float, seed: int, longest: int) -> Sentences:
+        """Sentences of the same text, in which each merge is skipped with this probability.
+
+        One that would have more than `longest` ids keeps those that it has. The seed, below 2^63,
+        decides all.
+        """
+        ids, starts = sentences
+        spelled = self._spelled, self._starts, self._space
+        table = self._merges, self._keys, self._ranks
+        return merge_again(ids.astype(np.uint32), starts, *spelled, *table, skipped, seed, longest)
+
+
+class RedrawnPairs(Pairs):
+    """Training pairs whose sub-words are drawn anew."""
+
+    merges: Merges
+
+    @classmethod
+    def open(cls, directory: str | Path, split: str) -> "RedrawnPairs":
+        """Map the files of a split; raises as `Pairs.open` and `Merges` do."""
+        pairs = super().open(directory, split)
+        assert isinstance(pairs, cls)
+        pairs.merges = Merges(Tokenizer.load(Path(directory) / "tokenizer.json"))
+        return pairs
+
+    def drawn(self, indices: NDArray[Any], rules: DataRecipe, random: np.random.Generator) -> Pairs:
+        """The pairs with these indices, numbered from 0, with sub-words drawn by `random`."""
+        source, target = (
+            self.merges.drawn(
+                _end_to_end([get(i) for i in indices.tolist()]),
+                rules.subword_dropout,
+                int(random.integers(2**63)),
+                rules.max_length,
+            )
+            for get in (self.source, self.target)
+        )
+        return Pairs(source, target, self.fingerprint)
+
+
+def _end_to_end(sentences: list[NDArray[Any]]) -> Sentences:
+    return np.concatenate(sentences), np.append(0, np.cumsum([len(ids) for ids in sentences]))
