@@ -59,7 +59,7 @@ def exactly(best: list[Translation]) -> list[tuple[str, str]]:
     return [(translation.text, translation.score.hex()) for translation in best]
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(
     st.randoms(use_true_random=False),
     st.integers(1, 30),

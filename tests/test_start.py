@@ -224,7 +224,12 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("j", {"data": "trees/data", "task": "translate"}, RecipeError, "was prepared for parsing"),
     ("j", {"data": "trees/data", SET: "task.form=normalised"}, RecipeError, "form normalised"),
     ("k", {"data": "text/data", SET: "data.max_length=32"}, RecipeError, "length: 32 -> 64)"),
-    ("l", EN_DE | {SET: "data.row_length=16"}, TrainingError, "data.row_length = 16 has no room"),
+    (
+        "l",
+        EN_DE | {"recipe": "small", SET: "data.row_length=16"},
+        TrainingError,
+        "data.row_length = 16 has no room",
+    ),
 ]  # fmt: skip
 """What is given, by fields of `Start` and of its files, paths as texts; and what is raised."""
 

@@ -76,6 +76,7 @@ from regard.data.layouts import refuse_without_room
 from regard.data.pairs import DECIDED, fields_of, prepared_manifest, recipe_of
 from regard.errors import RecipeError, RegardError
 from regard.files.lines import text_checksum
+from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
@@ -86,6 +87,7 @@ from regard.run.model_directory import Model, open_model
 from regard.score.bleu import refuse_missing
 from regard.text.tokenizer import Tokenizer
 
+_Chose = Callable[[Choice], object]
 MINUTES = 60.0
 """The time that a run takes if neither a time nor a recipe is given."""
 
@@ -136,7 +138,7 @@ def begin(
     *,
     progress: Callable[[Progress], object] = lambda _: None,
     remark: Callable[[str], object] = lambda _: None,
-    chose: Callable[[Choice], object] = lambda _: None,
+    chose: _Chose = lambda _: None,
 ) -> tuple[Recipe, Path]:
     """The recipe and the directory of prepared data; prepares the data where it is not there.
 
@@ -158,7 +160,7 @@ def begin(
 def decide(
     start: Start,
     remark: Callable[[str], object] = lambda _: None,
-    chose: Callable[[Choice], object] = lambda _: None,
+    chose: _Chose = lambda _: None,
 ) -> Decision:
     """The decision of the table above; writes nothing. Raises RegardError for a refused row."""
     _refuse_unfit(start)
@@ -225,10 +227,7 @@ def _model(start: Start, directory: Path) -> Model:
 
 
 def _recipe(
-    start: Start,
-    began_with: Recipe | None,
-    prepared: Path | None,
-    chose: Callable[[Choice], object],
+    start: Start, began_with: Recipe | None, prepared: Path | None, chose: _Chose
 ) -> Recipe:
     """The recipe of the table, with task.output, --time and --set applied."""
     if isinstance(start.recipe, Recipe):
@@ -245,6 +244,7 @@ def _recipe(
     elif start.is_for_trees:
         found = SMALL_PARSE
     else:
+        refuse_unwritable(start.out)
         text = ParallelText.of(start.files.source, start.files.target)
         found = _for_the_time(start, text, chose)
     if start.is_for_trees:
@@ -257,10 +257,7 @@ def _recipe(
 
 
 def _for_the_time(
-    start: Start,
-    text: ParallelText,
-    chose: Callable[[Choice], object],
-    made: Sequence[str] = (),
+    start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
     """The recipe that is expected to be best after --time, or MINUTES; `made` fields stay."""
     minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES

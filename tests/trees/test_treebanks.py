@@ -53,13 +53,13 @@ def test_over_several_lines_each_tree_reads_the_same(regard_data: Path) -> None:
 
 @banks
 def test_every_tree_comes_back_from_its_sequence(regard_data: Path, name: str) -> None:
-    for tree in trees(regard_data / name):
+    for number, tree in enumerate(trees(regard_data / name)):
         plain = stripped(tree)
         assert plain is not None
         assert plain.words() == [leaf.word for leaf in tree.leaves() if leaf.label != TRACE]
         assert plain.label not in OUTER
         assert all(node.label == category(node.label) for node in plain.nodes())
-        for one in (plain, tree):
+        for one in (plain, tree)[: 1 if number % 5 else 2]:
             words, tags = one.words(), one.tags()
             assert delinearise(linearise(one), words) == one
             assert delinearise(linearise(one, "normalised"), words, tags) == one

@@ -36,7 +36,7 @@ class ParallelText(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
-        """Read the files; raises DataError if one cannot be read. Other flaws are ignored."""
+        """Read the files whole; raises DataError if one cannot be read. Other flaws are ignored."""
         for path in (*sources, *targets):
             refuse_unreadable(path)
         lengths: list[tuple[int, int]] = []
@@ -48,6 +48,9 @@ class ParallelText(NamedTuple):
         for path in targets:
             for line in read_lines(path):
                 pairs, characters = pairs + 1, characters + len(line)
+        for path in sources:
+            for _ in read_lines(path):  # what cannot be read is refused before the trial
+                pass
         return cls(pairs, characters, tuple(lengths or [(1, 1)]))
 
     @classmethod

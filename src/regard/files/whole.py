@@ -102,6 +102,24 @@ def parents_made(path: Path) -> Iterator[None]:
         raise
 
 
+def refuse_unwritable(directory: Path) -> None:
+    """Raise RegardError if no file can be made in a directory, which need not exist yet.
+
+    Long work should not end in this error, so it is called before. It leaves nothing behind.
+    """
+    with (
+        suppress(_Tried),
+        refusing_write_errors(directory),
+        parents_made(directory / "file"),
+        fresh_folder(_beside(directory / "file")),
+    ):
+        raise _Tried
+
+
+class _Tried(Exception):
+    """A folder was made, and is to be removed again."""
+
+
 def replace_files(directory: Path, folder: Path, last: str) -> None:
     """Move all files of `folder`, which is inside `directory`, into `directory`; remove `folder`.
 
