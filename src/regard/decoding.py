@@ -7,11 +7,11 @@ batches are decoded at the same time. Results come back in the order of the sent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ from regard.machine.memory import free_bytes
 from regard.machine.threads import side_by_side
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model, open_model
-from regard.search import Hypothesis
+from regard.search import Hypothesis, Steppable
 from regard.transformer import Transformer
 
 WINDOW = 2048
@@ -52,6 +52,26 @@ Found = list[list[Hypothesis]]
 Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
 """A function that searches a batch: it is given the source, the maximum output length of each
 sentence, and the numbers of the sentences."""
+
+
+class Searchable(Steppable[Rows, Any], Protocol):
+    """A model to search: a Transformer, or an Ensemble."""
+
+    @property
+    def by(self) -> Arithmetic:
+        """The arithmetic that computes its equations."""
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest sentence."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+
+    @property
+    def members(self) -> tuple[Transformer, ...]:
+        """The models that it consists of, each with an arithmetic for its own weights."""
 
 
 def settled(precision: str) -> str:
@@ -91,7 +111,8 @@ class _Division(NamedTuple):
     """How batches are divided among copies of this process or, if there are none, its threads."""
 
     batches: list[list[int]]
-    by: Arithmetic
+    loops: bool
+    """Whether equations are computed by loops."""
     copies: int
     workers: int
     share: int | None
@@ -111,7 +132,7 @@ class Decoding:
     or starts copies of this process that decode them.
     """
 
-    def __init__(self, model: Transformer, recipe: SearchRecipe, exact: bool | None):
+    def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
         self.may_be_copied = True  # a server sets this to False: a fork would keep its sockets open
         self._tried: dict[tuple[int, int], bool] = {}  # one_by_one's tests, by beam and threads
@@ -137,7 +158,9 @@ class Decoding:
         """
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
-        with self.model.computing_by(division.by):
+        with ExitStack() as stack:
+            for member in self.model.members if division.loops else ():
+                stack.enter_context(member.computing_by(with_loops(member.by)))
             decoded = division.run(partial(self._search, sources, search))
             for batch, best_of_each in zip(division.batches, decoded, strict=True):
                 for i, best in zip(batch, best_of_each, strict=True):
@@ -151,11 +174,10 @@ class Decoding:
         batches = self._batches(sources, threads if may_copy else workers)
         copies = _useful_copies(len(batches)) if may_copy else 0
         one_core = copies or threads // max(1, min(workers, len(batches))) == 1
-        if one_core and self.exact is False and tokens >= LOOPS_FROM:
-            by = with_loops(by)
+        loops = bool(one_core) and self.exact is False and tokens >= LOOPS_FROM
         if by.side_by_side and self.one_by_one:
-            return _Division(batches, by, copies, threads, share=1)
-        return _Division(batches, by, copies, workers, share=None)
+            return _Division(batches, loops, copies, threads, share=1)
+        return _Division(batches, loops, copies, workers, share=None)
 
     def _can_copy(self, tokens: int) -> bool:
         """Whether copies of this process may decode this many source tokens."""
@@ -173,7 +195,7 @@ class Decoding:
         rows = self._rows([sources[i] for i in batch])
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         try:
-            return search(rows, limits.clamp(max=self.model.embedding.longest), batch)
+            return search(rows, limits.clamp(max=self.model.longest), batch)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -182,22 +204,18 @@ class Decoding:
                 f"a sentence of {rows.ids.shape[1]} pieces does not fit the memory with "
                 f"search.beam = {self.recipe.beam}: lower that, or split the sentence"
             )
-        free_memory(self._weight.device)
+        free_memory(self.model.device)
         half = len(batch) // 2
         halves = batch[:half], batch[half:]
         return [one for some in halves for one in self._search(sources, search, some)]
-
-    @property
-    def _weight(self) -> torch.Tensor:
-        return self.model.embedding.tokens.weight
 
     def _rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         rows = one_per_row(sources)
         if self.exact is not False:  # pad, but not beyond the model's positions
             width = rows.ids.shape[1]
-            width = max(width, min(width + -width % WIDTH, self.model.embedding.longest))
+            width = max(width, min(width + -width % WIDTH, self.model.longest))
             rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
-        return rows.to(self._weight.device)
+        return rows.to(self.model.device)
 
 
 def _workers() -> int:

@@ -76,8 +76,8 @@ class Parser(Decoding):
         """Raises ModelError if the tokenizer has no symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
-        self.longest = min(LONGEST, model.embedding.longest - 2)  # a tree adds two symbols
-        self.alphabet = Alphabet(tokenizer.symbols, model.embedding.tokens.weight.device)
+        self.longest = min(LONGEST, model.longest - 2)  # a tree adds two symbols
+        self.alphabet = Alphabet(tokenizer.symbols, model.device)
         self._trees = WellFormed(model, self.alphabet)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:

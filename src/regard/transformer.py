@@ -187,6 +187,21 @@ class Transformer(Computing):
         """The number of parameters; the shared embedding matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
+    @property
+    def members(self) -> tuple[Transformer, ...]:
+        """This model alone; an ensemble has several."""
+        return (self,)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest sentence, by its positions."""
+        return self.embedding.longest
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.embedding.tokens.weight.device
+
     def compute_by(self, arithmetic: Arithmetic) -> None:
         """Have this arithmetic compute all equations from now on; at first it is `PLAIN`."""
         for module in self.modules():

@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from regard.data.rows import Rows
-from regard.decoding import WINDOW, Decoding, open_to_decode
+from regard.decoding import WINDOW, Decoding, Searchable, open_to_decode
+from regard.ensemble import Ensemble
 from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe
+from regard.run.model_directory import Model
 from regard.search import Hypotheses, Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.transformer import Transformer
@@ -48,7 +50,10 @@ class Translation:
 
 
 def load(
-    directory: str | Path, *, precision: str = "fp32", exact: bool | None = None
+    directory: str | Path,
+    *others: str | Path,
+    precision: str = "fp32",
+    exact: bool | None = None,
 ) -> Translator:
     """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
@@ -61,19 +66,31 @@ def load(
     decoded one at a time. None leaves out the test: in fp32, results are exact on processors that
     would pass it. In bf16 and int8, which are chosen for their speed, None means False: the last
     bits may vary.
+
+    With `others`, the models translate together, as an `Ensemble`; the search is that of the first
+    one's recipe. Raises ModelError if they have not the same tokenizer.
     """
-    model, exact = open_to_decode(directory, precision, exact)
-    if model.recipe.task.output != "text":
-        raise ModelError(
-            f"{directory}: is a parser: use regard parse or regard.parsing.load, "
-            "or name a translator"
-        )
-    longest = model.recipe.data.max_length
-    return Translator(model.transformer, model.tokenizer, model.recipe.search, longest, exact=exact)
+    models: list[Model] = []
+    for path in (directory, *others):
+        model, exact = open_to_decode(path, precision, exact)
+        if model.recipe.task.output != "text":
+            raise ModelError(
+                f"{path}: is a parser: use regard parse or regard.parsing.load, "
+                "or name a translator"
+            )
+        if models and model.tokenizer.fingerprint != models[0].tokenizer.fingerprint:
+            raise ModelError(
+                f"{path}: has another tokenizer than {directory}: models can translate together if "
+                "they were trained on the same prepared data"
+            )
+        models.append(model)
+    first, longest = models[0], min(model.recipe.data.max_length for model in models)
+    together = Ensemble([model.transformer for model in models]) if others else first.transformer
+    return Translator(together, first.tokenizer, first.recipe.search, longest, exact=exact)
 
 
 class Translator(Decoding):
-    """A model with its tokenizer and search; `longest` bounds a source sentence, in pieces.
+    """A model, or several, with tokenizer and search; `longest` bounds a source, in pieces.
 
     For `exact`, see `load`; unless it is False, `open_to_decode` must have prepared `model` for it.
 
@@ -83,7 +100,7 @@ class Translator(Decoding):
 
     def __init__(
         self,
-        model: Transformer,
+        model: Searchable,
         tokenizer: Tokenizer,
         recipe: SearchRecipe,
         longest: int,
@@ -92,6 +109,11 @@ class Translator(Decoding):
     ):
         super().__init__(model, recipe, exact)
         self.tokenizer, self.longest = tokenizer, longest
+
+    @property
+    def transformer(self) -> Transformer:
+        """The model; the first one of several. Its attention can be looked at."""
+        return self.model.members[0]
 
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
         """The best translation of each sentence; an empty sentence stays empty.
@@ -224,9 +246,10 @@ class Translator(Decoding):
                 ranker=self.model.by.most_likely, listen=reporter,
             )  # fmt: skip
 
-        return [self._texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]
+        return [self.texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]
 
-    def _texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
+    def texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
+        """Hypotheses as text, with their scores."""
         texts = self.tokenizer.decode([h.tokens for h in best])
         return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]
 

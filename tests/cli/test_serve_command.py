@@ -82,6 +82,14 @@ def test_a_model_needs_its_languages(made: Path) -> None:
     )
 
 
+def test_models_joined_by_a_plus_work_together(made: Path) -> None:
+    model = made / "model"
+    with serving(f"{model}=en-de+{model}=en-de") as (_, address):
+        assert asked(address, "the dog") != ""
+    assert "have one pair of languages" in refused("serve", f"{model}=en-de+{model}=en-fr")
+    assert "give its languages" in refused("serve", f"{model}=en-de+{model}")
+
+
 def test_a_model_must_be_one_and_a_port_free(made: Path, tmp_path: Path) -> None:
     assert "no such model" in refused("serve", f"{tmp_path / 'none'}=en-de", "--port", 0)
     with socket.create_server(("127.0.0.1", 0)) as taken:

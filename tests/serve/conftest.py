@@ -32,7 +32,7 @@ class Shouting(Translator):
         self.recipe, self.longest = SearchRecipe(), 1000
         words = SimpleNamespace(encode=lambda lines: [line.split() for line in lines])
         self.tokenizer: Any = words
-        self.model: Any = SimpleNamespace(embedding=SimpleNamespace(longest=1000))
+        self.model: Any = SimpleNamespace(longest=1000)
         self.gate, self.asked, self.said = threading.Event(), list[list[str]](), list[str]()
         self.gate.set()
 

@@ -9,7 +9,7 @@ import torch
 
 from regard import decoding
 from regard.equations import Arithmetic
-from regard.serve import engine as engines
+from regard.mending import mend
 from regard.serve.engine import Engine, Rendering, SentenceRequest
 from regard.serve.languages import LanguagePair
 from regard.serve.metrics import Metrics
@@ -57,7 +57,7 @@ def test_what_looks_wrong_is_searched_again_and_the_first_sound_one_is_given(
         asked.append(sentences)
         return [[Translation(text, 0.0) for text in ("x x x", "sound", "too")]] * len(sentences)
 
-    monkeypatch.setattr(engines, "search_again", again)
+    monkeypatch.setattr(mend, "search_again", again)
     good, echo = rendered(start(shouting), "say this", "ONE TWO THREE", n_best=2)
     assert asked == [["ONE TWO THREE"]]
     assert [t.text for t in good.translations] == ["SAY THIS", "SAY THIS!"]
@@ -99,7 +99,7 @@ def test_what_stays_wrong_is_given_and_flagged_and_counted(
     def again(_: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
         return [[Translation(sentence, 0.0)] for sentence in sentences]
 
-    monkeypatch.setattr(engines, "search_again", again)
+    monkeypatch.setattr(mend, "search_again", again)
     (echo,) = rendered(start(shouting), "ONE TWO THREE")
     assert echo.translations[0].text == "ONE TWO THREE"
     assert (echo.flaws, echo.retried) == (("echo",), True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from regard.mending import mend
 from regard.serve import engine
 from regard.serve.app import create_app
 from regard.serve.keys import Keys
@@ -34,7 +35,7 @@ def site(chromium: playwright.Browser, monkeypatch: pytest.MonkeyPatch) -> Itera
         served = [m if isinstance(m, tuple) else (usual[i], m) for i, m in enumerate(models)]
         if isinstance(served[0][1], Shouting):  # the fake translator has no heads
             monkeypatch.setattr(engine.Engine, "_attended", lambda *given: given[-1])
-            monkeypatch.setattr(engine, "search_again", lambda _, some: [[] for _ in some])
+            monkeypatch.setattr(mend, "search_again", lambda _, some: [[] for _ in some])
         app = create_app(served, limits=limits, keys=Keys(keys) if keys else None)
         server = listening(app)
         address = server.__enter__()

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -41,7 +41,7 @@ def after_the_first() -> Iterator[None]:
 def translate_file(
     source: Path,
     out: Path,
-    model: Path,
+    models: Sequence[Path],
     settings: dict[str, Any],
     measure: Measure,
     translate: Callable[[Iterable[str], int], Iterator[str]],
@@ -60,7 +60,7 @@ def translate_file(
     if str(out) == "-":
         raise RegardError("--out -: it names a file to make; leave it out for standard output")
     size = settings["window"] * -(-LEAST_LINES // settings["window"])
-    blocks = Blocks(source, out, size, {"model": _fingerprint(model), **settings})
+    blocks = Blocks(source, out, size, {"model": _fingerprint(models), **settings})
 
     def text_of(lines: list[str], first: int) -> str:
         return "".join(f"{text}\n" for text in translate(lines, first))
@@ -114,9 +114,9 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _fingerprint(model: Path) -> str:
-    """A checksum of all files of a model; raises ModelError if one of them is damaged."""
+def _fingerprint(models: Sequence[Path]) -> str:
+    """A checksum of all files of these models; raises ModelError if one of them is damaged."""
     from regard.files.manifest import unseal
 
-    files = unseal(model)["files"]
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    listed = "".join(json.dumps(unseal(model)["files"], sort_keys=True) for model in models)
+    return hashlib.sha256(listed.encode()).hexdigest()

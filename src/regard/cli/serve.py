@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _ModelsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="MODEL[=en-de]...", help="Model directories, each with its pair."),
+    typer.Argument(
+        metavar="MODEL[=en-de]...",
+        help="Model directories, each with its pair; those joined by + work together.",
+    ),
 ]
 _PairOption = Annotated[
     str | None,
@@ -98,6 +101,7 @@ def serve(
     Examples:
 
     - `regard serve runs/demo=en-de`
+    - `regard serve runs/1=en-de+runs/2=en-de`   (an ensemble)
     - `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
     from regard.decoding import settled
@@ -119,7 +123,7 @@ def serve(
     allowed = None if keys is None else Keys.read(keys)
     _set_up(threads)
     with _listen(host, port) as listening:
-        translators = [(its, _opened(path, precision, beam)) for path, its in named]
+        translators = [(its, _opened(paths, precision, beam)) for paths, its in named]
         limits = ServerLimits(characters, items, timeout, queue, rate)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
         config = uvicorn.Config(
@@ -155,10 +159,10 @@ def _set_up(threads: int) -> None:
     keep_freed_memory()
 
 
-def _opened(path: Path, precision: str, beam: int | None) -> "Translator":
+def _opened(paths: Sequence[Path], precision: str, beam: int | None) -> "Translator":
     from regard.translation import load
 
-    translator = load(path, precision=precision)
+    translator = load(*paths, precision=precision)
     if beam is not None:
         translator.recipe = translator.recipe.but(beam=beam)
     return translator
@@ -176,17 +180,28 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     server.run(sockets=[listening])
 
 
-def _named(argument: str, default: str | None) -> "tuple[Path, LanguagePair]":
-    """Read MODEL=en-de, or MODEL with the `default` pair; raises RecipeError without a pair."""
+def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePair]":
+    """Read MODEL=en-de, or MODEL with the `default` pair, or several of these joined by +.
+
+    Raises RecipeError without a pair, or if models that work together have different ones.
+    """
     from regard.errors import RecipeError
     from regard.serve.languages import LanguagePair
 
-    path, _, pair = argument.rpartition("=")
-    if not path or Path(argument).is_dir():
-        path, pair = argument, default or ""
-    if not pair:
-        raise RecipeError(f"{path}: give its languages: {path}=en-de, or --pair en-de")
-    return Path(path), LanguagePair.read(pair)
+    first, _, rest = argument.partition("=")
+    is_one = Path(argument).is_dir() or (Path(first).is_dir() and "+" not in rest)
+    paths, pairs = list[Path](), set[str]()
+    for part in [argument] if is_one else argument.split("+"):
+        path, _, pair = part.rpartition("=")
+        if not path or Path(part).is_dir():
+            path, pair = part, default or ""
+        if not pair:
+            raise RecipeError(f"{path}: give its languages: {path}=en-de, or --pair en-de")
+        paths.append(Path(path))
+        pairs.add(pair)
+    if len(pairs) > 1:
+        raise RecipeError(f"{argument}: models that work together have one pair of languages")
+    return paths, LanguagePair.read(pairs.pop())
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,8 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +17,25 @@ from regard.cli.options import (
     BeamOption,
     InputOption,
     JsonOption,
-    ModelArgument,
     PrecisionOption,
     ThreadsOption,
     WindowOption,
 )
 
 if TYPE_CHECKING:
+    from regard.mending.mend import Mended
     from regard.translation import Translation, Translator
 
+_ModelsArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="MODEL...", help="A model or run directory; several work together."),
+]
+_RetryOption = Annotated[
+    bool,
+    typer.Option(
+        "--retry/--no-retry", help="Search again where a translation repeats words, say, or stops."
+    ),
+]
 _OutOption = Annotated[
     Path | None,
     typer.Option("--out", help="A file to make; if stopped, the same command continues."),
@@ -49,7 +61,7 @@ _QuietOption = Annotated[
 
 @after_the_first()
 def translate(
-    model: ModelArgument,
+    models: _ModelsArgument,
     input: InputOption = Path("-"),  # noqa: A002
     out: _OutOption = None,
     beam: BeamOption = None,
@@ -57,6 +69,7 @@ def translate(
     n_best: _NBestOption = 1,
     as_json: JsonOption = False,
     long: _LongOption = "split",
+    retry: _RetryOption = True,
     window: WindowOption = 2048,
     precision: PrecisionOption = "fp32",
     exact: _ExactOption = None,
@@ -67,6 +80,13 @@ def translate(
 
     An empty line gives an empty line. With --n-best each sentence gives up to that many lines, best
     first, as Moses writes them: number from 0 ||| translation ||| score.
+
+    A translation that repeats words, echoes the source or stops early is searched for again, with a
+    wider beam and without repetition; those that still look wrong are counted at the end, and named
+    in --json. --no-retry leaves the search as the paper has it.
+
+    Several models translate together by the mean of their probabilities. They must have the same
+    tokenizer, as runs on the same prepared data have; beam and alpha are the first one's.
 
     With --out the input is checked, then translated in blocks that are kept as they are finished,
     by as many processes as torchrun starts.
@@ -79,24 +99,26 @@ def translate(
 
     - `regard translate runs/x < in.txt > out.txt`
     - `regard translate runs/x --beam 1 --json -i in.txt.gz`
+    - `regard translate runs/x1 runs/x2 runs/x3 < in.txt > out.txt`   (an ensemble)
     - `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
     """
     from regard.files.lines import read_lines
 
     _refuse_unfit(out, long)
-    translator, precision = _opened(model, precision, exact, threads)
+    translator, precision = _opened(models, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best)
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
-    writing = _Writing(translator, input, n_best, as_json, long == "split", window)
+    writing = _Writing(translator, input, n_best, as_json, long == "split", retry, window)
     if out is None:
         for text in writing.translated(read_lines(input)):
             typer.echo(text)
     else:
         settings = writing.settings(precision, exact)
         translate_file(
-            input, out, model, settings, writing.measured, writing.translated, quiet=quiet
+            input, out, models, settings, writing.measured, writing.translated, quiet=quiet
         )
+    writing.report()
 
 
 @dataclass(frozen=True)
@@ -108,8 +130,11 @@ class _Writing:
     n_best: int
     as_json: bool
     split: bool
+    retry: bool
     window: int
     said: list[str] = field(default_factory=list)
+    flaws: Counter[str] = field(default_factory=Counter)
+    """How many lines were searched for again ("retried"), still look wrong ("wrong"), and why."""
 
     @property
     def _where(self) -> str:
@@ -117,17 +142,44 @@ class _Writing:
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
         """Yield the text to write for each line; the first line has the number `first`, from 0."""
-        found = self.translator.stream(
-            lines,
-            n_best=self.n_best,
-            split=self.split,
-            window=self.window,
-            where=self._where,
-            first=first + 1,
-            warn=self._warn,
-        )
-        for number, best in enumerate(found, first):
-            yield self._shown(number, best)
+        lines = iter(lines)
+        while some := list(islice(lines, self.window)):
+            found = self.translator.stream(
+                some,
+                n_best=self.n_best,
+                split=self.split,
+                window=self.window,
+                where=self._where,
+                first=first + 1,
+                warn=self._warn,
+            )
+            for number, its in enumerate(self._mended(some, list(found)), first):
+                yield self._shown(number, its)
+            first += len(some)
+
+    def _mended(self, lines: "list[str]", found: "list[list[Translation]]") -> "Iterator[Mended]":
+        from regard.mending.mend import Mended, mended
+
+        if not self.retry:
+            return map(Mended, found)
+        results = mended(self.translator, lines, found)
+        for its in results:
+            self.flaws.update(["retried"] * its.retried + ["wrong"] * bool(its.flaws))
+            self.flaws.update(its.flaws)
+        return iter(results)
+
+    def report(self) -> None:
+        """Say how many lines were searched for again, and how many still look wrong."""
+        from regard.cli.console import note
+
+        counted = dict(self.flaws)
+        retried, wrong = counted.pop("retried", 0), counted.pop("wrong", 0)
+        which = ", ".join(f"{count} {flaw}" for flaw, count in sorted(counted.items()))
+        if retried or wrong:
+            note(
+                f"{retried} lines were searched for again; {wrong} look wrong"
+                + f": {which}" * bool(which)
+            )
 
     def measured(self, lines: list[str], first: int) -> int:
         """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
@@ -152,13 +204,16 @@ class _Writing:
             "n-best": self.n_best,
             "json": self.as_json,
             "split": self.split,
+            "retry": self.retry,
             "window": self.window,
         }
 
-    def _shown(self, number: int, best: "list[Translation]") -> str:
+    def _shown(self, number: int, its: "Mended") -> str:
+        best = its.translations
         if self.as_json:
             found = [{"text": t.text, "score": round(t.score, 6)} for t in best]
-            return json.dumps({"translations": found}, ensure_ascii=False)
+            about = {"flaws": its.flaws, "retried": its.retried}
+            return json.dumps({"translations": found, **about}, ensure_ascii=False)
         if self.n_best == 1:
             return _on_one_line(best[0].text)
         return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
@@ -175,7 +230,7 @@ def _refuse_unfit(out: Path | None, long: str) -> None:
 
 
 def _opened(
-    model: Path, precision: str, exact: bool | None, threads: int
+    models: Sequence[Path], precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
     """The translator, and its precision; `auto` is replaced by the precision that it chooses."""
     from regard.decoding import settled
@@ -185,7 +240,7 @@ def _opened(
     precision = settled(precision)
     set_threads(threads)
     keep_freed_memory()
-    return load(model, precision=precision, exact=exact), precision
+    return load(*models, precision=precision, exact=exact), precision
 
 
 def _set_search(

@@ -39,7 +39,7 @@ def likelihoods(
     ModelError if the model's logits are NaN or infinite.
     """
     most_written = translator.longest + translator.recipe.max_extra
-    longest = min(most_written, translator.model.embedding.longest)
+    longest = min(most_written, translator.model.longest)
     for first in range(0, len(sources), WINDOW):
         window = slice(first, first + WINDOW)
         source = _encoded(translator, sources[window], first, translator.longest)
@@ -75,8 +75,8 @@ def _likelihoods(translator: Translator, pairs: Sequence[Pair]) -> list[Likeliho
 
 @torch.inference_mode()
 def _log_p(translator: Translator, pairs: Sequence[Pair]) -> list[float]:
-    model = translator.model.eval()
-    device = model.embedding.tokens.weight.device
+    model = translator.transformer.eval()
+    device = model.device
     source = one_per_row([source for source, _ in pairs]).to(device)
     target = one_per_row([[BOS, *target[:-1]] for _, target in pairs]).to(device)
     labels = one_per_row([target for _, target in pairs]).ids.to(device)

@@ -142,7 +142,7 @@ def plain_loss(
     model: Transformer, pairs: Pairs, recipe: Recipe, processes: Processes = ALONE
 ) -> float:
     """Cross-entropy without smoothing, in nats per target sub-word, over all pairs."""
-    device = model.embedding.tokens.weight.device
+    device = model.device
     # No pair is dropped: a batch has room for the longest sentences.
     limits = {
         "source_tokens": max(recipe.data.source_tokens, int(pairs.source_lengths.max())),

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
+from regard.mending.flaws import Flaw
+from regard.mending.mend import mended
 from regard.serve.batching import Batcher
-from regard.serve.flaws import Flaw, flaws
 from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
 from regard.serve.passages import Passage, read_html, read_text
-from regard.serve.retry import search_again
 from regard.text.tokenizer import EOS
 from regard.translation import PartialListener, Translation, Translator
 from regard.view.look import Look, seen
@@ -118,8 +118,10 @@ class Engine:
                 split=True,
                 on_partial={i: r.on_partial for i, r in enumerate(requests) if r.on_partial},
             )
-            renderings = [Rendering(translations) for translations in found]
-            self._mend(sentences, renderings)
+            renderings = [
+                Rendering(it.translations, it.flaws, it.retried)
+                for it in mended(self._translator, sentences, list(found))
+            ]
             for i, request in enumerate(requests):
                 if request.align or request.attend:
                     renderings[i] = self._attended(request, renderings[i])
@@ -131,35 +133,15 @@ class Engine:
                 self._metrics.flaws.labels(pair, flaw).inc()
         return renderings
 
-    def _mend(self, sentences: Sequence[str], renderings: list[Rendering]) -> None:
-        """Search again where a translation looks wrong; keep and flag it if the new ones do too."""
-        lengths = self._lengths(sentences)
-        wrong = []
-        for i, rendering in enumerate(renderings):
-            if found := self._flaws(sentences[i], rendering.translations[0].text):
-                renderings[i] = replace(rendering, flaws=found)
-                if lengths[i] <= self._translator.longest:  # longer sentences were split
-                    wrong.append(i)
-        if not wrong:
-            return
-        again = search_again(self._translator, [sentences[i] for i in wrong])
-        for i, others in zip(wrong, again, strict=True):
-            first = renderings[i]
-            sound = [t for t in others if not self._flaws(sentences[i], t.text)]
-            if sound:
-                renderings[i] = Rendering(sound[: len(first.translations)], retried=True)
-            else:
-                renderings[i] = replace(first, retried=True)
-
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
         """Add the requested attention weights of the best translation, unless they are too many."""
         texts = [request.sentence, rendering.translations[0].text]
-        model, tokenizer = self._translator.model, self._translator.tokenizer
+        model, tokenizer = self._translator.transformer, self._translator.tokenizer
         source, written = ([*p, EOS] for p in tokenizer.encode(texts))
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
         heads = sum(layer.self_attention.heads for layer in model.encoder)
         split = len(source) > self._translator.longest  # the model read only parts of it
-        if split or cells * heads > MOST_CELLS or len(written) > model.embedding.longest:
+        if split or cells * heads > MOST_CELLS or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
         # The layer that aligns best differs between models: experiments/figures/alignment.py.
@@ -169,14 +151,3 @@ class Engine:
             alignment=WordAlignment(look.source, look.written, mean) if request.align else None,
             look=look if request.attend else None,
         )
-
-    def _flaws(self, source: str, output: str) -> tuple[Flaw, ...]:
-        source_pieces, output_pieces = self._lengths([source, output])
-        limit = min(
-            source_pieces + self._translator.recipe.max_extra,
-            self._translator.model.embedding.longest,
-        )
-        found = flaws(
-            source, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit
-        )
-        return tuple(found)

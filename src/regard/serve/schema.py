@@ -7,8 +7,8 @@ from fastapi import HTTPException
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from regard.mending.flaws import Flaw
 from regard.serve import engine
-from regard.serve.flaws import Flaw
 from regard.serve.passages import Passage
 from regard.view.look import Look
 

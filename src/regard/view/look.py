@@ -105,7 +105,7 @@ def look_at(
     empty or too long for the model; ModelError if the model's logits are not finite.
     """
     source = [*_encoded(model, sentence, "the sentence", model.recipe.data.max_length), EOS]
-    positions = model.transformer.embedding.longest
+    positions = model.transformer.longest
     longest = min(len(source) + model.recipe.search.max_extra, positions)
     account = None
     if target is None:
@@ -147,7 +147,7 @@ def seen(
     """
     read = [BOS, *written[:-1]]
     with record_attention(transformer) as recording:
-        device = transformer.embedding.tokens.weight.device
+        device = transformer.device
         rows = (one_per_row([ids]).to(device) for ids in (source, read))
         logits = transformer(*rows)[0].float().cpu()
     log_p = logits.log_softmax(-1)[torch.arange(len(written)), torch.tensor(written)]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.rows import Rows, one_per_row
-from regard.search import search
+from regard.data.rows import Rows
+from regard.decoding import Searchable
+from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.transformer import DecoderState, Transformer
 from regard.translation import Translation, Translator
 
 WIDER = 2
@@ -27,28 +28,24 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
 
     A sentence must have at most `translator.longest` pieces, </s> included.
     """
-    model, recipe = translator.model, translator.recipe
-    wider = recipe.model_copy(
-        update={"beam": WIDER * recipe.beam, "alpha": max(recipe.alpha, ALPHA)}
-    )
+    recipe = translator.recipe
+    wider = recipe.but(beam=WIDER * recipe.beam, alpha=max(recipe.alpha, ALPHA))
+
+    def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
+        return search(
+            WithoutRepetition(translator.model), rows, limits, wider, n_best=wider.beam, bos=BOS,
+            eos=EOS, pad=PAD, ranker=translator.model.by.most_likely,
+        )  # fmt: skip
+
     sources = [[*pieces, EOS] for pieces in translator.tokenizer.encode(sentences)]
-    rows = one_per_row(sources).to(model.embedding.tokens.weight.device)
-    limits = ((rows.segments != 0).sum(1) + recipe.max_extra).clamp(max=model.embedding.longest)
-    found = search(
-        WithoutRepetition(model), rows, limits, wider, n_best=wider.beam, bos=BOS, eos=EOS, pad=PAD
-    )
-    texts = [translator.tokenizer.decode([h.tokens for h in best]) for best in found]
-    return [
-        [Translation(text, h.score) for text, h in zip(some, best, strict=True)]
-        for some, best in zip(texts, found, strict=True)
-    ]
+    return [translator.texts(best) for best in translator.hypotheses(sources, search_batch)]
 
 
 @dataclass(frozen=True)
 class Remembering:
     """The decoder's state of a model, and the tokens written so far."""
 
-    state: DecoderState
+    state: Any
     tokens: Tensor  # [rows, length]
 
     def select(self, rows: Tensor) -> Remembering:
@@ -59,7 +56,7 @@ class Remembering:
 class WithoutRepetition:
     """A model that cannot write the same group of one to eight pieces three times in a row."""
 
-    def __init__(self, model: Transformer):
+    def __init__(self, model: Searchable):
         self.model = model
 
     def start(self, source: Rows) -> Remembering:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.serve.flaws import flaws
+from regard.mending.flaws import flaws
 
 
 def found(source: str, output: str, pieces: tuple[int, int] = (5, 5), limit: int = 50) -> list[str]:

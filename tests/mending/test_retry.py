@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from regard.data.rows import one_per_row
+from regard.mending.retry import LONGEST_PERIOD, Remembering, WithoutRepetition, search_again
 from regard.search import search
-from regard.serve.retry import LONGEST_PERIOD, Remembering, WithoutRepetition, search_again
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 

@@ -1,0 +1,66 @@
+"""Several models that search as one: the mean of their probabilities (Sutskever et al., 2014)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.rows import Rows
+from regard.equations import Arithmetic
+from regard.transformer import DecoderState, Transformer
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The decoder's state of each model; row r is the same hypothesis in all."""
+
+    states: tuple[DecoderState, ...]
+
+    def select(self, rows: Int[Tensor, "sentences beams"]) -> EnsembleState:
+        """The state of these rows, as `DecoderState.select`."""
+        return EnsembleState(tuple(state.select(rows) for state in self.states))
+
+
+class Ensemble:
+    """Models with the same vocabulary on the same device, as one that can be stepped through."""
+
+    def __init__(self, members: Sequence[Transformer]):
+        self.members = tuple(members)
+
+    @property
+    def by(self) -> Arithmetic:
+        """The arithmetic of the first member; those of the others differ only in their weights."""
+        return self.members[0].by
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest sentence that every member can read."""
+        return min(member.longest for member in self.members)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.members[0].device
+
+    def start(self, source: Rows) -> EnsembleState:
+        """The state before the first token: each member encodes the sentences."""
+        return EnsembleState(tuple(member.start(source) for member in self.members))
+
+    def step(
+        self, tokens: Int[Tensor, " rows"], state: EnsembleState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
+        """The log of the mean probability of each next token, in fp32, and the state after it."""
+        logits, states = zip(
+            *(
+                member.step(tokens, its)
+                for member, its in zip(self.members, state.states, strict=True)
+            ),
+            strict=True,
+        )
+        log_p = torch.stack([its.float().log_softmax(-1) for its in logits])
+        return log_p.logsumexp(0) - math.log(len(self.members)), EnsembleState(states)

@@ -1,0 +1,1 @@
+"""Translations that look wrong: how they are found, and searched for again."""

@@ -1,0 +1,60 @@
+"""Search again where a translation looks wrong, and say what still does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.mending.flaws import Flaw, flaws
+from regard.mending.retry import search_again
+from regard.translation import Translation, Translator
+
+
+@dataclass(frozen=True)
+class Mended:
+    """The translations of a sentence, after a second search if the first went wrong."""
+
+    translations: list[Translation]
+    """At least one, best first."""
+    flaws: tuple[Flaw, ...] = ()
+    """Flaws of the best translation."""
+    retried: bool = False
+    """Whether a second search was made."""
+
+
+def mended(
+    translator: Translator, sentences: Sequence[str], found: Sequence[list[Translation]]
+) -> list[Mended]:
+    """Search again for the sentences whose best translation looks wrong.
+
+    `found` has the translations of each sentence. Those of the second search replace them if some
+    look right; else the first ones stay, with their flaws. A sentence that the translator has split
+    is not searched for again.
+    """
+    results = [
+        Mended(best, _flaws(translator, sentence, best[0].text))
+        for sentence, best in zip(sentences, found, strict=True)
+    ]
+    lengths = _lengths(translator, sentences)
+    wrong = [i for i, it in enumerate(results) if it.flaws and lengths[i] <= translator.longest]
+    again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
+    for i, others in zip(wrong, again, strict=True):
+        sound = [t for t in others if not _flaws(translator, sentences[i], t.text)]
+        if sound:
+            results[i] = Mended(sound[: len(found[i])], retried=True)
+        else:
+            results[i] = Mended(found[i], results[i].flaws, retried=True)
+    return results
+
+
+def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]:
+    source_pieces, output_pieces = _lengths(translator, [source, output])
+    limit = min(source_pieces + translator.recipe.max_extra, translator.model.longest)
+    return tuple(
+        flaws(source, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit)
+    )
+
+
+def _lengths(translator: Translator, sentences: Sequence[str]) -> list[int]:
+    """The number of pieces of each sentence, </s> included."""
+    return [len(pieces) + 1 for pieces in translator.tokenizer.encode(sentences)]

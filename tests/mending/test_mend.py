@@ -1,0 +1,68 @@
+"""Translations that look wrong are searched for again, and those that still do are named."""
+
+from typing import Any
+
+import pytest
+
+from regard.mending import mend
+from regard.mending.mend import Mended, mended
+from regard.translation import Translation, Translator
+from serve.conftest import Shouting
+
+SOUND, ECHO = Translation("der Hund schläft", -1.0), Translation("the dog sleeps here", -2.0)
+REPEATED = Translation("der der der der", -3.0)
+SENTENCES = ["the dog sleeps here", "the dog sleeps here", "a dog"]
+
+
+@pytest.fixture
+def translator() -> Translator:
+    """A fake one whose pieces are words."""
+    return Shouting()
+
+
+def with_second_search(monkeypatch: pytest.MonkeyPatch, *found: list[Translation]) -> list[Any]:
+    """Have the second search find this for the sentences; returns the sentences it is given."""
+    asked: list[Any] = []
+
+    def search_again(_: Translator, sentences: list[str]) -> list[list[Translation]]:
+        asked.extend(sentences)
+        return list(found)
+
+    monkeypatch.setattr(mend, "search_again", search_again)
+    return asked
+
+
+def test_what_looks_right_stays(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = with_second_search(monkeypatch)
+    assert mended(translator, SENTENCES, [[SOUND]] * 3) == [Mended([SOUND])] * 3
+    assert asked == []
+
+
+def test_the_first_sound_ones_replace_it(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = with_second_search(monkeypatch, [REPEATED, SOUND, ECHO], [SOUND, SOUND])
+    first, second, third = mended(translator, SENTENCES, [[REPEATED, ECHO], [ECHO], [SOUND]])
+    assert first == Mended([SOUND], retried=True)
+    assert second == Mended([SOUND], retried=True)
+    assert third == Mended([SOUND])
+    assert asked == SENTENCES[:2]
+
+
+def test_where_none_is_sound_the_first_stays_with_its_flaws(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_second_search(monkeypatch, [ECHO, REPEATED])
+    [found] = mended(translator, SENTENCES[:1], [[REPEATED, ECHO]])
+    assert found == Mended([REPEATED, ECHO], ("repetition",), retried=True)
+
+
+def test_a_sentence_that_was_split_is_only_named(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = with_second_search(monkeypatch)
+    long = "the dog sleeps " * translator.longest
+    [found] = mended(translator, [long], [[REPEATED]])
+    assert found.flaws
+    assert not found.retried
+    assert asked == []

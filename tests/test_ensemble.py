@@ -1,0 +1,97 @@
+"""Several models translate together by the mean of their probabilities."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.arithmetic.choose import for_inference
+from regard.arithmetic.plain import PLAIN
+from regard.data.rows import one_per_row
+from regard.ensemble import Ensemble
+from regard.errors import ModelError
+from regard.machine.copies import can_be_copied
+from regard.run.model_directory import write_model
+from regard.text.tokenizer import BOS, EOS, Tokenizer
+from regard.transformer import Transformer
+from regard.translation import Translator, load
+from run.copying import strings
+from untrained import BRIEF, LINES, TOKENIZER
+
+SIZES = [BRIEF, BRIEF.but(layers=2, d_model=24, heads=3), BRIEF.but(d_ff=40)]
+
+
+def members() -> list[Transformer]:
+    """Untrained models of different sizes."""
+    torch.manual_seed(5)
+    return [Transformer(recipe.model, TOKENIZER.size).eval() for recipe in SIZES]
+
+
+def weights_of(member: Transformer) -> dict[str, torch.Tensor]:
+    return {name: weight.detach() for name, weight in member.state_dict().items()}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("models")
+    for i, (recipe, member) in enumerate(zip(SIZES, members(), strict=True)):
+        write_model(folder / str(i), recipe, TOKENIZER, weights_of(member), {})
+    return [folder / str(i) for i in range(len(SIZES))]
+
+
+@torch.inference_mode()
+def test_each_step_is_the_mean_of_the_probabilities() -> None:
+    some = members()
+    for member in some:
+        member.compute_by(PLAIN)
+    source = one_per_row([[*ids, EOS] for ids in TOKENIZER.encode(LINES[:4])])
+    ensemble, written = Ensemble(some), torch.full((4, 1), BOS)
+    state = ensemble.start(source)
+    for _ in range(5):
+        log_p, state = ensemble.step(written[:, -1], state.select(torch.arange(4)[:, None]))
+        target = one_per_row(written.tolist())
+        each = [member(source, target)[:, -1].double().softmax(-1) for member in some]
+        torch.testing.assert_close(log_p.double().exp(), torch.stack(each).mean(0))
+        written = torch.cat([written, log_p.argmax(-1, keepdim=True)], 1)
+
+
+def test_a_model_with_itself_is_that_model(models: list[Path]) -> None:
+    alone = list(load(models[1]).stream(LINES, n_best=2))
+    twice = list(load(models[1], models[1]).stream(LINES, n_best=2))
+    for one, other in zip(alone, twice, strict=True):
+        assert [t.text for t in one] == [t.text for t in other]
+        assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-5)
+
+
+def test_others_change_what_is_written(models: list[Path]) -> None:
+    together = load(*models).translate(LINES)
+    assert all(together != load(model).translate(LINES) for model in models)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_batches_and_copies_change_nothing(
+    models: list[Path], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = load(*models, precision=precision, exact=True)
+    alone = [next(some.stream([line])) for line in LINES]
+    monkeypatch.setattr("regard.decoding.COPIES_FROM", 0)
+    assert can_be_copied()
+    assert list(some.stream(LINES)) == alone
+
+
+def test_a_bound_is_that_of_the_shortest(models: list[Path]) -> None:
+    assert load(*models).longest == BRIEF.data.max_length
+    learned = BRIEF.but(positions="learned", max_positions=16, max_length=16).model
+    member = Transformer(learned, TOKENIZER.size)
+    member.compute_by(for_inference(torch.device("cpu"), torch.float32))
+    ensemble = Ensemble([*members(), member])
+    assert ensemble.longest == 16
+    assert Translator(ensemble, TOKENIZER, BRIEF.search, 16).transformer is ensemble.members[0]
+
+
+def test_another_tokenizer_is_refused(models: list[Path], tmp_path: Path) -> None:
+    other = Tokenizer.learn(strings(97, seed=8), "bpe", 299)
+    member = Transformer(BRIEF.model, other.size)
+    write_model(tmp_path / "other", BRIEF, other, weights_of(member), {})
+    with pytest.raises(ModelError, match=r"has another tokenizer than .*: models can translate"):
+        load(models[0], tmp_path / "other")
