@@ -166,6 +166,8 @@ def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> N
     said = refused("translate", folder / "run", stdin=GOOD.encode())
     advice = "use regard parse or regard.parsing.load, or name a translator"
     assert said == f"{folder / 'run'}: is a parser: {advice}"
+    said = refused("look", folder / "run", "the dog")
+    assert said == f"{folder / 'run'}: is a parser: look shows the attention of translators"
     said = refused("parse", world.made / "model", "--tokenised", stdin=GOOD.encode())
     assert (
         said == f"{world.made / 'model'}: is not a parser: use regard translate, or name a parser"

@@ -1,6 +1,7 @@
 """`regard translate` as users run it on files: stopped, shared and refused."""
 
 import gzip
+import json
 import os
 import random
 import re
@@ -26,7 +27,8 @@ from run.killing import PROCESSES
 COUNT = 5_000
 LINES = 256
 """Lines of a block."""
-BLOCK = ["--window", str(LINES)]
+BLOCK = ["--window", str(LINES), "--no-retry"]
+"""Without a second search, which most translations of this model would need."""
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,16 @@ def test_a_file_is_what_standard_output_would_be(
 ) -> None:
     some = text.read_bytes().splitlines(keepends=True)[: 2 * LINES + 7]
     packed = world.write("in.gz", gzip.compress(b"".join(some)))
-    command = ["translate", world.made / "model", "-i", packed, "--window", "64", *options]
+    command = [
+        "translate",
+        world.made / "model",
+        "-i",
+        packed,
+        "--window",
+        "64",
+        "--no-retry",
+        *options,
+    ]
     expected = regard(*command)
     result = regard(*command, "--out", world.folder / "new" / "out")
     assert (result.status, result.stdout) == (0, "")
@@ -343,3 +354,59 @@ def begun(world: World, command: list[str | Path]) -> World:
     assert finished(world.folder / "out") == 0
     assert (world.folder / ".out.parts" / "manifest.json").exists()
     return world
+
+
+def test_what_looks_wrong_is_searched_for_again_and_counted(made: Path, tmp_path: Path) -> None:
+    """The model has hardly learned anything, so some of its translations look wrong."""
+    lines = [*GOOD.splitlines(), "", *(f"the {n} dogs see the {n} cats" for n in range(40))]
+    text = tmp_path / "in.txt"
+    text.write_text("\n".join(lines), "utf-8")
+    result = process("translate", made / "model", "-i", text, "--json")
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    retried = sum(line["retried"] for line in found)
+    wrong = [line["flaws"] for line in found if line["flaws"]]
+    assert retried > 0
+    said = f"{retried} sentences were searched for again; {len(wrong)} look wrong"
+    assert result.stderr.count(said) == 1
+    plain = process("translate", made / "model", "-i", text, "--json", "--no-retry")
+    first = [json.loads(line) for line in plain.stdout.splitlines()]
+    assert "searched" not in plain.stderr
+    for one, other in zip(found, first, strict=True):
+        assert (other["flaws"], other["retried"]) == ([], False)
+        if not one["retried"]:
+            assert one == other
+
+
+def test_models_translate_together(made: Path, text: Path) -> None:
+    model, some = made / "model", b"".join(text.read_bytes().splitlines(keepends=True)[:50])
+    alone = process("translate", model, *BLOCK, stdin=some).stdout
+    assert process("translate", model, model, *BLOCK, stdin=some).stdout == alone
+
+
+def test_lines_of_several_sentences(made: Path) -> None:
+    """Each sentence is translated as if it stood alone; what stands between them is kept."""
+    text = "The dog sees. The cat likes!\n\n- the bird\n12\n"
+    options = ["--paragraphs", "en", "--no-retry"]
+    plain = process("translate", made / "model", *options, stdin=text.encode())
+    assert plain.status == 0, plain.stderr
+    alone = process(
+        "translate", made / "model", "--no-retry", stdin=b"The dog sees.\nThe cat likes!\nthe bird"
+    )
+    first, second, third = alone.stdout.splitlines()
+    assert plain.stdout == f"{first} {second}\n\n- {third}\n12\n"
+    shown = process("translate", made / "model", *options, "--json", stdin=text.encode())
+    facts = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [fact["text"] for fact in facts] == plain.stdout.splitlines()
+    assert [one["source"] for one in facts[0]["sentences"]] == ["The dog sees.", "The cat likes!"]
+    assert facts[1]["sentences"] == facts[3]["sentences"] == []
+
+
+def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None:
+    text = world.write("in.txt", "The dog sees. The cat likes!\n\nthe bird\n" * 99)
+    command = ["translate", world.made / "model", "-i", text, "--paragraphs", "en", "--no-retry"]
+    expected = regard(*command).stdout
+    assert regard(*command, "--out", world.folder / "out", "-q").status == 0
+    assert (world.folder / "out").read_text("utf-8") == expected
+    said = refused(*command, "--n-best", "2")
+    assert said == "--paragraphs writes one translation of a line: leave out --n-best"
+    assert "give the code of a language" in refused(*command, "--paragraphs", "English")

@@ -93,13 +93,17 @@ def look(
     - `regard look runs/demo "The dog sleeps because it is old." --figure 4 --word it`
     - `regard look runs/demo "The cat is big." --text --search`
     """
+    from regard.errors import ModelError
     from regard.machine.devices import set_threads
     from regard.run.model_directory import open_model
     from regard.view.look import look_at
 
     _refuse_unfit(kind, figure, out, word, search and target is not None)
     set_threads(threads)
-    found = look_at(open_model(model), sentence, target, by_words=by_words, listen=search)
+    opened = open_model(model)
+    if opened.recipe.task.output != "text":
+        raise ModelError(f"{model}: is a parser: look shows the attention of translators")
+    found = look_at(opened, sentence, target, by_words=by_words, listen=search)
     view = _View(found, kind, *_chosen(found, layer, head), word)
     if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")

@@ -1,14 +1,11 @@
 """`regard translate`: text in, text out, in order; to standard output, or to a file in blocks."""
 
-import json
 import os
+import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,12 +20,19 @@ from regard.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from regard.mending.mend import Mended
-    from regard.translation import Translation, Translator
+    from regard.translation import Translator
 
 _ModelsArgument = Annotated[
     list[Path],
     typer.Argument(metavar="MODEL...", help="A model or run directory; several work together."),
+]
+_ParagraphsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--paragraphs",
+        metavar="LANGUAGE",
+        help="Cut lines into sentences by the rules of their language: en, ko and so on.",
+    ),
 ]
 _RetryOption = Annotated[
     bool,
@@ -69,6 +73,7 @@ def translate(
     n_best: _NBestOption = 1,
     as_json: JsonOption = False,
     long: _LongOption = "split",
+    paragraphs: _ParagraphsOption = None,
     retry: _RetryOption = True,
     window: WindowOption = 2048,
     precision: PrecisionOption = "fp32",
@@ -99,17 +104,20 @@ def translate(
 
     - `regard translate runs/x < in.txt > out.txt`
     - `regard translate runs/x --beam 1 --json -i in.txt.gz`
+    - `regard translate runs/x --paragraphs en < letter.txt`   (lines of several sentences)
     - `regard translate runs/x1 runs/x2 runs/x3 < in.txt > out.txt`   (an ensemble)
     - `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
     """
+    from regard.cli.translating import Lines, Paragraphs
     from regard.files.lines import read_lines
 
-    _refuse_unfit(out, long)
+    _refuse_unfit(out, long, n_best, paragraphs)
     translator, precision = _opened(models, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best)
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
-    writing = _Writing(translator, input, n_best, as_json, long == "split", retry, window)
+    options = n_best, as_json, long == "split", retry, window, paragraphs or ""
+    writing = (Paragraphs if paragraphs else Lines)(translator, input, *options)
     if out is None:
         for text in writing.translated(read_lines(input)):
             typer.echo(text)
@@ -121,107 +129,14 @@ def translate(
     writing.report()
 
 
-@dataclass(frozen=True)
-class _Writing:
-    """Translates lines and writes the translations, in the form that the options ask for."""
-
-    translator: "Translator"
-    input: Path
-    n_best: int
-    as_json: bool
-    split: bool
-    retry: bool
-    window: int
-    said: list[str] = field(default_factory=list)
-    flaws: Counter[str] = field(default_factory=Counter)
-    """How many lines were searched for again ("retried"), still look wrong ("wrong"), and why."""
-
-    @property
-    def _where(self) -> str:
-        return "standard input" if str(self.input) == "-" else str(self.input)
-
-    def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line; the first line has the number `first`, from 0."""
-        lines = iter(lines)
-        while some := list(islice(lines, self.window)):
-            found = self.translator.stream(
-                some,
-                n_best=self.n_best,
-                split=self.split,
-                window=self.window,
-                where=self._where,
-                first=first + 1,
-                warn=self._warn,
-            )
-            for number, its in enumerate(self._mended(some, list(found)), first):
-                yield self._shown(number, its)
-            first += len(some)
-
-    def _mended(self, lines: "list[str]", found: "list[list[Translation]]") -> "Iterator[Mended]":
-        from regard.mending.mend import Mended, mended
-
-        if not self.retry:
-            return map(Mended, found)
-        results = mended(self.translator, lines, found)
-        for its in results:
-            self.flaws.update(["retried"] * its.retried + ["wrong"] * bool(its.flaws))
-            self.flaws.update(its.flaws)
-        return iter(results)
-
-    def report(self) -> None:
-        """Say how many lines were searched for again, and how many still look wrong."""
-        from regard.cli.console import note
-
-        counted = dict(self.flaws)
-        retried, wrong = counted.pop("retried", 0), counted.pop("wrong", 0)
-        which = ", ".join(f"{count} {flaw}" for flaw, count in sorted(counted.items()))
-        if retried or wrong:
-            note(
-                f"{retried} lines were searched for again; {wrong} look wrong"
-                + f": {which}" * bool(which)
-            )
-
-    def measured(self, lines: list[str], first: int) -> int:
-        """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
-        return self.translator.measure(
-            lines, split=self.split, where=self._where, first=first + 1, warn=self._warn
-        )
-
-    def _warn(self, sentence: str) -> None:
-        """Note the first sentence that is said; the others are like it."""
-        from regard.cli.console import note
-
-        if not self.said:
-            note(f"{sentence}, as other such lines are (--long refuse refuses them)")
-        self.said.append(sentence)
-
-    def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
-        """Everything that decides what is written, except the model and the input."""
-        return {
-            **self.translator.recipe.model_dump(),
-            "precision": precision,
-            "exact": exact,
-            "n-best": self.n_best,
-            "json": self.as_json,
-            "split": self.split,
-            "retry": self.retry,
-            "window": self.window,
-        }
-
-    def _shown(self, number: int, its: "Mended") -> str:
-        best = its.translations
-        if self.as_json:
-            found = [{"text": t.text, "score": round(t.score, 6)} for t in best]
-            about = {"flaws": its.flaws, "retried": its.retried}
-            return json.dumps({"translations": found, **about}, ensure_ascii=False)
-        if self.n_best == 1:
-            return _on_one_line(best[0].text)
-        return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
-
-
-def _refuse_unfit(out: Path | None, long: str) -> None:
-    """Raise RecipeError for a wrong --long, and where processes would share standard output."""
+def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | None) -> None:
+    """Raise RecipeError for options that do not fit, or processes that share standard output."""
     from regard.errors import RecipeError
+
+    if paragraphs is not None and not re.fullmatch("[a-z]{2,3}", paragraphs):
+        raise RecipeError(f"--paragraphs {paragraphs}: give the code of a language: en, de, ko")
+    if paragraphs is not None and n_best > 1:
+        raise RecipeError("--paragraphs writes one translation of a line: leave out --n-best")
 
     if long not in ("split", "refuse"):
         raise RecipeError(f"--long {long}: it is split or refuse")
@@ -258,8 +173,3 @@ def _set_search(
         )
     if translator.one_by_one:  # this depends on the beam
         note("--exact: on this processor sentences must be decoded one at a time, which is slow")
-
-
-def _on_one_line(text: str) -> str:
-    # A trained model never writes a line end, although its vocabulary may be able to.
-    return text.replace("\n", " ").replace("\r", " ")

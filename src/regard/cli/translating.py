@@ -1,0 +1,164 @@
+"""Lines of text translated, and written in the form that `regard translate` is asked for."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.mending.mend import Mended
+    from regard.serve.passages import Passage
+    from regard.translation import Translator
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Translates lines, each a sentence, and writes them in the form that the options ask for."""
+
+    translator: "Translator"
+    input: Path
+    n_best: int
+    as_json: bool
+    split: bool
+    retry: bool
+    window: int
+    language: str = ""
+    """Language of the text, if its lines are to be cut into sentences."""
+    said: list[str] = field(default_factory=list)
+    flaws: Counter[str] = field(default_factory=Counter)
+    """How many lines were searched for again ("retried"), still look wrong ("wrong"), and why."""
+
+    @property
+    def _where(self) -> str:
+        return "standard input" if str(self.input) == "-" else str(self.input)
+
+    def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
+        """Yield the text to write for each line; the first line has the number `first`, from 0."""
+        lines = iter(lines)
+        while some := list(islice(lines, self.window)):
+            for number, its in enumerate(self._sentences(some, first), first):
+                yield self._shown(number, its)
+            first += len(some)
+
+    def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
+        """Translate sentences; errors and warnings name them from `first`."""
+        from regard.mending.mend import Mended, mended
+
+        found = self.translator.stream(
+            some,
+            n_best=self.n_best,
+            split=self.split,
+            window=self.window,
+            where=self._where,
+            first=first + 1,
+            warn=self._warn,
+        )
+        if not self.retry:
+            return list(map(Mended, found))
+        results = mended(self.translator, some, list(found))
+        for its in results:
+            self.flaws.update(["retried"] * its.retried + ["wrong"] * bool(its.flaws))
+            self.flaws.update(its.flaws)
+        return results
+
+    def report(self) -> None:
+        """Say how many lines were searched for again, and how many still look wrong."""
+        from regard.cli.console import note
+
+        counted = dict(self.flaws)
+        retried, wrong = counted.pop("retried", 0), counted.pop("wrong", 0)
+        which = ", ".join(f"{count} {flaw}" for flaw, count in sorted(counted.items()))
+        if retried or wrong:
+            note(
+                f"{retried} sentences were searched for again; {wrong} look wrong"
+                + f": {which}" * bool(which)
+            )
+
+    def measured(self, lines: list[str], first: int) -> int:
+        """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
+        return self.translator.measure(
+            lines, split=self.split, where=self._where, first=first + 1, warn=self._warn
+        )
+
+    def _warn(self, sentence: str) -> None:
+        """Note the first sentence that is said; the others are like it."""
+        from regard.cli.console import note
+
+        if not self.said:
+            note(f"{sentence}, as other such lines are (--long refuse refuses them)")
+        self.said.append(sentence)
+
+    def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
+        """Everything that decides what is written, except the model and the input."""
+        return {
+            **self.translator.recipe.model_dump(),
+            "precision": precision,
+            "exact": exact,
+            "n-best": self.n_best,
+            "json": self.as_json,
+            "split": self.split,
+            "retry": self.retry,
+            "window": self.window,
+            "language": self.language,
+        }
+
+    def _shown(self, number: int, its: "Mended") -> str:
+        best = its.translations
+        if self.as_json:
+            return json.dumps(_facts(its), ensure_ascii=False)
+        if self.n_best == 1:
+            return _on_one_line(best[0].text)
+        return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
+
+
+class Paragraphs(Lines):
+    """Translates lines of any number of sentences; what stands between these is kept."""
+
+    def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
+        """Yield the text to write for each line; the first line has the number `first`, from 0."""
+        lines = iter(lines)
+        while some := list(islice(lines, self.window)):
+            passages = [self._passage(line) for line in some]
+            sentences = [sentence for passage in passages for sentence in passage.sentences]
+            found = iter(self._sentences(sentences, first))
+            for passage in passages:
+                its = [next(found) for _ in passage.sentences]
+                text = passage.joined([one.translations[0].text for one in its])
+                each = zip(passage.sentences, its, strict=True)
+                facts = {
+                    "text": text,
+                    "sentences": [{"source": s} | _facts(one) for s, one in each],
+                }
+                yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
+            first += len(some)
+
+    def measured(self, lines: list[str], first: int) -> int:
+        """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
+        sentences = [sentence for line in lines for sentence in self._passage(line).sentences]
+        return super().measured(sentences, first)
+
+    @property
+    def _where(self) -> str:
+        return f"{super()._where}, from line"
+
+    def _passage(self, line: str) -> "Passage":
+        from regard.errors import MissingExtra
+
+        try:
+            from regard.serve.passages import read_text
+        except ModuleNotFoundError:
+            raise MissingExtra("regard translate --paragraphs", "serve") from None
+        return read_text(line, self.language)
+
+
+def _facts(its: "Mended") -> dict[str, Any]:
+    found = [{"text": t.text, "score": round(t.score, 6)} for t in its.translations]
+    return {"translations": found, "flaws": its.flaws, "retried": its.retried}
+
+
+def _on_one_line(text: str) -> str:
+    # A trained model never writes a line end, although its vocabulary may be able to.
+    return text.replace("\n", " ").replace("\r", " ")
