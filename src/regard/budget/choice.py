@@ -10,7 +10,7 @@ A model with P weights outside its embedding is expected to reach
     loss = base + size / P^a + data / E^b       nats per character of the target
 
 The largest model is chosen for which E / P is at least `tokens_per_weight`. Vocabulary and rows
-follow from the text, dropout from the passes over it, warm-up and rate from the number of steps.
+follow from the text, dropout from the passes over it, batch and warm-up from the number of steps.
 The constants are in rule.toml; experiments/budget says how they were found.
 """
 
@@ -58,8 +58,10 @@ CHECKPOINTS, AVERAGED = 30, 9
 """Checkpoints of a run, each of which is validated, and how many are averaged: the last 30 %."""
 VALIDATED = 100
 """Sentences translated for the BLEU of a validation, which only informs."""
-LONGEST_WARM_UP = 1000
-"""Steps of warm-up in a long run. In a shorter one, the rate reaches the same peak sooner."""
+LEAST_STEPS = 3000
+"""Batches are made smaller, to a limit, until so many steps fit in the time."""
+WARM_UP = 1 / 6
+"""Most of a run that is warm-up. In a short run, the rate reaches the same peak sooner."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
 """Seconds for which steps of a model are timed, and how many are timed at least and at most."""
 RATE = 1e-4
@@ -112,7 +114,7 @@ def choose(
     """
     best: Choice | None = None
     timed, speed, least = 0, 0.0, rule_of_times()["size"]["tokens_per_weight"]
-    recipes = [_start(corpus, shape, asked) for shape in rule_of_times()["model"]]
+    recipes = [_start(corpus, fields, asked) for fields in rule_of_times()["model"]]
     for recipe in dict.fromkeys(recipes):  # `asked` may make some equal
         size = parameters(recipe.model, recipe.tokenizer.vocabulary)
         try:
@@ -138,11 +140,23 @@ def for_several_times(
     return [choose(corpus, each, timed, asked) for each in sorted({minutes, *BUDGETS})]
 
 
-def _start(corpus: ParallelText, shape: dict[str, int], asked: tuple[str, ...]) -> Recipe:
-    """A recipe with a model of this shape, before the number of steps is known."""
+def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...]) -> Recipe:
+    """A recipe with these fields of a model, before the number of steps is known."""
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
-    return corpus.suited(SMALL.but(**shape, **tokens)).set(*asked)
+    return corpus.suited(SMALL.but(**fields, **tokens)).set(*asked)
+
+
+def _in_smaller_batches(start: Recipe, tokens: float) -> Recipe:
+    """The recipe with batches so small that LEAST_STEPS of them have these tokens, if possible.
+
+    The rate falls with the square root of the batch, as gradients become less certain.
+    """
+    least, batch = rule_of_times()["batch"]["least"], start.data.target_tokens
+    while batch // 2 >= least and tokens < LEAST_STEPS * 0.9 * batch * start.training.accumulate:
+        batch //= 2
+    rate = start.training.rate * (batch / start.data.target_tokens) ** 0.5
+    return start.but(source_tokens=batch, target_tokens=batch, rate=rate)
 
 
 def _expected(
@@ -150,16 +164,18 @@ def _expected(
 ) -> Choice:
     rule = rule_of_times()
     tokens = 60 * minutes * USED * speed
+    start = _in_smaller_batches(start, tokens).set(*asked)
     steps = max(1, round(tokens / (0.9 * start.data.target_tokens * start.training.accumulate)))
     epochs = tokens / corpus.tokens
     dropout = next(row["dropout"] for row in rule["dropout"] if epochs <= row["epochs"])
-    warm_up, interval = max(20, min(LONGEST_WARM_UP, steps // 6)), max(1, steps // CHECKPOINTS)
+    longest, interval = start.training.warmup_steps, max(1, steps // CHECKPOINTS)
+    warm_up = max(20, min(longest, int(steps * WARM_UP)))
     recipe = start.but(
         dropout=dropout,
         minutes=minutes,
         steps=min(ENOUGH * steps, 2**31 - 1),
         warmup_steps=warm_up,
-        rate=(warm_up / LONGEST_WARM_UP) ** 0.5,
+        rate=start.training.rate * (warm_up / longest) ** 0.5,
         validate_every=interval,
         validate_sentences=VALIDATED,
         save_every=interval,

@@ -66,7 +66,8 @@ class ParallelText(NamedTuple):
         """The number of sub-words to learn."""
         rule = rule_of_times()["vocabulary"]
         return 100 * round(
-            min(max(rule["factor"] * self.pairs**0.5, rule["least"]), rule["most"]) / 100
+            min(max(rule["factor"] * self.pairs ** rule["exponent"], rule["least"]), rule["most"])
+            / 100
         )
 
     def characters_per_token(self) -> float:

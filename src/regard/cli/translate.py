@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from regard.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from regard.cli.translating import SentenceLines
     from regard.translation import Translator
 
 _ModelsArgument = Annotated[
@@ -108,8 +109,7 @@ def translate(
     - `regard translate runs/x1 runs/x2 runs/x3 < in.txt > out.txt`   (an ensemble)
     - `torchrun --nproc-per-node 8 -m regard translate runs/x -i big.en --out big.de`
     """
-    from regard.cli.translating import Lines, Paragraphs
-    from regard.files.lines import read_lines
+    from regard.cli.translating import ParagraphLines, SentenceLines
 
     _refuse_unfit(out, long, n_best, paragraphs)
     translator, precision = _opened(models, precision, exact, threads)
@@ -117,15 +117,25 @@ def translate(
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
     options = n_best, as_json, long == "split", retry, window, paragraphs or ""
-    writing = (Paragraphs if paragraphs else Lines)(translator, input, *options)
+    writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
+    _write(writing, out, models, writing.settings(precision, exact), quiet)
+
+
+def _write(
+    writing: "SentenceLines",
+    out: Path | None,
+    models: Sequence[Path],
+    settings: dict[str, Any],
+    quiet: bool,
+) -> None:
+    from regard.files.lines import read_lines
+
     if out is None:
-        for text in writing.translated(read_lines(input)):
+        for text in writing.translated(read_lines(writing.input)):
             typer.echo(text)
     else:
-        settings = writing.settings(precision, exact)
-        translate_file(
-            input, out, models, settings, writing.measured, writing.translated, quiet=quiet
-        )
+        given = writing.input, out, models, settings
+        translate_file(*given, writing.measured, writing.translated, quiet=quiet)
     writing.report()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Lines:
+class SentenceLines:
     """Translates lines, each a sentence, and writes them in the form that the options ask for."""
 
     translator: "Translator"
@@ -114,7 +114,7 @@ class Lines:
         return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
 
 
-class Paragraphs(Lines):
+class ParagraphLines(SentenceLines):
     """Translates lines of any number of sentences; what stands between these is kept."""
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
