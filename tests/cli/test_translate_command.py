@@ -410,3 +410,22 @@ def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None
     said = refused(*command, "--n-best", "2")
     assert said == "--paragraphs writes one translation of a line: leave out --n-best"
     assert "give the code of a language" in refused(*command, "--paragraphs", "English")
+
+
+def test_word_alignments(made: Path) -> None:
+    """Each word of the translation is there once, and the words are those between blanks."""
+    text = "the dog sees the cat.\n\nthe bird likes the house\n"
+    command = ["translate", made / "model", "--alignments", "--no-retry", "--beam", "1"]
+    shown = process(*command, stdin=text.encode()).stdout.split("\n")[:-1]
+    facts = process(*command, "--json", stdin=text.encode()).stdout.splitlines()
+    for source, line, fact in zip(text.split("\n"), shown, facts, strict=False):
+        written, _, pairs = line.partition(" ||| ")
+        assert json.loads(fact)["alignment"] == pairs
+        places = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
+        words = len(written.split(" ")) if source else 0
+        assert sorted(target for _, target in places) == list(range(words))
+        assert all(0 <= place < len(source.split()) for place, _ in places)
+        assert places == sorted(places)
+        assert bool(places) == bool(source)
+    said = refused(*command, "--n-best", "2")
+    assert said == "--alignments are of single sentences: leave out --paragraphs, --n-best"

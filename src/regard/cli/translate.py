@@ -35,6 +35,10 @@ _ParagraphsOption = Annotated[
         help="Cut lines into sentences by the rules of their language: en, ko and so on.",
     ),
 ]
+_AlignmentsOption = Annotated[
+    bool,
+    typer.Option("--alignments", help="Add which words belong together: ||| 0-0 1-2."),
+]
 _RetryOption = Annotated[
     bool,
     typer.Option(
@@ -75,6 +79,7 @@ def translate(
     as_json: JsonOption = False,
     long: _LongOption = "split",
     paragraphs: _ParagraphsOption = None,
+    alignments: _AlignmentsOption = False,
     retry: _RetryOption = True,
     window: WindowOption = 2048,
     precision: PrecisionOption = "fp32",
@@ -111,12 +116,12 @@ def translate(
     """
     from regard.cli.translating import ParagraphLines, SentenceLines
 
-    _refuse_unfit(out, long, n_best, paragraphs)
+    _refuse_unfit(out, long, n_best, paragraphs, alignments)
     translator, precision = _opened(models, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best)
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
-    options = n_best, as_json, long == "split", retry, window, paragraphs or ""
+    options = n_best, as_json, long == "split", retry, alignments, window, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
     _write(writing, out, models, writing.settings(precision, exact), quiet)
 
@@ -139,12 +144,16 @@ def _write(
     writing.report()
 
 
-def _refuse_unfit(out: Path | None, long: str, n_best: int, paragraphs: str | None) -> None:
+def _refuse_unfit(
+    out: Path | None, long: str, n_best: int, paragraphs: str | None, alignments: bool
+) -> None:
     """Raise RecipeError for options that do not fit, or processes that share standard output."""
     from regard.errors import RecipeError
 
     if paragraphs is not None and not re.fullmatch("[a-z]{2,3}", paragraphs):
         raise RecipeError(f"--paragraphs {paragraphs}: give the code of a language: en, de, ko")
+    if alignments and (paragraphs is not None or n_best > 1):
+        raise RecipeError("--alignments are of single sentences: leave out --paragraphs, --n-best")
     if paragraphs is not None and n_best > 1:
         raise RecipeError("--paragraphs writes one translation of a line: leave out --n-best")
 

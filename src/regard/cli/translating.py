@@ -24,6 +24,7 @@ class SentenceLines:
     as_json: bool
     split: bool
     retry: bool
+    align: bool
     window: int
     language: str = ""
     """Language of the text, if its lines are to be cut into sentences."""
@@ -40,7 +41,7 @@ class SentenceLines:
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             for number, its in enumerate(self._sentences(some, first), first):
-                yield self._shown(number, its)
+                yield self._shown(number, some[number - first], its)
             first += len(some)
 
     def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
@@ -101,17 +102,27 @@ class SentenceLines:
             "json": self.as_json,
             "split": self.split,
             "retry": self.retry,
+            "align": self.align,
             "window": self.window,
             "language": self.language,
         }
 
-    def _shown(self, number: int, its: "Mended") -> str:
+    def _shown(self, number: int, line: str, its: "Mended") -> str:
         best = its.translations
+        alignment = self._alignment(line, best[0].text) if self.align else None
         if self.as_json:
-            return json.dumps(_facts(its), ensure_ascii=False)
+            facts = _facts(its) | ({} if alignment is None else {"alignment": alignment})
+            return json.dumps(facts, ensure_ascii=False)
         if self.n_best == 1:
-            return _on_one_line(best[0].text)
+            text = _on_one_line(best[0].text)
+            return text if alignment is None else f"{text} ||| {alignment}"
         return "\n".join(f"{number} ||| {_on_one_line(t.text)} ||| {t.score:.6f}" for t in best)
+
+    def _alignment(self, line: str, text: str) -> str:
+        from regard.view.alignment import aligned, pharaoh
+
+        of = self.translator
+        return pharaoh(aligned(of.transformer, of.tokenizer, line, text, of.longest))
 
 
 class ParagraphLines(SentenceLines):

@@ -31,12 +31,17 @@ def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 def words(pieces: Sequence[str]) -> Words:
     """Group pieces into words at spaces; <s>, </s> and punctuation at either end stand alone."""
+    return [part for word in between_spaces(pieces) for part in _without_punctuation(word, pieces)]
+
+
+def between_spaces(pieces: Sequence[str]) -> Words:
+    """Group pieces into words at spaces alone; <s> and </s> stand alone."""
     found: Words = []
     for place, piece in enumerate(pieces):
         if not found or piece.startswith(" ") or {piece, pieces[place - 1]} & set(SPECIAL):
             found.append([])
         found[-1].append(place)
-    return [part for word in found for part in _without_punctuation(word, pieces)]
+    return found
 
 
 def _without_punctuation(word: list[int], pieces: Sequence[str]) -> Words:

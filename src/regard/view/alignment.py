@@ -1,0 +1,42 @@
+"""Word alignments by attention: which word of the source a word of the translation attends to."""
+
+from collections.abc import Sequence
+
+import torch
+
+from regard.data.rows import one_per_row
+from regard.text.tokenizer import BOS, EOS, Tokenizer
+from regard.transformer import Transformer
+from regard.view.pieces import between_spaces, merged, spelled
+from regard.view.recording import record_attention
+
+WordPairs = list[tuple[int, int]]
+"""Pairs of words, of the source and of the translation; words stand between blanks, from 0."""
+
+
+@torch.no_grad()
+def aligned(
+    model: Transformer, tokenizer: Tokenizer, sentence: str, translation: str, longest: int
+) -> WordPairs:
+    """Each word of a translation with the word of the sentence that it attends to most.
+
+    The weights are the mean of all heads of all layers of encoder-decoder attention; </s> is left
+    out, as it often takes what has no counterpart. Returns no pairs if either side is blank, or the
+    sentence has more than `longest` pieces, or the translation is too long for the model.
+    """
+    source, written = ([*ids, EOS] for ids in tokenizer.encode([sentence, translation]))
+    blank = not (sentence.strip() and translation.strip())
+    if blank or len(source) > longest or len(written) > model.longest:
+        return []
+    with record_attention(model) as recording:
+        rows = (one_per_row([ids]).to(model.device) for ids in (source, [BOS, *written[:-1]]))
+        model(*rows)
+    weights = torch.stack([layer[0].float().cpu() for layer in recording.layers("cross")])
+    source_words, written_words = (between_spaces(spelled(tokenizer, s)) for s in (source, written))
+    between = merged(weights.mean((0, 1)).numpy(), written_words, source_words)
+    return [(int(key), query) for query, key in enumerate(between[:-1, :-1].argmax(1))]
+
+
+def pharaoh(alignment: Sequence[tuple[int, int]]) -> str:
+    """The alignment as Pharaoh and Moses write it: 0-0 1-2."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(alignment))
