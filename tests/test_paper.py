@@ -52,9 +52,9 @@ def test_table_3_is_in_the_papers_order():
         ("A4", {"heads": 32, "d_k": 16, "d_v": 16}),
         ("B1", {"d_k": 16}),
         ("B2", {"d_k": 32}),
-        ("C1", {"layers": 2}),
-        ("C2", {"layers": 4}),
-        ("C3", {"layers": 8}),
+        ("C1", {"layers": 2, "decoder_layers": 2}),
+        ("C2", {"layers": 4, "decoder_layers": 4}),
+        ("C3", {"layers": 8, "decoder_layers": 8}),
         ("C4", {"d_model": 256, "d_k": 32, "d_v": 32}),
         ("C5", {"d_model": 1024, "d_k": 128, "d_v": 128}),
         ("C6", {"d_ff": 1024}),
@@ -214,17 +214,19 @@ def test_parameters_by_hand():
 
 @given(
     layers=st.integers(1, 3),
+    decoder_layers=st.integers(1, 3),
     heads=st.sampled_from([2, 4, 6]),  # torch warns of a slower path for an odd number
     width=st.integers(1, 5),
     d_ff=st.integers(1, 7),
 )
-def test_parameters_agree_with_torch(layers, heads, width, d_ff):
+def test_parameters_agree_with_torch(layers, decoder_layers, heads, width, d_ff):
     d_model = heads * width
     with torch.device("meta"):
-        peer = torch.nn.Transformer(d_model, heads, layers, layers, d_ff, batch_first=True)
+        peer = torch.nn.Transformer(d_model, heads, layers, decoder_layers, d_ff, batch_first=True)
     theirs = sum(weight.numel() for weight in peer.parameters())
     final_norms = 2 * 2 * d_model  # torch ends both stacks with a LayerNorm, the paper does not
-    model = ModelRecipe(layers=layers, d_model=d_model, d_ff=d_ff, heads=heads)
+    both = {"layers": layers, "decoder_layers": decoder_layers}
+    model = ModelRecipe(**both, d_model=d_model, d_ff=d_ff, heads=heads)
     assert parameters(model, vocabulary=0) == theirs - final_norms
 
 

@@ -48,3 +48,12 @@ def test_width_is_split_among_the_heads_unless_given() -> None:
     assert Recipe().but(d_model=256).model.d_k == 32
     assert Recipe().but(heads=4, d_k=13).model.d_k == 13
     assert Recipe().but(heads=4, d_k=13).model.d_v == 128
+
+
+def test_the_decoder_has_as_many_layers_unless_it_is_said() -> None:
+    assert Recipe().set("model.layers=4").model.decoder_layers == 4
+    shallow = Recipe().set("model.layers=12", "model.decoder_layers=2")
+    assert (shallow.model.depth, Recipe().model.depth) == ("12+2", "6")
+    assert shallow.but(d_model=64).model.decoder_layers == 2
+    assert Recipe.from_toml("[model]\nlayers = 3\n").model.decoder_layers == 3
+    assert Recipe.from_toml(shallow.to_toml()) == shallow

@@ -18,7 +18,9 @@ from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
 
 VOCABULARY = 29
-SIZES = ModelRecipe(layers=2, d_model=12, d_ff=17, heads=3, d_k=4, d_v=4, dropout=0.0)
+SIZES = ModelRecipe(
+    layers=2, decoder_layers=3, d_model=12, d_ff=17, heads=3, d_k=4, d_v=4, dropout=0.0
+)
 
 
 def transformer(recipe: ModelRecipe = SIZES) -> Transformer:
@@ -36,7 +38,7 @@ def sentences(lengths: list[int], seed: int) -> list[list[int]]:
 
 def copied_into_torch(model: Transformer, recipe: ModelRecipe) -> nn.Transformer:
     theirs = nn.Transformer(
-        recipe.d_model, recipe.heads, recipe.layers, recipe.layers, recipe.d_ff,
+        recipe.d_model, recipe.heads, recipe.layers, recipe.decoder_layers, recipe.d_ff,
         dropout=0.0, layer_norm_eps=1e-6, batch_first=True, norm_first=False,
     )  # fmt: skip
     theirs.encoder.norm = theirs.decoder.norm = None  # post-norm has no final norm

@@ -17,7 +17,7 @@ Weights = dict[str, np.ndarray]
 def convert(directory: Path, out: str) -> None:
     """Write a model as CTranslate2 keeps it, in fp32; tokens are named by their ids."""
     recipe, weights = read_model(directory)
-    layers = (recipe["layers"], recipe["layers"])
+    layers = (recipe["layers"], recipe["decoder_layers"])
     spec = TransformerSpec.from_config(layers, recipe["heads"], pre_norm=False)
     embedding = weights["embedding.tokens.weight"]
     for stack in (spec.encoder, spec.decoder):

@@ -41,7 +41,7 @@ def convert(directory: Path) -> MarianMTModel:
         d_model=recipe["d_model"],
         max_position_embeddings=len(positions),
         encoder_layers=recipe["layers"],
-        decoder_layers=recipe["layers"],
+        decoder_layers=recipe["decoder_layers"],
         encoder_attention_heads=recipe["heads"],
         decoder_attention_heads=recipe["heads"],
         encoder_ffn_dim=recipe["d_ff"],

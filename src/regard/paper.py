@@ -301,10 +301,10 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
     )
     feed_forward = (model.d_model + 1) * model.d_ff + (model.d_ff + 1) * model.d_model
     norm = 2 * model.d_model
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    encoder = model.layers * (attention + feed_forward + 2 * norm)
+    decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
     positions = model.max_positions if model.positions == "learned" else 0
-    return (vocabulary + positions) * model.d_model + model.layers * (encoder_layer + decoder_layer)
+    return (vocabulary + positions) * model.d_model + encoder + decoder
 
 
 # Table 4 -----------------------------------------------------------------------------------------

@@ -131,6 +131,8 @@ class Recipe(Section):
                 _check_field(section, key)
             if section == "model" and {"d_model", "heads"} & set(fields):
                 del whole[section]["d_k"], whole[section]["d_v"]  # by default d_model / heads
+            if section == "model" and "layers" in fields:
+                del whole[section]["decoder_layers"]  # by default as many
             whole[section] = whole[section] | dict(fields)
         try:
             return Recipe.model_validate(whole)

@@ -20,7 +20,9 @@ class ModelRecipe(Section):
     """§3: the architecture. The defaults are the paper's base model."""
 
     layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """N: identical layers in the encoder, and in the decoder."""
+    """N: identical layers in the encoder."""
+    decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
+    """Identical layers in the decoder; as many as in the encoder if not given, as in the paper."""
     d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
     """Width of the embeddings and of every sub-layer's output."""
     d_ff: Count = 2048
@@ -42,13 +44,20 @@ class ModelRecipe(Section):
     max_positions: Count = 1024
     """Number of positions of a learned encoding; sinusoids have no limit."""
 
+    @property
+    def depth(self) -> str:
+        """The numbers of layers: 6, or 12+3 where encoder and decoder differ."""
+        return "+".join(map(str, dict.fromkeys([self.layers, self.decoder_layers])))
+
     @model_validator(mode="before")
     @classmethod
-    def _split_width_among_heads(cls, given: Any) -> Any:
+    def _complete(cls, given: Any) -> Any:
+        """Fields that are not given follow from others: widths of heads, layers of the decoder."""
         if isinstance(given, dict):
             width, heads = given.get("d_model", 512), given.get("heads", 8)
             if isinstance(width, int) and isinstance(heads, int) and heads > 0:
-                return {"d_k": max(1, width // heads), "d_v": max(1, width // heads)} | given
+                given = {"d_k": max(1, width // heads), "d_v": max(1, width // heads)} | given
+            given = {"decoder_layers": given.get("layers", 6)} | given
         return given
 
 

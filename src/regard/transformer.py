@@ -177,7 +177,7 @@ class Transformer(Computing):
             EncoderLayer(recipe) for _ in range(recipe.layers)
         )
         self.decoder: Sequence[DecoderLayer] = _stack(
-            DecoderLayer(recipe) for _ in range(recipe.layers)
+            DecoderLayer(recipe) for _ in range(recipe.decoder_layers)
         )
         self.apply(_initialise)
         self.compute_by(PLAIN)

@@ -91,7 +91,7 @@ class Choice(NamedTuple):
         return [
             f"the run takes {amount(60 * minutes, SECONDS)}, about {self.steps:,} steps: this "
             f"machine learns from {self.tokens_per_second:,.0f} target tokens a second",
-            f"{model.layers} layers of d_model {model.d_model}: for each weight there are "
+            f"{model.depth} layers of d_model {model.d_model}: for each weight there are "
             f"{self.tokens_per_weight:.2g} tokens to learn from; each pair is seen "
             f"{self.epochs:.3g} times, so dropout is {model.dropout}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "

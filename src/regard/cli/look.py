@@ -104,7 +104,8 @@ def look(
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
-    view = _View(found, kind, *_chosen(found, layer, head), word)
+    view = _View(found, kind, layer, _heads(found, head), word)
+    view.layer_of(kind or "encoder")  # refused before anything is written
     if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")
     if html:
@@ -125,11 +126,20 @@ class _View:
 
     found: "Look"
     kind: str | None
-    layer: int
-    """Counted from 0."""
+    layer: int | None
+    """Counted from 1; None is the last."""
     heads: list[int]
     """Counted from 0; if the list is empty, each form chooses: all heads, or the sharpest."""
     word: str | None
+
+    def layer_of(self, kind: str) -> int:
+        """The layer for this kind of attention, from 0; raises RecipeError if it has no such."""
+        from regard.errors import RecipeError
+
+        layers = len(self.found.weights[cast("AttentionKind", kind)])
+        if self.layer is not None and self.layer > layers:
+            raise RecipeError(f"--layer {self.layer}: this model has {layers}")
+        return (self.layer or layers) - 1
 
     def write_page(self, path: Path) -> None:
         """Write a page for the browser."""
@@ -139,7 +149,7 @@ class _View:
 
         of = cast("AttentionKind", self.kind or "encoder")
         held = None if self.word is None else _place(self.found.queries(of), self.word)
-        write_file(path, attention_page(self.found, of, self.layer, self.heads, held))
+        write_file(path, attention_page(self.found, of, self.layer_of(of), self.heads, held))
         note(f"{path}: open it in a browser")
 
     def write_npz(self, path: Path) -> None:
@@ -170,9 +180,11 @@ class _View:
         heads = self.heads
         if not heads:
             every = self.found.weights[of].shape[1]
-            heads = sharpest(self.found, of, self.layer, place, every if number == 3 else 2)
+            heads = sharpest(self.found, of, self.layer_of(of), place, every if number == 3 else 2)
         form = path.suffix.lstrip(".")
-        drawn = figure(self.found, cast("Number", number), form, of, self.layer, heads, place)
+        drawn = figure(
+            self.found, cast("Number", number), form, of, self.layer_of(of), heads, place
+        )
         write_file(path, drawn)
         note(f"{path}: Figure {number}")
 
@@ -194,7 +206,7 @@ class _View:
         if text:
             heads = self.heads or range(self.found.weights["cross"].shape[1])
             kind = cast("AttentionKind", self.kind or "cross")
-            typer.echo("\n" + heat(self.found, kind, self.layer, heads))
+            typer.echo("\n" + heat(self.found, kind, self.layer_of(kind), heads))
         if self.found.account:
             typer.echo(f"\n{self.found.account}")
 
@@ -223,20 +235,15 @@ def _refuse_unfit(
         raise RecipeError("--search: with --target there is no search; leave one of them out")
 
 
-def _chosen(found: "Look", layer: int | None, head: list[int] | None) -> tuple[int, list[int]]:
-    """The layer, by default the last, and the heads, both now counted from 0.
-
-    Raises RecipeError for a number that the model does not have.
-    """
+def _heads(found: "Look", given: list[int] | None) -> list[int]:
+    """The heads, counted from 0; raises RecipeError for one that the model does not have."""
     from regard.errors import RecipeError
 
-    layers, heads = found.weights["encoder"].shape[:2]
-    asked = [("layer", layer or layers, layers)]
-    asked += [("head", number, heads) for number in head or []]
-    for name, number, most in asked:
-        if number > most:
-            raise RecipeError(f"--{name} {number}: this model has {most}")
-    return (layer or layers) - 1, [number - 1 for number in head or []]
+    heads = found.weights["encoder"].shape[1]
+    for number in given or []:
+        if number > heads:
+            raise RecipeError(f"--head {number}: this model has {heads}")
+    return [number - 1 for number in given or []]
 
 
 def _place(queries: Sequence[str], word: str) -> int:

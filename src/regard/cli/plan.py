@@ -55,7 +55,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
         typer.echo(
             row.format(
                 amount(60 * recipe.training.minutes, SECONDS),
-                model.layers,
+                model.depth,
                 model.d_model,
                 model.dropout,
                 f"{recipe.tokenizer.vocabulary:,}",

@@ -111,12 +111,15 @@ def flop(
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
     d, widths = model.d_model, model.heads * (model.d_k + model.d_v)
-    # Q, K, V and output of self-attention take 2 d widths multiply-adds a token. Attention to the
-    # memory adds d widths: K and V of source tokens, Q and output of target tokens.
-    of_a_token = model.layers * (3 * d * widths + 2 * d * model.d_ff)
-    weights = int(source.sum()) * of_a_token + int(target.sum()) * (of_a_token + vocabulary * d)
-    scores = int((source * source + target * target + target * source).sum())
-    return Flop(6 * weights, 6 * model.layers * widths * scores)
+    layer = (
+        2 * d * widths + 2 * d * model.d_ff
+    )  # multiply-adds of a token in self-attention and FFN
+    memory = model.decoder_layers * d * widths  # K and V of a source token, or Q and output
+    of_a_source, of_a_target = (n * layer + memory for n in (model.layers, model.decoder_layers))
+    weights = int(source.sum()) * of_a_source + int(target.sum()) * (of_a_target + vocabulary * d)
+    encoder = model.layers * int((source * source).sum())
+    decoder = model.decoder_layers * int((target * target + target * source).sum())
+    return Flop(6 * weights, 6 * widths * (encoder + decoder))
 
 
 @dataclass(frozen=True)

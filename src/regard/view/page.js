@@ -62,8 +62,19 @@ function choose(heads) {
   draw();
 }
 
+// The encoder and the decoder may have different numbers of layers.
+function fitLayers() {
+  const count = data.kinds[state.kind].entropy.length;
+  state.layer = Math.min(state.layer, count - 1);
+  for (const radio of document.getElementsByName("layer")) {
+    radio.parentElement.hidden = radio.value >= count;
+    radio.checked = +radio.value === state.layer;
+  }
+}
+
 function draw() {
   state.pointed = null;
+  fitLayers();
   for (const box of document.getElementsByName("head")) box.checked = state.heads.has(+box.value);
   drawLines();
   drawThumbnails();

@@ -51,11 +51,11 @@ def attention_page(
 
 
 def _data(look: Look) -> dict[str, Any]:
-    layers, heads = look.weights["encoder"].shape[:2]
+    heads = look.weights["encoder"].shape[1]
     return {
         "sentence": look.sentence,
         "translation": look.translation,
-        "layers": layers,
+        "layers": max(len(weights) for weights in look.weights.values()),
         "heads": heads,
         "colours": head_colours(heads),
         "kinds": {kind: _kind(look, kind) for kind in KINDS},
