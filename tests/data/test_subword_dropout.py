@@ -1,6 +1,7 @@
 """BPE-dropout: the text stays, its sub-words are drawn anew in each epoch, and come back."""
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -162,3 +163,10 @@ def test_word_pieces_are_refused(text: Path, tmp_path: Path) -> None:
     prepare_text([text], [text], tmp_path / "data", recipe)
     with pytest.raises(TrainingError, match=r"^data.subword_dropout skips merges .* set it to 0$"):
         training_batches(tmp_path / "data", recipe)
+
+
+def test_a_machine_without_numba_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer.learn(LINES, "bpe", 500)
+    monkeypatch.setitem(sys.modules, "regard.data.merging", None)  # as an import that fails
+    with pytest.raises(TrainingError, match="subword_dropout needs Numba"):
+        Merges(tokenizer)

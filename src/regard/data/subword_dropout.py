@@ -7,13 +7,13 @@ and a model learns from rare sub-words too. It helps where text is scarce; the p
 Merges are drawn from the ids of a sentence, without its text, so prepared data stays as it is.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.merging import fill_table, merge_again
 from regard.data.pairs import Pairs
 from regard.errors import TrainingError
 from regard.recipe import DataRecipe
@@ -27,7 +27,8 @@ class Merges:
     """The merges of a byte-pair encoding, as tables for the loop that makes them anew."""
 
     def __init__(self, tokenizer: Tokenizer):
-        """Raises TrainingError if the tokenizer has no merges."""
+        """Raises TrainingError if the tokenizer has no merges, or if Numba is not installed."""
+        fill_table, self._merge_again = _loops()
         self._merges = tokenizer.merges
         if not len(self._merges):
             raise TrainingError(
@@ -53,7 +54,9 @@ class Merges:
         ids, starts = sentences
         spelled = self._spelled, self._starts, self._space
         table = self._merges, self._keys, self._ranks
-        return merge_again(ids.astype(np.uint32), starts, *spelled, *table, skipped, seed, longest)
+        return self._merge_again(
+            ids.astype(np.uint32), starts, *spelled, *table, skipped, seed, longest
+        )
 
 
 class RedrawnPairs(Pairs):
@@ -81,6 +84,18 @@ class RedrawnPairs(Pairs):
             for get in (self.source, self.target)
         )
         return Pairs(source, target, self.fingerprint)
+
+
+def _loops() -> tuple[Callable[..., None], Callable[..., Sentences]]:
+    """The loops that fill a table of merges and draw them; they load Numba, in about a second."""
+    try:
+        from regard.data.merging import fill_table, merge_again
+    except ModuleNotFoundError:
+        raise TrainingError(
+            "data.subword_dropout needs Numba, which is not installed here: type 'pip install "
+            "numba', or set it to 0"
+        ) from None
+    return fill_table, merge_again
 
 
 def _end_to_end(sentences: list[NDArray[Any]]) -> Sentences:
