@@ -1,6 +1,7 @@
 """`regard train`: from text, trees or prepared data to a model."""
 
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +45,10 @@ _DataOption = Annotated[
 _TimeOption = Annotated[
     str | None,
     typer.Option("--time", metavar="TIME", help="Time of the whole run: 30m, 8h, 2d, 1h30m."),
+]
+_SeedsOption = Annotated[
+    int | None,
+    typer.Option("--seeds", min=1, metavar="N", help="Train N models, in OUT/seed-1 and so on."),
 ]
 _AcceptOption = Annotated[
     bool,
@@ -97,6 +102,7 @@ def train(
     recipe: RecipeOption = None,
     assign: SetOption = None,
     duration: _TimeOption = None,
+    seeds: _SeedsOption = None,
     accept_changes: _AcceptOption = False,
     board: _BoardOption = False,
     micro_batches: _PartsOption = None,
@@ -111,7 +117,7 @@ def train(
 
     Without validation files some pairs are held out. Without --recipe one is chosen for --time (an
     hour), the text and this machine; more --time continues a run. Recipes: base, big, wsj and so
-    on, as in the paper, small and small-parse.
+    on, as in the paper, small and small-parse. --seeds divides the time among several models.
 
     Examples:
 
@@ -126,6 +132,7 @@ def train(
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
     from regard.inputs import TrainingFiles
+    from regard.members import members
     from regard.start import Start
 
     _set_up(threads, deterministic)
@@ -136,10 +143,26 @@ def train(
     start = Start(
         out, files, data, tokenizer, recipe, assign or (), task, start_from, _minutes(duration)
     )
-    if verify_resume is not None:
-        _verify(start, verify_resume, quiet)
-    else:
-        _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet)
+    starts = members(start, seeds) if seeds else [start]
+    _run_each(starts, verify_resume, plan, accept_changes, board, micro_batches, shard, quiet)
+
+
+def _run_each(
+    starts: Iterable["Start"],
+    verify_resume: int | None,
+    plan: bool,
+    accept_changes: bool,
+    board: bool,
+    micro_batches: int | None,
+    shard: bool,
+    quiet: bool,
+) -> None:
+    """Train one run after the other, or verify each; of a plan, the first one's is enough."""
+    for start in starts:
+        if verify_resume is not None:
+            _verify(start, verify_resume, quiet)
+        elif _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet):
+            break
 
 
 def _minutes(duration: str | None) -> float | None:
@@ -177,7 +200,8 @@ def _plan_or_train(
     micro_batches: int | None,
     shard: bool,
     quiet: bool,
-) -> None:
+) -> bool:
+    """Plan a run or train it; returns whether it was planned."""
     from regard.cli.plan import print_budgets, print_plan
     from regard.machine.processes import together
 
@@ -186,7 +210,7 @@ def _plan_or_train(
         if plan and start.minutes and start.chooses_for_text:
             if processes.first:
                 print_budgets(start, start.minutes)
-            return
+            return True
         recipe, data = processes.first_does(lambda: _begin(start, quiet))
         if plan:
             print_plan(
@@ -198,7 +222,7 @@ def _plan_or_train(
                 shard=shard,
                 quiet=quiet,
             )
-            return
+            return True
         train_and_show(
             recipe,
             data,
@@ -214,6 +238,7 @@ def _plan_or_train(
         if processes.first:
             verb = "parse" if recipe.task.output == "trees" else "translate"
             typer.echo(f"{out}: done; {verb} with: regard {verb} {out} < in.txt")
+    return False
 
 
 def _begin(start: "Start", quiet: bool) -> "tuple[Recipe, Path]":
