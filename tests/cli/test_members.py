@@ -1,7 +1,5 @@
 """`regard train --seeds`: several models of one recipe and one text, which translate together."""
 
-from pathlib import Path
-
 import pytest
 
 from cli.refusing import World, regard
