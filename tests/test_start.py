@@ -5,6 +5,7 @@ Each row is tested with every combination of what can be given for which it is t
 
 import re
 import shutil
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import regard.start
 from regard.budget.choice import choose
 from regard.budget.text import ParallelText
 from regard.corpus import example
-from regard.data.pairs import DECIDED, recipe_of
+from regard.data.pairs import DECIDED, Pairs, recipe_of
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.inputs import TrainingFiles
 from regard.presets import SMALL_PARSE
@@ -301,6 +302,25 @@ def test_data_is_prepared_where_the_table_says_so(made: Path, tmp_path: Path) ->
     assert (recipe, data) == (TEXT, tmp_path / "run" / "data")
     assert recipe_of(data) == TEXT
     assert list(dict.fromkeys(heard)) == ["survey", "learn", "encode"]
+
+
+def test_a_run_keeps_to_its_mixture(made: Path, tmp_path: Path) -> None:
+    files = TrainingFiles(**paths(made)["text"], mix=[2])  # type: ignore[arg-type]
+    start = Start(tmp_path / "run", files, recipe=TEXT)
+    _, data = begin(start)
+    pairs = Pairs.open(data, "train")
+    assert len(pairs) == 2 * len({pairs.source(i).tobytes() for i in range(len(pairs))})
+    (start.out / "recipe.toml").write_text(TEXT.to_toml())  # begun
+    assert begin(start) == (TEXT, data)
+    with pytest.raises(RegardError, match="was begun with another --mix: choose another --out"):
+        begin(replace(start, files=replace(files, mix=[1])))
+
+
+@pytest.mark.parametrize("mix", [[1, 1], [0]])
+def test_a_mixture_of_other_files_is_refused(made: Path, tmp_path: Path, mix: list[int]) -> None:
+    files = TrainingFiles(**paths(made)["text"], mix=mix)  # type: ignore[arg-type]
+    with pytest.raises(RegardError, match=r"^--mix .*: give one whole number from 1 for each"):
+        begin(Start(tmp_path / "run", files, recipe=TEXT))
 
 
 def test_a_model_to_begin_with_gives_its_tokenizer(made: Path, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def prepare(
     valid_trees: Paths = (),
     silver: Paths = (),
     silver_share: float | None = None,
+    mix: Sequence[int] = (),
     tokenizer: str | Path | None = None,
     recipe: "Recipe | str | Path | None" = None,
     changes: Changes | None = None,
@@ -62,6 +63,7 @@ def prepare(
         valid_source, valid_target  text to validate on
         trees, valid_trees          trees, to make a parser instead of a translator
         silver, silver_share        trees that a parser wrote, and their share, in (0, 1)
+        mix                         for each file of `source`, how often an epoch has its pairs
         tokenizer                   a tokenizer.json to use; without it, one is learned
         recipe                      a recipe, its name or its file; without it, small, with a
                                     vocabulary and rows that suit the text
@@ -80,7 +82,7 @@ def prepare(
     from regard.inputs import prepare_files
 
     files = _files(
-        source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share
+        source, target, valid_source, valid_target, trees, valid_trees, silver, silver_share, mix
     )
     return prepare_files(
         files,
@@ -104,6 +106,7 @@ def train(
     valid_trees: Paths = (),
     silver: Paths = (),
     silver_share: float | None = None,
+    mix: Sequence[int] = (),
     data: str | Path | None = None,
     tokenizer: str | Path | None = None,
     recipe: "Recipe | str | Path | None" = None,
@@ -123,7 +126,7 @@ def train(
     The same call continues a run that was stopped. `regard.load(out)` then gives the translator,
     `regard.load_parser(out)` the parser. What a run begins with: see the table in `regard.start`.
 
-        source ... silver_share, tokenizer, recipe, changes   as for `prepare`
+        source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default the files, data or model decide
         minutes           the time of the run, for which a recipe is chosen if none is given
@@ -156,7 +159,7 @@ def train(
     from regard.trainer import train_prepared
 
     began, text = monotonic(), (source, target, valid_source, valid_target)
-    files = _files(*text, trees, valid_trees, silver, silver_share)
+    files = _files(*text, trees, valid_trees, silver, silver_share, mix)
     start = Start(
         Path(out), files, _path(data), _path(tokenizer), _recipe(recipe), _assignments(changes),
         task, _path(start_from), minutes,
@@ -173,18 +176,10 @@ def train(
     chosen, prepared = together.first_does(first)
     with _saving_at_a_signal(patient=together.count > 1) as interrupt:
         train_prepared(
-            chosen,
-            prepared,
-            start.out,
-            listeners=(progress,),
-            warn=warn,
-            interrupt=interrupt,
-            accept_changes=accept_changes,
-            processes=together,
-            micro_batches=micro_batches,
-            shard=shard,
-            began=began,
-        )
+            chosen, prepared, start.out, listeners=(progress,), warn=warn, interrupt=interrupt,
+            accept_changes=accept_changes, processes=together, micro_batches=micro_batches,
+            shard=shard, began=began,
+        )  # fmt: skip
     return start.out
 
 
@@ -239,11 +234,13 @@ def _files(
     valid_trees: Paths,
     silver: Paths,
     silver_share: float | None,
+    mix: Sequence[int],
 ) -> "TrainingFiles":
     from regard.inputs import TrainingFiles
 
     text = _paths(source), _paths(target), _paths(valid_source), _paths(valid_target)
-    return TrainingFiles(*text, _paths(trees), _paths(valid_trees), _paths(silver), silver_share)
+    parsed = _paths(trees), _paths(valid_trees), _paths(silver)
+    return TrainingFiles(*text, *parsed, silver_share, mix)
 
 
 def _paths(given: Paths) -> tuple[Path, ...]:

@@ -32,6 +32,8 @@ class TrainingFiles:
     """Trees that a parser wrote, to learn from in addition to the gold ones."""
     silver_share: float | None = None
     """Share of silver trees among all training trees, in (0, 1); None uses each tree once."""
+    mix: Sequence[int] = ()
+    """For each file of `source`, how often an epoch has its pairs; once if this is empty."""
 
     @property
     def has_text(self) -> bool:
@@ -49,12 +51,20 @@ class TrainingFiles:
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:
             raise RecipeError(f"--silver-share {self.silver_share}: give a share between 0 and 1")
+        self._refuse_unfit_mix()
         if (self.valid_trees or self.silver) and not self.trees:
             raise RegardError("--valid-trees and --silver go with gold trees: give --trees too")
         if self.silver_share is not None and not self.silver:
             raise RegardError("--silver-share is the share of silver trees: give --silver too")
         if self.trees and (task == "translate" or self.has_text):
             raise RegardError("--trees is for parsing, --source and --target are for translation")
+
+    def _refuse_unfit_mix(self) -> None:
+        if self.mix and (len(self.mix) != len(self.source) or min(self.mix) < 1):
+            raise RegardError(
+                f"--mix {','.join(map(str, self.mix))}: give one whole number from 1 for each "
+                f"--source, of which there are {len(self.source)}"
+            )
 
     def refuse_recipe(self, recipe: Recipe) -> None:
         """Raise RegardError if text is given and the recipe is for a parser."""
@@ -113,6 +123,7 @@ class TrainingFiles:
             recipe,
             valid_sources=self.valid_source,
             valid_targets=self.valid_target,
+            mix=self.mix,
             tokenizer=tokenizer,
             workers=workers,
             progress=progress,

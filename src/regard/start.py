@@ -296,6 +296,8 @@ def _refuse_other_files(start: Start, data: Path) -> None:
                 raise RegardError(f"{path}: this run was begun with another {option}: {advice}")
         if given != originals:
             raise RegardError(f"{start.out}: was begun with other files of {option}: {advice}")
+    if list(start.files.mix) != manifest.get("mix", []):
+        raise RegardError(f"{start.out}: was begun with another --mix: {advice}")
     share = manifest.get("silver_share")
     if share != start.files.silver_share:
         how = "without --silver-share" if share is None else f"with --silver-share {share}"

@@ -37,6 +37,7 @@ from cli.refusing import GOOD, World, refused, unchanged
         ("demo --pairs 7", "invalid value for --pairs: "),
         ("demo --pairs 99999999999", "invalid value for --pairs: "),
         ("score - -r -", "standard input: can be read only once: save it in a file first"),
+        ("train --out runs/x --source a --mix 1;2", "--mix 1;2: give whole numbers with commas"),
         ("train --out runs/x", "runs/x: nothing to train on yet: give --source and --target"),
         ("train --out runs/x --source a", "runs/x: nothing to train on yet: give --source and"),
     ],

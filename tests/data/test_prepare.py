@@ -5,6 +5,7 @@ import lzma
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -112,6 +113,20 @@ def test_files_of_every_format_are_read_one_after_the_other(corpus: Corpus, tmp_
     assert [parts[tmp_path / "parts" / n] for n in arrays] == [
         whole[corpus.out / n] for n in arrays
     ]
+
+
+def test_files_are_mixed(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = [path.with_suffix(".other" + path.suffix) for path in (corpus.source, corpus.target)]
+    for path, text in zip(other, ("a dog\n" * 5, "ein Hund\n" * 5), strict=True):
+        path.write_text(text, "utf-8")
+    sides = [corpus.source, other[0]], [corpus.target, other[1]]
+    prepare_text(*sides, corpus.out, RECIPE)
+    once = Counter(corpus.prepared("train"))
+    monkeypatch.setattr(aligned, "_BLOCK_PAIRS", 7)
+    report = prepare_text(*sides, corpus.out, RECIPE, mix=(3, 2))
+    mixed = Counter(corpus.prepared("train"))
+    assert mixed == {pair: n * (2 if "dog" in pair[0] else 3) for pair, n in once.items()}
+    assert report.train.kept == once.total()  # pairs of the text, each counted once
 
 
 def test_the_same_text_and_recipe_give_the_same_bytes(corpus: Corpus) -> None:

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share, each declared once."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,10 @@ SourceOption = Annotated[Files, typer.Option("--source", help="Source text; may 
 TargetOption = Annotated[
     Files,
     typer.Option("--target", help="Its translation, line by line, in as many files."),
+]
+MixOption = Annotated[
+    str | None,
+    typer.Option("--mix", metavar="N,N", help="Times that an epoch has the pairs of each source."),
 ]
 ValidSourceOption = Annotated[Files, typer.Option("--valid-source", help="Validation source.")]
 ValidTargetOption = Annotated[Files, typer.Option("--valid-target", help="Validation target.")]
@@ -60,3 +65,14 @@ ThreadsOption = Annotated[
     int, typer.Option("--threads", min=0, help="Processor cores to use; 0 is all.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress.")]
+
+
+def numbers(text: str | None) -> tuple[int, ...]:
+    """The whole numbers of --mix, with commas between them; raises RecipeError for others."""
+    if text is None:
+        return ()
+    if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):
+        from regard.errors import RecipeError
+
+        raise RecipeError(f"--mix {text}: give whole numbers with commas between them: 3,1")
+    return tuple(map(int, text.split(",")))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.options import (
+    MixOption,
     QuietOption,
     RecipeOption,
     SetOption,
@@ -18,6 +19,7 @@ from regard.cli.options import (
     ValidSourceOption,
     ValidTargetOption,
     ValidTreesOption,
+    numbers,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def prepare(
     target: TargetOption = None,
     valid_source: ValidSourceOption = None,
     valid_target: ValidTargetOption = None,
+    mix: MixOption = None,
     trees: TreesOption = None,
     valid_trees: ValidTreesOption = None,
     silver: SilverOption = None,
@@ -67,7 +70,7 @@ def prepare(
 
     files = TrainingFiles(
         source or (), target or (), valid_source or (), valid_target or (),
-        trees or (), valid_trees or (), silver or (), silver_share,
+        trees or (), valid_trees or (), silver or (), silver_share, numbers(mix),
     )  # fmt: skip
     what = "trees" if trees else "pairs"
     with preparing(quiet, what) as progress:

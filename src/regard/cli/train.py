@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.options import (
+    MixOption,
     QuietOption,
     RecipeOption,
     SetOption,
@@ -22,6 +23,7 @@ from regard.cli.options import (
     ValidSourceOption,
     ValidTargetOption,
     ValidTreesOption,
+    numbers,
 )
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ def train(
     valid_source: ValidSourceOption = None,
     valid_target: ValidTargetOption = None,
     task: _TaskOption = None,
+    mix: MixOption = None,
     trees: TreesOption = None,
     valid_trees: ValidTreesOption = None,
     silver: SilverOption = None,
@@ -127,8 +130,7 @@ def train(
     - `regard train --source train.en --target train.de --out runs/x --time 8h --plan`   (and less?)
     - `regard train --data prepared --recipe base --out runs/base --plan`   (what will it take?)
     - `regard train --out runs/x`   (continue)
-    - `regard train --from runs/x --source law.en --target law.de --out runs/law
-      --set training.steps=2000 --set training.warmup_steps=500`   (adapt a model to other text)
+    - `regard train --from runs/x --source law.en --target law.de --out runs/law`   (adapt a model)
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
     from regard.inputs import TrainingFiles
@@ -138,7 +140,7 @@ def train(
     _set_up(threads, deterministic)
     files = TrainingFiles(
         source or (), target or (), valid_source or (), valid_target or (),
-        trees or (), valid_trees or (), silver or (), silver_share,
+        trees or (), valid_trees or (), silver or (), silver_share, numbers(mix),
     )  # fmt: skip
     start = Start(
         out, files, data, tokenizer, recipe, assign or (), task, start_from, _minutes(duration)

@@ -54,6 +54,8 @@ class AlignedBlock:
     """Number of lines before the block in each of the two files."""
     number: int
     """Number of pairs before the block in the whole corpus."""
+    file: int
+    """Number of the two files among those of the corpus, from 0."""
 
     def pairs(self) -> list[TextPair]:
         """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""
@@ -126,14 +128,12 @@ class AlignedText:
             nonlocal read
             read += more
 
-        for paths in self.files:
+        for file, paths in enumerate(self.files):
             source, target = (_Side(path, count) for path in paths)
             line = 0
             while size := min(source.fill(), target.fill()):
-                yield (
-                    AlignedBlock(paths, (source.take(size), target.take(size)), size, line, number),
-                    read,
-                )
+                sides = source.take(size), target.take(size)
+                yield AlignedBlock(paths, sides, size, line, number, file), read
                 line, number = line + size, number + size
             lines = [side.lines(line) for side in (source, target)]
             if lines[0] != lines[1]:

@@ -66,6 +66,7 @@ class EncodeForTraining:
     """A job for `encode` that drops held-out pairs, duplicates, and pairs that break the `rules`.
 
     `repeats`, a file that `mark_repeats` wrote, marks the duplicates; with None they are kept.
+    `mix` says for each file of the corpus how often its pairs are written; without it, once.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class EncodeForTraining:
         rules: DataRecipe,
         held_out: Collection[TextPair],
         repeats: Path | None,
+        mix: Sequence[int] = (),
     ):
-        self._tokenizer, self._rules = tokenizer, rules
+        self._tokenizer, self._rules, self._mix = tokenizer, rules, mix
         self._held_out, self._repeats = frozenset(held_out), repeats
 
     def __call__(self, block: AlignedBlock) -> Encoded:
@@ -91,7 +93,8 @@ class EncodeForTraining:
         ]
         fates.update(verdict for verdict, _ in weighed)
         kept = [ids for verdict, ids in weighed if verdict is Verdict.KEPT]
-        return _end_to_end(kept, fates, self._tokenizer)
+        times = self._mix[block.file] if self._mix else 1
+        return _end_to_end(kept * times, fates, self._tokenizer)
 
     def _judged(self, block: AlignedBlock) -> list[tuple[Verdict, TextPair]]:
         """Judge each pair by its text, before it is encoded."""

@@ -58,6 +58,7 @@ def prepare_text(
     *,
     valid_sources: Sequence[Path] = (),
     valid_targets: Sequence[Path] = (),
+    mix: Sequence[int] = (),
     tokenizer: Path | None = None,
     workers: int | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
@@ -66,7 +67,8 @@ def prepare_text(
 
     Without validation files, the recipe's data.held_out pairs of the corpus (at most a tenth of it,
     and none that is too long) are drawn with its seed, and neither they nor pairs equal to them are
-    trained on. From validation files, only pairs with an empty side are dropped. `tokenizer` is a
+    trained on. From validation files, only pairs with an empty side are dropped. `mix` says for
+    each of the `sources` how often an epoch has its pairs, by default once. `tokenizer` is a
     tokenizer.json; without it, one is learned. Earlier prepared data in `out` is replaced. At most
     `workers` processes share the work, by default one for each usable core; a small corpus needs
     none. `progress` is called often while the corpus is read.
@@ -96,7 +98,7 @@ def prepare_text(
         if not valid_text.files:
             _write_valid_text(folder, held_out)
         valid = _encode_valid(folder, vocabulary, empty)
-        job = EncodeForTraining(vocabulary, recipe.data, held_out, repeats)
+        job = EncodeForTraining(vocabulary, recipe.data, held_out, repeats, mix)
         train = encode(folder / "train", text, job, vocabulary.size, pool)
         _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
@@ -106,7 +108,7 @@ def prepare_text(
             for split, given in (("train", text), ("valid", valid_text))
             for place, side in enumerate(("source", "target"))
         }
-        complete(folder, recipe, report, inputs)
+        complete(folder, recipe, report, inputs, mix=mix)
     return report
 
 
@@ -223,11 +225,13 @@ def complete(
     report: Report,
     inputs: Mapping[str, Sequence[Path]],
     silver_share: float | None = None,
+    mix: Sequence[int] = (),
 ) -> None:
     """Write manifest.json, which completes prepared data.
 
     `inputs` are the files that the data was made from, by names such as "train.source".
-    `silver_share` is the requested share of training trees that a parser made.
+    `silver_share` is the requested share of training trees that a parser made, `mix` how often an
+    epoch has the pairs of each file.
     """
     manifest = {
         "format": DATA_FORMAT,
@@ -236,6 +240,7 @@ def complete(
         "recipe": recipe.model_dump(),
         "inputs": {name: [_record(path) for path in paths] for name, paths in inputs.items()},
         "silver_share": silver_share,
+        "mix": list(mix),
         "files": {name: _record(folder / name) for name in sorted(FILES - {MANIFEST})},
     }
     write_manifest(folder, manifest)
