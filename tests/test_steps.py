@@ -333,11 +333,36 @@ def test_an_arithmetic_that_this_machine_does_not_have_is_refused_when_a_run_beg
         begun(CALM.but(arithmetic="halves"))
 
 
+@pytest.mark.parametrize(
+    "arithmetic", ["plain", "whole", "halves", pytest.param("loops", marks=needs_loops)]
+)
+def test_two_passes_without_dropout_agree_and_teach_what_one_does(
+    data: Path, threads: Callable[[int], None], arithmetic: str
+) -> None:
+    threads(2)
+    batches = epoch(data, "packed", 97, row_length=16)[:3]
+    one = updated(batches, arithmetic)
+    two = updated(batches, arithmetic, CALM.but(consistency=3.0))
+    torch.testing.assert_close(two[0], one[0], rtol=1e-4, atol=1e-7)
+    assert two[1] == pytest.approx(one[1], rel=1e-5)
+
+
+def test_two_passes_with_dropout_are_drawn_together(data: Path) -> None:
+    [batch] = epoch(data, "grouped", 4001)
+    recipe = CALM.but(dropout=0.3)
+    losses = {
+        weight: begun(recipe.but(consistency=weight))[2].learn(batch) for weight in (1.0, 9.0)
+    }
+    apart = (losses[9.0] - losses[1.0]) / 8  # a quarter of the divergence, from equal masks
+    assert apart[0] > 1e-3 * losses[1.0][0]
+    assert apart[1] == 0
+
+
 def test_halves_share_the_weights_and_each_carries_an_arithmetic_of_its_own(data: Path) -> None:
     [batch] = epoch(data, "grouped", 4001)
     model, optimizer, _ = begun(CALM)
     arithmetics = [Cpu(Products(), torch.Generator()) for _ in range(2)]
-    halves = Halves(model, 0.1, arithmetics)
+    halves = Halves(Whole(model, 0.1), arithmetics)
     optimizer.make_way()
     smoothed, plain_loss = halves.learn(batch)
     expected = batch_loss(model, batch, 0.1)

@@ -199,6 +199,20 @@ class Arithmetic(ABC):
         """
 
     @abstractmethod
+    def consistent_cross_entropy(
+        self,
+        states: Float[Tensor, "both d_model"],
+        embedding: Float[Tensor, "vocabulary d_model"],
+        labels: Int[Tensor, " tokens"],
+        smoothing: float,
+        weight: float,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """(smoothed, plain) loss of two passes over the same tokens; see `loss.consistency_loss`.
+
+        `states` has those of the first pass, then those of the second; `labels` are of one pass.
+        """
+
+    @abstractmethod
     def most_likely(
         self,
         live: Float[Tensor, "sentences beams"],

@@ -7,6 +7,7 @@ the tokens of all processes and parts of the batch.
 
 import math
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -26,6 +27,25 @@ def smoothed_loss(
     plain = -log_p.gather(1, labels[:, None])[:, 0]
     smoothed = (1 - smoothing) * plain - smoothing * log_p.mean(-1)
     return (smoothed * real).sum(), (plain * real).sum()
+
+
+def consistency_loss(
+    first: Float[Tensor, "tokens vocabulary"],
+    second: Float[Tensor, "tokens vocabulary"],
+    labels: Int[Tensor, " tokens"],
+    smoothing: float,
+    weight: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The mean of the losses of two passes, plus weight / 4 · (KL(p || q) + KL(q || p)).
+
+    The logits of the passes differ by their dropout alone; p and q are their probabilities (R-Drop,
+    Wu et al., 2021). The second result is the mean of the plain losses, as in `smoothed_loss`.
+    """
+    losses = [smoothed_loss(logits, labels, smoothing) for logits in (first, second)]
+    smoothed, plain = (torch.stack(both).mean(0) for both in zip(*losses, strict=True))
+    log_p, log_q = first.float().log_softmax(-1), second.float().log_softmax(-1)
+    divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
+    return smoothed + weight / 4 * (divergence * (labels != 0)).sum(), plain
 
 
 def perplexity(plain_loss: float, tokens: int) -> float:

@@ -116,6 +116,9 @@ class TrainingRecipe(Section):
     """Adam's epsilon."""
     label_smoothing: _Fraction = 0.1
     """epsilon_ls: the probability spread over the whole vocabulary."""
+    consistency: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Weight of the divergence between two passes over each batch, whose dropout differs (R-Drop,
+    Wu et al. 2021); 0, as in the paper, means one pass."""
     accumulate: Count = 1
     """Batches whose gradients are summed into one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"

@@ -5,7 +5,7 @@ uses `Whole` or `Sharded`, and for large batches perhaps `Halves`.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import torch
@@ -18,8 +18,8 @@ from regard.data.batches import Batch
 from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
 from regard.machine.threads import side_by_side
-from regard.recipe import Recipe
-from regard.run.sharding import Optimizer, ShardedAdam
+from regard.recipe import Recipe, TrainingRecipe
+from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
 from regard.transformer import Transformer
 
 
@@ -47,14 +47,21 @@ def steps_for(
     cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.
     """
     chosen = for_training(recipe.training, device, dtype, torch.get_num_threads())
-    smoothing = recipe.training.label_smoothing
+    smoothing, loss = recipe.training.label_smoothing, loss_for(recipe.training)
     model.compute_by(chosen.whole)
     if isinstance(optimizer, ShardedAdam):
-        return BySize(model, Sharded(model, smoothing, optimizer), chosen, can_halve=False)
+        return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
         model.embedding.table(recipe.data.row_length)  # make it before the step is traced
-        return Compiled(model, smoothing, warn)
-    return BySize(model, Whole(model, smoothing), chosen, can_halve=True)
+        return Compiled(model, smoothing, warn, loss)
+    return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
+
+
+def loss_for(recipe: TrainingRecipe) -> BatchLoss:
+    """The loss that a recipe asks for."""
+    if recipe.consistency:
+        return partial(consistent_loss, weight=recipe.consistency)
+    return batch_loss
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -63,6 +70,18 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
     return model.by.cross_entropy(
         states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing
     )
+
+
+def consistent_loss(
+    model: Transformer, batch: Batch, smoothing: float, weight: float
+) -> tuple[Tensor, Tensor]:
+    """(smoothed, plain) loss of two passes at once; see `regard.loss.consistency_loss`."""
+    source, target = batch.source.twice(), batch.target.twice()
+    states = model.decode(target, model.encode(source), source)
+    return model.by.consistent_cross_entropy(
+        states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing,
+        weight,
+    )  # fmt: skip
 
 
 def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
@@ -74,20 +93,26 @@ def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
 class Whole:
     """Learns from all rows of a batch at once."""
 
-    def __init__(self, model: Transformer, smoothing: float):
-        self.model, self.smoothing = model, smoothing
+    def __init__(self, model: Transformer, smoothing: float, loss: BatchLoss | None = None):
+        self.model, self.smoothing, self.loss = model, smoothing, loss or batch_loss
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        return add_gradient(*batch_loss(self.model, batch, self.smoothing))
+        return add_gradient(*self.loss(self.model, batch, self.smoothing))
 
 
 class Compiled(Whole):
     """Learns on a GPU by one program, which the first batch compiles from `batch_loss`."""
 
-    def __init__(self, model: Transformer, smoothing: float, warn: Callable[[str], None]):
-        super().__init__(model, smoothing)
-        self._program = compiled(batch_loss, warn)
+    def __init__(
+        self,
+        model: Transformer,
+        smoothing: float,
+        warn: Callable[[str], None],
+        loss: BatchLoss | None = None,
+    ):
+        super().__init__(model, smoothing, loss)
+        self._program = compiled(self.loss, warn)
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
@@ -97,13 +122,19 @@ class Compiled(Whole):
 class Sharded(Whole):
     """Learns with a model of which each process keeps a shard, by gathering weights when needed."""
 
-    def __init__(self, model: Transformer, smoothing: float, optimizer: ShardedAdam):
-        super().__init__(model, smoothing)
+    def __init__(
+        self,
+        model: Transformer,
+        smoothing: float,
+        optimizer: ShardedAdam,
+        loss: BatchLoss | None = None,
+    ):
+        super().__init__(model, smoothing, loss)
         self._optimizer = optimizer
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        return add_gradient(*self._optimizer.compute(batch_loss, batch, self.smoothing))
+        return add_gradient(*self._optimizer.compute(self.loss, batch, self.smoothing))
 
 
 class Halves:
@@ -113,13 +144,13 @@ class Halves:
     two gradients does not depend on which of them is added first.
     """
 
-    def __init__(self, model: Transformer, smoothing: float, parts: Sequence[Cpu]):
+    def __init__(self, whole: Whole, parts: Sequence[Cpu]):
         self._generators = [part.generator for part in parts]
         self._steps = []
         for part in parts:
-            same_weights = model.sharing_weights()
+            same_weights = whole.model.sharing_weights()
             same_weights.compute_by(part)
-            self._steps.append(Whole(same_weights, smoothing))
+            self._steps.append(Whole(same_weights, whole.smoothing, whole.loss))
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradients of both halves; see `Steps`."""
@@ -159,4 +190,4 @@ class BySize:
         parts = self._chosen.parts()
         if len(parts) == 1 or not self._can_halve:
             return None
-        return Halves(self._model, self._whole.smoothing, parts)
+        return Halves(self._whole, parts)

@@ -147,6 +147,26 @@ def test_cross_entropy(case: Case, seed: int, tokens: int, smoothing: float, fac
     hold(case, equation, torch.randn(tokens, D_MODEL), upstream=torch.tensor([factor, 0.0]))
 
 
+@several
+@given(seeds, st.integers(1, 41), st.sampled_from([0.0, 0.1]), st.sampled_from([0.0, 1.0, 5.0]))
+def test_consistent_cross_entropy(
+    case: Case, seed: int, tokens: int, smoothing: float, weight: float
+) -> None:
+    torch.manual_seed(seed)
+    labels = torch.randint(0, VOCABULARY, (tokens,)) * (torch.rand(tokens) < 0.8)  # 0 is padding
+
+    def equation(by: Arithmetic, layers: Layers, states: Tensor) -> Tensor:
+        if hasattr(by, "chunk"):
+            by.chunk = 11
+        embedding = layers.tokens.weight
+        losses = by.consistent_cross_entropy(states, embedding, labels, smoothing, weight)
+        assert not losses[1].requires_grad
+        return torch.stack(losses)
+
+    states = torch.randn(2 * tokens, D_MODEL) / 2
+    hold(case, equation, states, upstream=torch.tensor([1.5, 0.0]))
+
+
 def test_the_losses_of_bf16_logits_are_computed_in_fp32(case: Case) -> None:
     by = case.by()
     if case.learns and by is not PLAIN and NUMBA not in case.needs:

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from regard.arithmetic import cross_entropy, int8, layouts
+from regard.arithmetic import consistency, cross_entropy, int8, layouts
 from regard.arithmetic.attention import VECTOR, CpuAttention, CpuMask
+from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.dropout import keep_mask
 from regard.arithmetic.int8 import Rounded
 from regard.arithmetic.plain import Plain, fused_adam
@@ -69,6 +70,14 @@ class Cpu(Plain):
             self, states, embedding, labels, smoothing, learning=True
         )
 
+    def consistent_cross_entropy(
+        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of two passes, computed without keeping all logits."""
+        return consistency.consistent_cross_entropy(
+            self, states, embedding, labels, smoothing, weight
+        )
+
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
@@ -124,6 +133,12 @@ class Cpu(Plain):
     ) -> tuple[Tensor, Tensor]:
         """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
         return cross_entropy.softmax_gradient(logits, labels, smoothing)
+
+    def pair_gradient(
+        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> PairLosses:
+        """Turn the logits of two passes into their gradients, in place."""
+        return consistency.pair_gradient(first, second, labels, smoothing, weight)
 
     def is_one(self, gradient: Tensor) -> bool:
         """Whether the gradient of the loss is 1, as it is where backward() begins."""

@@ -5,6 +5,8 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard.arithmetic import consistency
+from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.cross_entropy import smoothed_cross_entropy, softmax_gradient
 from regard.arithmetic.plain import Plain, fused_adam
 from regard.arithmetic.products import Products
@@ -66,6 +68,14 @@ class Cuda(Plain):
             self, states, embedding, labels, smoothing, learning=self.learning
         )
 
+    def consistent_cross_entropy(
+        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of two passes, computed without keeping all logits."""
+        return consistency.consistent_cross_entropy(
+            self, states, embedding, labels, smoothing, weight
+        )
+
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
@@ -90,6 +100,12 @@ class Cuda(Plain):
     ) -> tuple[Tensor, Tensor]:
         """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
         return softmax_gradient(logits, labels, smoothing)
+
+    def pair_gradient(
+        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> PairLosses:
+        """Turn the logits of two passes into their gradients, in place."""
+        return consistency.pair_gradient(first, second, labels, smoothing, weight)
 
     def is_one(self, gradient: Tensor) -> bool:
         """False, because reading the gradient would wait for the GPU."""

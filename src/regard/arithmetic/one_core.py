@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.dropout import draw_seed, threshold
 from regard.arithmetic.inference import Inference
@@ -88,6 +89,18 @@ class Loops(Cpu):
             array(logits), one, smoothing, array(right), array(log_p)
         )
         return right[:, None], log_p[:, None]
+
+    def pair_gradient(
+        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> PairLosses:
+        """Turn the logits of two passes into their gradients, in place."""
+        found = PairLosses(*torch.empty(3, len(first), 1).unbind())
+        one = array(labels[:, 0].contiguous())
+        outputs = (array(numbers[:, 0]) for numbers in found)
+        cross_entropy_loops.gradients_of_pairs(
+            array(first), array(second), one, smoothing, weight, *outputs
+        )
+        return found
 
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int

@@ -7,7 +7,7 @@ from torch.optim.adam import adam
 
 from regard.attention import attention
 from regard.equations import Adam, Arithmetic, Cache, Mask, Moments, Ranking
-from regard.loss import smoothed_loss
+from regard.loss import consistency_loss, smoothed_loss
 from regard.search import most_likely
 
 
@@ -51,6 +51,14 @@ class Plain(Arithmetic):
     ) -> tuple[Tensor, Tensor]:
         """The loss of all logits at once, by `regard.loss.smoothed_loss`."""
         smoothed, plain = smoothed_loss(F.linear(states, embedding), labels, smoothing)
+        return smoothed, plain.detach()
+
+    def consistent_cross_entropy(
+        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of all logits of both passes, by `regard.loss.consistency_loss`."""
+        first, second = F.linear(states, embedding).chunk(2)
+        smoothed, plain = consistency_loss(first, second, labels, smoothing, weight)
         return smoothed, plain.detach()
 
     def most_likely(

@@ -37,6 +37,10 @@ class Rows(NamedTuple):
         width = max(1, int(self.segments[rows].any(0).sum()))
         return Rows(*(tensor[rows, :width] for tensor in self))
 
+    def twice(self) -> Rows:
+        """The rows twice: all of them, then all of them again."""
+        return Rows(*(torch.cat([tensor, tensor]) for tensor in self))
+
     @property
     def tokens(self) -> int:
         """Number of positions that are not padding."""

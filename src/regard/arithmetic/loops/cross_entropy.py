@@ -27,3 +27,52 @@ def gradient_of_logits(
         for j in range(columns):
             write(row, j, exps[j] * inverse)
         write(row, label, exps[label] * inverse + (smoothing - f32(1)))
+
+
+@loop_for(
+    "void({n}[:, ::1], {n}[:, ::1], int64[::1], float32, float32, float32[::1], float32[::1], "
+    "float32[::1])"
+)
+def gradients_of_pairs(
+    first: Numbers,
+    second: Numbers,
+    labels: Numbers,
+    smoothing: float,
+    weight: float,
+    right: Numbers,
+    log_p: Numbers,
+    divergence: Numbers,
+) -> None:
+    """Turn the logits of two passes into their gradients; see `consistency.pair_gradient`."""
+    rows, columns = first.shape
+    p, q = np.empty(columns, np.float32), np.empty(columns, np.float32)
+    apart, half, part = np.empty(columns, np.float32), f32(0.5), f32(0.25) * weight
+    for r in range(rows):
+        one, other, label = first[r], second[r], labels[r]
+        highest, other_highest = largest(one), largest(other)
+        total, other_total = f32(0), f32(0)
+        for j in range(columns):
+            a, b = read(one[j]), read(other[j])
+            apart[j] = a - b
+            p[j], q[j] = exp(a - highest), exp(b - other_highest)
+            total += p[j]
+            other_total += q[j]
+        log_total, log_other = highest + np.log(total), other_highest + np.log(other_total)
+        a, b = read(one[label]), read(other[label])
+        right[r], log_p[r] = half * (a + b), half * (a - log_total + b - log_other)
+        inverse, other_inverse, shift = f32(1) / total, f32(1) / other_total, log_total - log_other
+        p_to_q, q_to_p = f32(0), f32(0)
+        for j in range(columns):
+            p[j], q[j], apart[j] = p[j] * inverse, q[j] * other_inverse, apart[j] - shift
+            p_to_q += p[j] * apart[j]
+            q_to_p -= q[j] * apart[j]
+        divergence[r] = p_to_q + q_to_p
+        for j in range(columns):
+            moved = p[j] - q[j]
+            p[j] = half * p[j] + part * (moved + p[j] * (apart[j] - p_to_q))
+            q[j] = half * q[j] - part * (moved + q[j] * (apart[j] + q_to_p))
+        p[label] -= half * (f32(1) - smoothing)
+        q[label] -= half * (f32(1) - smoothing)
+        for j in range(columns):
+            write(one, j, p[j])
+            write(other, j, q[j])
