@@ -35,6 +35,30 @@ _AgainstOption = Annotated[
 _IntervalOption = Annotated[
     bool, typer.Option("--interval", help="Print 95 % intervals, by bootstrap.")
 ]
+_ReportOption = Annotated[
+    bool,
+    typer.Option(
+        "--report",
+        help="Print five scores with what each is and its interval; one is BLEU as in the paper.",
+    ),
+]
+_LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        help="Language of the text, such as de, for the words of bleu_paper; with --report. "
+        "Without it, the ending of the reference's name, or else German.",
+    ),
+]
+_StepsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        help="What is done to the text for bleu_paper: normalise, tokenise and split, separated "
+        "by commas, or none. Without it tokenise,split, as in the paper; none if the text looks "
+        "tokenised.",
+    ),
+]
 _ModelOption = Annotated[
     Path | None,
     typer.Option(
@@ -73,8 +97,11 @@ def score(
     test: _TestArgument = None,
     reference: _ReferenceOption = None,
     tokenizer: _TokenizerOption = "13a",
+    report: _ReportOption = False,
     against: _AgainstOption = None,
     interval: _IntervalOption = False,
+    language: _LanguageOption = None,
+    steps: _StepsOption = None,
     model: _ModelOption = None,
     source: _SourceOption = None,
     as_json: _JsonOption = False,
@@ -87,26 +114,23 @@ def score(
     """Score detokenised translations: BLEU, chrF and TER, with sacreBLEU's signatures.
 
     With --model each line reports how likely a translation is: its score, by which regard translate
-    ranks, its log P, and the number of its pieces.
-
-    With --trees, give two files of trees, one a line: first the gold trees, in the place of the
-    translations, then those to score. Precision, recall and F1 of brackets are counted and printed
-    as by EVALB. If there are too many errors, it ends with status 1 and without a summary (null,
-    as JSON).
+    ranks, its log P, and the number of its pieces. With --trees, give two files of trees, one a
+    line: first the gold trees, then those to score. Brackets are counted and printed as by EVALB;
+    after too many errors it ends with status 1 and without a summary (null, as JSON).
 
     Examples:
 
     - `regard translate runs/x < in.txt | regard score - --reference ref.txt`
+    - `regard score out.de -r ref.de --report --against other.de`   (is the difference chance?)
     - `regard score out.txt --reference ref-1.txt --reference ref-2.txt --json`
-    - `regard score out.txt --reference ref.txt --against other.txt`   (is the difference chance?)
     - `regard score out.zh --reference ref.zh --tokenizer zh`
     - `regard score out.txt --model runs/x --source in.txt`   (a line each: score, log P, pieces)
     - `regard score --trees gold.trees test.trees -e 1000 --json`
     """
     from regard.errors import DataError
 
-    if any((against, interval)) and any((trees, model, source)):
-        raise DataError("--against and --interval compare translations with a --reference")
+    other = any((trees, model, source))
+    _refuse_mixed(report, any((against, interval)), language or steps, other)
     evalb = (test, params, max_errors, cutoff, summary)
     if trees:
         from regard.cli.brackets import score_trees
@@ -120,44 +144,78 @@ def score(
         _score_by_model(model, source, hypothesis, reference, as_json)
     elif not reference:
         raise DataError("missing option --reference / -r: see regard score --help")
+    elif report:
+        _report([hypothesis, *(against or [])], reference, tokenizer, language, steps, as_json)
     else:
-        _score_text(hypothesis, reference, tokenizer, against, interval, as_json)
+        _score_text([hypothesis, *(against or [])], reference, tokenizer, interval, as_json)
+
+
+def _refuse_mixed(report: bool, compared: bool, about: str | None, other: object) -> None:
+    from regard.errors import DataError
+
+    if (report or compared) and other:
+        raise DataError("--report, --against and --interval go with a --reference")
+    if about and not report:
+        raise DataError("--language and --steps are for bleu_paper: add --report")
 
 
 def _score_text(
-    hypothesis: Path,
-    reference: list[Path],
-    tokenizer: str,
-    against: list[Path] | None,
-    interval: bool,
-    as_json: bool,
+    systems: list[Path], references: list[Path], tokenizer: str, interval: bool, as_json: bool
 ) -> None:
     from dataclasses import asdict
 
-    from regard.cli.console import note
     from regard.errors import RecipeError
     from regard.recipe import BleuTokenizer
     from regard.score.bleu import compare_translations, score_translations
 
     if tokenizer not in (names := get_args(BleuTokenizer)):
         raise RecipeError(f"--tokenizer {tokenizer}: it is {', '.join(names[:-1])} or {names[-1]}")
-    others = against or []
-    texts = _aligned(hypothesis, *others, *reference)
-    systems, references = texts[: 1 + len(others)], texts[1 + len(others) :]
-    if tokenizer == "13a" and _without_blanks(references[0]):
-        problem = "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
-        note(f"{reference[0]}: {problem}")
+    translations, by_reference = _texts(systems, references, asking=tokenizer == "13a")
     kind = cast(BleuTokenizer, tokenizer)
-    if others or interval:
-        shown = [str(path) for path in (hypothesis, *others)]
-        _show_compared(shown, compare_translations(systems, references, kind), as_json)
+    if interval or len(systems) > 1:
+        found = compare_translations(translations, by_reference, kind)
+        _show_compared([str(path) for path in systems], found, as_json)
         return
-    scores = score_translations(systems[0], references, kind)
+    scores = score_translations(translations[0], by_reference, kind)
     if as_json:
         typer.echo(json.dumps(asdict(scores)))
         return
     for field, name in _METRICS.items():
         typer.echo(f"{name:<5} {getattr(scores, field):6.2f}  {scores.signatures[field]}")
+
+
+def _report(
+    systems: list[Path],
+    references: list[Path],
+    tokenizer: str,
+    language: str | None,
+    steps: str | None,
+    as_json: bool,
+) -> None:
+    from regard.cli.bleu_report import chosen_language, chosen_steps, print_report
+    from regard.errors import RecipeError
+
+    if tokenizer != "13a":
+        raise RecipeError("--tokenizer is for one BLEU: --report has its own, leave it out")
+    asked = chosen_steps(steps)
+    spoken = chosen_language(language, references[0])
+    translations, by_reference = _texts(systems, references, asking=True)
+    names = [str(path) for path in systems]
+    print_report(names, translations, by_reference, spoken, asked, as_json)
+
+
+def _texts(
+    systems: list[Path], references: list[Path], asking: bool
+) -> tuple[list[list[str]], list[list[str]]]:
+    """The lines of translations and of references; `asking`, it notes text without blanks."""
+    from regard.cli.console import note
+
+    texts = _aligned(*systems, *references)
+    translations, by_reference = texts[: len(systems)], texts[len(systems) :]
+    if asking and _without_blanks(by_reference[0]):
+        problem = "has hardly any blanks, so BLEU takes lines for words: see --tokenizer"
+        note(f"{references[0]}: {problem}")
+    return translations, by_reference
 
 
 def _show_compared(

@@ -1,7 +1,7 @@
 """§6.1 "BLEU": translation quality, computed by sacreBLEU so that others can reproduce the number.
 
-The paper's own figures are for tokenised text, which gives about one point more: a number means
-something only together with sacreBLEU's signature.
+The paper's own figures count other words, which gives about one point more (`report.py`): a number
+means something only together with sacreBLEU's signature.
 """
 
 from collections.abc import Sequence
@@ -60,9 +60,16 @@ class Figure:
     score: float
     interval: float
     """Half the width of the 95 % interval, by 1,000 bootstrap samples of the sentences."""
+    mean: float
+    """Mean of the samples, the middle of the interval."""
     p: float | None
     """Probability of a difference as large as that from the first system, if both were equally
     good, by paired bootstrap; None for the first system."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends of the 95 % interval."""
+        return self.mean - self.interval, self.mean + self.interval
 
 
 def compare_translations(
@@ -75,26 +82,37 @@ def compare_translations(
     Each system is compared with the first one. Samples are drawn from a fixed seed, unless
     SACREBLEU_SEED is in the environment. Raises as `score_translations` does.
     """
-    for system in systems:
-        _refuse_misaligned(system, references)
     metrics: dict[str, Metric] = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
-    named: list[tuple[str, Sequence[str]]] = [(str(n), one) for n, one in enumerate(systems)]
-    test = PairedTest(named, metrics, [list(reference) for reference in references], "bs")
-    signatures, results = test()
-    names = dict(zip(metrics, signatures, strict=True))  # sacreBLEU renames chrf and ter
-    columns = {field: cast(list[Result], results[name]) for field, name in names.items()}
+    columns = {field: compare_by(metric, systems, references) for field, metric in metrics.items()}
     found = [
-        {field: _figure(column[number], column[0]) for field, column in columns.items()}
+        {field: figures[number] for field, (figures, _) in columns.items()}
         for number in range(len(systems))
     ]
-    return found, {field: str(signatures[name]) for field, name in names.items()}
+    return found, {field: signature for field, (_, signature) in columns.items()}
+
+
+def compare_by(
+    metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+) -> tuple[list[Figure], str]:
+    """One metric's figure for each system, compared with the first, and its signature.
+
+    Raises as `score_translations` does.
+    """
+    for system in systems:
+        _refuse_misaligned(system, references)
+    named: list[tuple[str, Sequence[str]]] = [(str(n), one) for n, one in enumerate(systems)]
+    test = PairedTest(named, {"": metric}, [list(reference) for reference in references], "bs")
+    signatures, results = test()
+    ((name, signature),) = signatures.items()
+    column = cast(list[Result], results[name])
+    return [_figure(one, column[0]) for one in column], str(signature)
 
 
 def _figure(found: Result, first: Result) -> Figure:
     p = found.p_value
     if p is not None and found.score == first.score:
         p = 1.0  # sacreBLEU counts differences above 0, of which there are none, as 0.001
-    return Figure(float(found.score), float(found.ci or 0), p)
+    return Figure(float(found.score), float(found.ci or 0), float(found.mean or 0), p)
 
 
 def bleu(

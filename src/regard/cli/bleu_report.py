@@ -1,0 +1,116 @@
+"""`regard score --report`: five scores, what each of them is, and what is known of differences."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+
+from regard.cli.console import note
+from regard.errors import RecipeError, unknown
+from regard.score.bleu import Figure
+from regard.score.moses import has_abbreviations
+from regard.score.report import (
+    ALL_STEPS,
+    PAPER_STEPS,
+    ReportedScore,
+    TextSteps,
+    looks_tokenised,
+    recognise,
+    report_translations,
+    score_by_steps,
+)
+
+
+def chosen_steps(text: str | None) -> TextSteps | None:
+    """The steps that `--steps` names, in their order; None if it is left out."""
+    if text is None:
+        return None
+    names = [] if text == "none" else text.split(",")
+    for name in names:
+        if name not in ALL_STEPS:
+            raise unknown("step", name, [*ALL_STEPS, "none"])
+    return cast(TextSteps, tuple(step for step in ALL_STEPS if step in names))
+
+
+def chosen_language(text: str | None, reference: Path) -> str:
+    """The language given, or that of the reference's ending (`ref.fr`), or German."""
+    if text is None:
+        ending = reference.suffix.removeprefix(".")
+        if has_abbreviations(ending):
+            return ending
+        note("bleu_paper takes the text for German: for another language, add --language")
+        return "de"
+    if not re.fullmatch("[a-z]{2,3}", text):
+        raise RecipeError(f"--language {text}: it is a code of two or three letters, such as de")
+    if not has_abbreviations(text):
+        note(f"--language {text}: Moses lists no abbreviations of it, and takes those of English")
+    return text
+
+
+def print_report(
+    names: Sequence[str],
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    language: str,
+    steps: TextSteps | None,
+    as_json: bool,
+) -> None:
+    """Print the report on the systems of these names; the others are compared with the first.
+
+    Without `steps`, text that looks tokenised is scored as it stands.
+    """
+    done = _fitting_steps([*systems, *references]) if steps is None else steps
+    scores = report_translations(systems, references, language, done)
+    by_steps = score_by_steps(systems[0], references, language) if done == PAPER_STEPS else {}
+    hint = recognise(len(systems[0]))
+    if as_json:
+        shown: dict[str, Any] = {key: _as_json(one, names) for key, one in scores.items()}
+        shown["bleu_paper"]["by_steps"] = by_steps
+        typer.echo(json.dumps({"lines": len(systems[0]), "hint": hint} | shown))
+        return
+    if hint:
+        typer.echo(hint)
+    for key, one in scores.items():
+        typer.echo(f"{key}\n  {one.meaning}\n  {one.signature}")
+        for name, figure in zip(names, one.figures, strict=True):
+            typer.echo(f"  {figure.score:6.2f}  {_interval(figure)}  {name}{_p(figure)}")
+        if key == "bleu_paper" and by_steps:
+            told = ", ".join(f"{which} {score:.2f}" for which, score in by_steps.items())
+            typer.echo(f"  {names[0]} by steps: {told}")
+
+
+def _fitting_steps(texts: Sequence[Sequence[str]]) -> TextSteps:
+    """The steps of the paper, or none for text that looks tokenised."""
+    tokenised = [looks_tokenised(text) for text in texts]
+    if all(tokenised):
+        note("the text looks tokenised: bleu_paper takes its words as they stand (--steps)")
+        return ()
+    if any(tokenised):
+        note("some texts look tokenised and some do not: such scores mean little")
+    return PAPER_STEPS
+
+
+def _as_json(one: ReportedScore, names: Sequence[str]) -> dict[str, Any]:
+    first, *others = one.figures
+    return {
+        "score": first.score,
+        "interval": first.ends,
+        "signature": one.signature,
+        "meaning": one.meaning,
+        "versus": {
+            name: {"score": figure.score, "interval": figure.ends, "p": figure.p}
+            for name, figure in zip(names[1:], others, strict=True)
+        },
+    }
+
+
+def _interval(figure: Figure) -> str:
+    low, high = figure.ends
+    return f"[{low:.2f}, {high:.2f}]"
+
+
+def _p(figure: Figure) -> str:
+    return "" if figure.p is None else f"  p = {figure.p:.3f}"

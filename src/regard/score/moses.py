@@ -1,0 +1,194 @@
+"""§6.1 "BLEU": words as Moses' scripts divide them, which the paper's figures count.
+
+Each public function gives, for one line, what the script in its docstring prints, to the byte. The
+lists of abbreviations are Moses' own, as the package sacremoses carries them. That package has a
+tokeniser, too, which differs where a line ends in a full stop (docs/decisions.md).
+"""
+
+import re
+from functools import cache
+from itertools import pairwise
+
+import regex
+
+# perl's \s, \p{IsAlpha}, \p{IsAlnum}, \p{IsN} and \p{IsLower} in decoded text are here _BLANKS,
+# Alphabetic, Alphabetic with Nd, N, and Lowercase.
+_BLANKS = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_Rules = tuple[tuple["regex.Pattern[str]", str], ...]
+
+
+def split_compounds(line: str) -> str:
+    """Parts of compounds apart: `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'` on bytes.
+
+    A match cannot begin with what the last one took: `a-b-c` keeps its second hyphen. On bytes, a
+    letter outside ASCII is long enough for two matches: `a-é-c` keeps neither.
+    """
+    return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
+
+
+def tokenise(line: str, language: str) -> str:
+    """Words and punctuation marks apart: `tokenizer.perl -l LANGUAGE -no-escape -q`.
+
+    A language without a list of abbreviations gets that of English, as in the script.
+    """
+    if not regex.search(f"[^{_BLANKS}]", line):
+        return line
+    text = _replaced(line, _SQUEEZING).strip(" ")
+    words = _replaced(text, _separating(language)).rstrip(" ").split(" ")
+    ends = [_end_apart(word, language, after) for word, after in pairwise(words)]
+    ends.append(_WORD_AND_STOP.sub(r"\1 .", words[-1]))
+    return regex.sub(r"\.' ?$", " . ' ", regex.sub(" +", " ", " ".join(ends)).strip(" "))
+
+
+def normalise(line: str, language: str) -> str:
+    """Plain quotation marks, dashes and blanks: `normalize-punctuation.perl -l LANGUAGE`.
+
+    The script reads bytes: its letters, digits and blanks are those of ASCII.
+    """
+    text = _replaced(f"{line}\n", _PLAIN)  # one rule of the script asks what follows, a line's end
+    if language == "en":
+        text = re.sub(r'"([,.]+)', r'\1"', text)
+    elif language not in ("cs", "cz"):
+        text = re.sub(r'(\.+)"(\s*[^<])', r'"\1\2', text.replace(',"', '",'), flags=re.ASCII)
+    mark = "," if language in ("de", "es", "cs", "cz", "fr") else "."
+    return re.sub("([0-9])\xa0([0-9])", rf"\1{mark}\2", text).removesuffix("\n")
+
+
+def has_abbreviations(language: str) -> bool:
+    """Whether Moses lists abbreviations of a language; for others it takes those of English."""
+    return language in _lists()
+
+
+def _replaced(text: str, rules: _Rules) -> str:
+    for pattern, replacement in rules:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _compiled(*rules: tuple[str, str]) -> _Rules:
+    return tuple((regex.compile(pattern), replacement) for pattern, replacement in rules)
+
+
+_SQUEEZING = _compiled((f"[{_BLANKS}]+", " "), (r"[\0-\x1f]", ""), (" +", " "))
+_PLAIN = _compiled(
+    ("\r", ""),
+    (r"\(", " ("),
+    (r"\)", ") "),
+    (" +", " "),
+    (r"\) ([.!:?;,])", r")\1"),
+    (r"\( ", "("),
+    (r" \)", ")"),
+    ("([0-9]) %", r"\1%"),
+    (" ([:;])", r"\1"),
+    ("`", "'"),
+    ("''", ' " '),
+    ("[„“”]", '"'),
+    ("–", "-"),
+    ("—", " - "),
+    (" +", " "),
+    ("´", "'"),
+    ("([a-zA-Z])‘([a-zA-Z])", r"\1'\2"),
+    ("([a-zA-Z])’([a-zA-Z])", r"\1'\2"),
+    ("[‘‚]", "'"),
+    ("’|''", '"'),
+    ("…", "..."),
+    ("\xa0«\xa0", ' "'),
+    ("«\xa0?", '"'),
+    ("\xa0»\xa0", '" '),
+    ("\xa0?»", '"'),
+    ("\xa0%", "%"),
+    ("nº\xa0", "nº "),
+    ("\xa0([:?!;])", r"\1"),
+    ("\xa0(ºC|cm)", r" \1"),
+    (",\xa0", ", "),
+    (" +", " "),
+)
+_WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
+
+
+@cache
+def _separating(language: str) -> _Rules:
+    """Blanks around what is no letter, digit, hyphen or one of .'`, and then around some of these.
+
+    Blanks are squeezed later: only whether there is one counts.
+    """
+    inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
+    return (
+        *_compiled((rf"[^\p{{Alphabetic}}\p{{Nd}}{_BLANKS}.'`,\-{inside}]", r" \g<0> ")),
+        *_compiled(*_INSIDE_WORDS.get(language, ())),
+        *_compiled((r"\.{2,}", r" \g<0> ")),
+        *_compiled((r"(\P{N}),", r"\1 , "), (r",(\P{N})", r" , \1"), (r"(\p{N}),$", r"\1 ,")),
+        *_compiled(*_APOSTROPHES.get(language, [("'", " ' ")])),
+    )
+
+
+def _between(before: str, after: str, replacement: str = r"\1 ' \2") -> tuple[str, str]:
+    return f"({before})'({after})", replacement
+
+
+_A, _X = r"\p{Alphabetic}", r"\P{Alphabetic}"
+_TO_THE_LEFT = [_between(_X, _X), _between(_X, _A), _between(_A, _X), _between(_A, _A, r"\1' \2")]
+_IN_WORDS = _TO_THE_LEFT[:3]
+_TO_THE_RIGHT = [
+    _between(_X, _X),
+    _between(r"[^\p{Alphabetic}\p{N}]", _A),
+    _between(_A, _X),
+    _between(_A, _A, r"\1 '\2"),
+    _between(r"\p{N}", "s", r"\1 '\2"),
+]
+_APOSTROPHES = {
+    "en": _TO_THE_RIGHT,
+    **dict.fromkeys(("fr", "it", "ga", "ca"), _TO_THE_LEFT),
+    **dict.fromkeys(("so", "tdt"), _IN_WORDS),
+}
+"""Where an apostrophe is divided from its word, by language; elsewhere it stands alone."""
+_INSIDE_WORDS = {
+    "fi": [(r":(?!\p{Ll})", " : ")],
+    "sv": [(r":(?!\p{Ll})", " : ")],
+    "tdt": [(r"'(?!\p{Ll})", " ' ")],
+}
+"""Marks that are part of a word if a small letter follows, by language."""
+
+
+def _end_apart(word: str, language: str, after: str) -> str:
+    """A word before another, divided from its full stop unless that seems to be part of it."""
+    whole = _WORD_AND_STOP.fullmatch(word)
+    if not whole:
+        return word
+    stem = whole[1]
+    kept = _abbreviations(language).get(stem)
+    if (
+        ("." in stem and regex.search(r"\p{Alphabetic}", stem))
+        or kept == "always"
+        or regex.match(r"\p{Lowercase}", after)
+        or (kept == "before a number" and re.match("[0-9]", after))
+    ):
+        return word
+    return f"{stem} ."
+
+
+@cache
+def _abbreviations(language: str) -> dict[str, str]:
+    """When each abbreviation of a language keeps its full stop, from the lists of Moses.
+
+    Lines are read as the script reads them: a blank at the end of one belongs to the word, which
+    then is never met.
+    """
+    lists = _lists()
+    found = {}
+    for line in lists.get(language, lists["en"]).split("\n"):
+        if line in ("", "0") or line.startswith("#"):
+            continue
+        numeric = re.match(r"(.*)\s+#NUMERIC_ONLY#", line)
+        found[numeric[1] if numeric else line] = "before a number" if numeric else "always"
+    return found
+
+
+@cache
+def _lists() -> dict[str, str]:
+    """Moses' file of abbreviations of each language."""
+    from sacremoses.corpus import NONBREAKING_PREFIXES  # here, because this import takes a while
+
+    before = "nonbreaking_prefix."
+    named = {name.removeprefix(before): text for name, text in NONBREAKING_PREFIXES.items()}
+    return {name: text for name, text in named.items() if name.isalpha()}

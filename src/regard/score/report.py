@@ -1,0 +1,147 @@
+"""§6.1 "BLEU": five scores of a translation, each with its meaning; one is the paper's own.
+
+The paper does not describe how its BLEU was computed. The script that its authors released divides
+words by Moses' tokenizer.perl, splits compounds and counts with multi-bleu.perl.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from regard.score.bleu import Figure, compare_by
+from regard.score.moses import normalise, split_compounds, tokenise
+
+Step = Literal["normalise", "tokenise", "split"]
+"""One thing that can be done to a line before its words are counted, by moses.py."""
+TextSteps = tuple[Step, ...]
+ALL_STEPS: TextSteps = get_args(Step)
+"""All steps, in their order."""
+PAPER_STEPS: TextSteps = ("tokenise", "split")
+"""The steps of the script that the paper's authors released."""
+
+_BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
+_BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
+_AS_LETTERS = {ord(one): 0xF0000 + ord(one) for one in _BLANKS}
+"""Blanks at which Python divides words and multi-bleu.perl does not, to characters of no use."""
+
+_MEANINGS = {
+    "bleu_13a": "BLEU of detokenised, cased text, whose words sacreBLEU divides as WMT's script "
+    "mteval-v13a does: the score to publish, and to compare with scores of the same signature.",
+    "bleu_intl": "BLEU of the same text, with every mark and symbol of Unicode a word of its own, "
+    "as by mteval-v14 in its international mode: to compare with scores of the same signature.",
+    "chrf2": "chrF2, the F-score of sequences of 1 to 6 letters, in which recall counts twice: it "
+    "gives part of the credit to a word in another form.",
+    "ter": "Translation edit rate: words to insert, delete, replace or move, for 100 words of the "
+    "reference, whatever their case: lower is better.",
+}
+_DONE = {
+    "normalise": "punctuation made plain by normalize-punctuation.perl",
+    "tokenise": "words divided by Moses' tokenizer.perl",
+    "split": "compounds split into x ##AT##-##AT## y",
+}
+
+
+@dataclass(frozen=True)
+class ReportedScore:
+    """One score of all systems, and what it is."""
+
+    meaning: str
+    """One sentence."""
+    signature: str
+    """How it was computed, in sacreBLEU's notation."""
+    figures: list[Figure]
+    """A figure for each system; each after the first is compared with the first."""
+
+
+class MultiBleu(BLEU):
+    """BLEU as multi-bleu.perl counts it: cased, unsmoothed, words divided at ASCII's blanks.
+
+    Before it counts, `steps` are done to each line, for text in `language`, such as "de".
+    multi-bleu.perl fails if all translations are empty; here their score is 0.
+    """
+
+    def __init__(self, language: str, steps: TextSteps = PAPER_STEPS):
+        super().__init__(tokenize="none", smooth_method="none", force=True)
+        self.language, self.steps = language, steps
+        self.tokenizer_signature = "-".join(("moses", language, *steps)) if steps else "none"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return prepare_line(sent, self.language, self.steps).translate(_AS_LETTERS)
+
+
+@lru_cache(maxsize=1 << 16)
+def prepare_line(line: str, language: str, steps: TextSteps = PAPER_STEPS) -> str:
+    """A line after some steps, which are done in the order of `ALL_STEPS`."""
+    if "normalise" in steps:
+        line = normalise(line, language)
+    if "tokenise" in steps:
+        line = tokenise(line, language)
+    return split_compounds(line) if "split" in steps else line
+
+
+def report_translations(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    language: str,
+    steps: TextSteps = PAPER_STEPS,
+) -> dict[str, ReportedScore]:
+    """The scores bleu_13a, bleu_intl, bleu_paper, chrf2 and ter of each system.
+
+    `steps` prepare the text, in `language`, for bleu_paper alone. Each system is compared with the
+    first one. Raises DataError if lengths differ or there is nothing to score.
+    """
+    metrics: dict[str, Metric] = {
+        "bleu_13a": BLEU(tokenize="13a", force=True),
+        "bleu_intl": BLEU(tokenize="intl", force=True),
+        "bleu_paper": MultiBleu(language, steps),
+        "chrf2": CHRF(),
+        "ter": TER(),
+    }
+    meanings = {**_MEANINGS, "bleu_paper": _meaning(steps)}
+    found = {}
+    for key, metric in metrics.items():
+        figures, signature = compare_by(metric, systems, references)
+        found[key] = ReportedScore(meanings[key], signature, figures)
+    return found
+
+
+def score_by_steps(
+    translations: Sequence[str], references: Sequence[Sequence[str]], language: str
+) -> dict[str, float]:
+    """The BLEU of multi-bleu.perl by what was done to the text, for the usual choices of steps."""
+    choices: list[TextSteps] = [("tokenise",), PAPER_STEPS, ("normalise", "tokenise"), ALL_STEPS]
+    return {
+        "+".join(steps): float(
+            MultiBleu(language, steps).corpus_score(translations, references).score
+        )
+        for steps in choices
+    }
+
+
+def looks_tokenised(lines: Sequence[str]) -> bool:
+    """Whether most lines that end in a full stop have a blank before it."""
+    stops = [line for line in lines if line.rstrip().endswith(".")]
+    return sum(line.rstrip().endswith(" .") for line in stops) > len(stops) / 2
+
+
+def recognise(lines: int) -> str | None:
+    """A sentence about the test set of the paper that has this number of lines, or None."""
+    said = {
+        3003: "looks like newstest2014 in full; 2,737: the filtered one",
+        2737: "looks like newstest2014, the filtered one; 3,003: in full",
+    }
+    return f"{lines:,} lines: {said[lines]}" if lines in said else None
+
+
+def _meaning(steps: TextSteps) -> str:
+    done = ", ".join(_DONE[step] for step in ALL_STEPS if step in steps)
+    said = f"BLEU by multi-bleu.perl, cased and unsmoothed, {done or 'of words as they stand'}"
+    if steps == PAPER_STEPS:
+        return f"{said}: as by the paper's authors, to compare with their 27.3 and 28.4."
+    return f"{said}: not what the paper's authors did, unless the text is prepared already."
