@@ -305,3 +305,11 @@ def test_only_the_generative_grammar_and_multi_task_exceed_our_parser():
 def test_tables_cannot_be_changed():
     with pytest.raises(TypeError):
         TABLE_3["base"] = BIG  # type: ignore[index]
+
+
+def test_no_row_of_table_3_has_its_printed_count_at_the_vocabulary_of_the_text():
+    """So "about 37,000" is not the number of entries that the printed models had."""
+    vocabulary = BASE.tokenizer.vocabulary
+    millions = {row: parameters(one.model, vocabulary) / 1e6 for row, one in TABLE_3.items()}
+    assert vocabulary == 37_000
+    assert all(round(n) != TABLE_3_RESULTS[row].millions for row, n in millions.items())

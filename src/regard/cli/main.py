@@ -12,6 +12,7 @@ from regard import __version__
 from regard.cli.average import average
 from regard.cli.demo import demo
 from regard.cli.look import look
+from regard.cli.paper_diff import paper_diff
 from regard.cli.parse import parse
 from regard.cli.prepare import prepare
 from regard.cli.score import score
@@ -61,6 +62,7 @@ def regard(
 
 for command in (demo, prepare, train, average, tune, translate, parse, score, look, serve):
     app.command()(command)
+app.command("paper-diff")(paper_diff)
 
 
 def main() -> None:

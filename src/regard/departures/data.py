@@ -1,0 +1,237 @@
+"""§5.1: departures of the data and the batches."""
+
+from regard.departures.case import (
+    Compared,
+    Departure,
+    Finding,
+    as_row,
+    departs_if,
+    unstated,
+    values,
+)
+from regard.paper import CORPORA
+from regard.recipe import Recipe
+
+_SUB_WORDS = ("tokenizer.kind", "tokenizer.vocabulary")
+_BATCH = ("data.source_tokens", "data.target_tokens", "training.accumulate")
+_NEAR = 0.1
+"""How far a corpus may be from the printed size, which is rounded."""
+
+
+def corpus_of(row: str) -> str:
+    """The name in `CORPORA` of the text that a row's model was trained on."""
+    parsers = {"wsj": "WSJ", "wsj-semi": "WSJ, semi-supervised"}
+    return parsers.get(row, "WMT 2014 EN-FR" if row.endswith("en-fr") else "WMT 2014 EN-DE")
+
+
+def _text(case: Compared) -> Finding | None:
+    name, pairs = corpus_of(case.row), case.facts.pairs
+    size = CORPORA[name].sentences
+    paper = f"{name}, about {size:,} sentences or pairs"
+    if pairs is None:
+        here = "which text it learns from, and whether the sub-words are learned from all of it"
+        return Finding("unseen", paper, here)
+    if abs(pairs - size) > _NEAR * size:
+        return Finding("departs", paper, f"{pairs:,} of them")
+    return Finding("unseen", paper, f"{pairs:,} of them; whether they are that text")
+
+
+def _sub_words(case: Compared) -> Finding | None:
+    wanted, learned = case.printed.tokenizer.vocabulary, case.facts.vocabulary
+    if case.changed("tokenizer.kind") or learned in (None, case.recipe.tokenizer.vocabulary):
+        return as_row(*_SUB_WORDS)(case)
+    if learned == wanted:
+        return None
+    return Finding("departs", f"{wanted:,} entries", f"{learned:,} entries")
+
+
+def _sample(case: Compared) -> Finding | None:
+    share = case.facts.sample
+    if share is None or share >= 1:
+        return None
+    return Finding("departs", here=f"sub-words are learned from {100 * share:.2g} % of the pairs")
+
+
+def _mix(case: Compared) -> Finding | None:
+    mix = case.facts.mix or ()
+    return Finding("departs", here=f"--mix {','.join(map(str, mix))}") if {*mix} - {1} else None
+
+
+def _batch(case: Compared) -> Finding | None:
+    printed, here = _tokens(case.printed), _tokens(case.recipe)
+    if printed == here:
+        return None
+    return Finding("departs", printed, f"{here} ({values(case.recipe, _BATCH)})")
+
+
+def _tokens(recipe: Recipe) -> str:
+    """The tokens of a step: batches whose gradients are summed count as one."""
+    times = recipe.training.accumulate
+    source, target = recipe.data.source_tokens * times, recipe.data.target_tokens * times
+    return f"{source:,} source and {target:,} target tokens"
+
+
+def _held_out(case: Compared) -> Finding | None:
+    held_out = case.facts.held_out
+    if held_out is None:
+        here = "whether files are given to validate with"
+        return as_row("data.held_out")(case) or Finding("unseen", here=here)
+    here = f"{held_out:,} pairs of the training text are held out"
+    return Finding("departs", here=here) if held_out else None
+
+
+def _layout(case: Compared) -> Finding | None:
+    if case.recipe.data.layout == "grouped":
+        return None
+    fields = ("data.layout", "data.row_length")
+    return Finding("departs", 'data.layout = "grouped"', values(case.recipe, fields))
+
+
+DATA = (
+    Departure(
+        name="text",
+        section="§5.1, §6.3",
+        quote="the standard WMT 2014 English-German dataset consisting of about 4.5 million "
+        "sentence pairs",
+        theirs="the same",
+        ours="any text; `regard prepare` counts what it keeps",
+        why="a recipe does not name its text",
+        tests=("tests/measure/test_facts.py",),
+        judge=_text,
+    ),
+    Departure(
+        name="sub-words",
+        section="§5.1, §6.3",
+        quote="a shared source-target vocabulary of about 37000 tokens",
+        theirs="padded to 40,960 entries",
+        ours="37,000 entries, with the 256 bytes and three symbols; fewer where the text is small",
+        why="the text says so; the padding appears only in the counts of Table 3",
+        tests=("tests/text/test_tokenizer.py", "tests/test_paper.py"),
+        judge=_sub_words,
+        fields=_SUB_WORDS,
+    ),
+    Departure(
+        name="cutting text before sub-words",
+        section="§5.1",
+        quote="",
+        theirs="EN-DE: Moses tokens, cleaned and encoded beforehand; EN-FR: pieces of "
+        "characters, the text cut between letters or digits and everything else",
+        ours="byte-level: sub-words of UTF-8 bytes, without a tokenizer beforehand; the text is "
+        "cut before each space, and by GPT-2's pattern between letters, digits and everything else",
+        why="no character is unknown, and each text comes back unchanged",
+        tests=("tests/text/test_tokenizer.py",),
+        judge=unstated(),
+    ),
+    Departure(
+        name="word pieces",
+        section="§5.1",
+        quote="a 32000 word-piece vocabulary [38]",
+        theirs="pieces chosen by their counts",
+        ours="pieces merged by the frequency of pairs, as in byte-pair encoding; only the longest "
+        "match when encoding is that of word pieces. Wu et al. [38] merge by gain of likelihood",
+        why="it is what the library that learns them does",
+        tests=("tests/text/test_tokenizer.py",),
+        judge=departs_if(lambda case: case.recipe.tokenizer.kind == "wordpiece"),
+        fields=("tokenizer.kind",),
+    ),
+    Departure(
+        name="sample for the sub-words",
+        section="§5.1",
+        quote="Sentences were encoded using byte-pair encoding",
+        theirs="learned from all of it (EN-DE), or from a part (EN-FR)",
+        ours="learned from an even sample of at most a million pairs and 200 million characters",
+        why="memory and time stay bounded for any text",
+        tests=("tests/data/test_prepare.py",),
+        judge=_sample,
+    ),
+    Departure(
+        name="longest sentences",
+        section="§5.1",
+        quote="",
+        theirs="training pairs of over 256 pieces are dropped; for parsing, of over 512",
+        ours="the same, and reported",
+        why="as the authors' code",
+        tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
+        judge=unstated("data.max_length"),
+        fields=("data.max_length",),
+    ),
+    Departure(
+        name="unequal pairs",
+        section="§5.1",
+        quote="",
+        theirs="EN-DE came cleaned beforehand; the code itself drops none for it",
+        ours="a pair of more than ten characters is dropped, and reported, if one side has more "
+        "than 9 times as many characters as the other",
+        why="such pairs are hardly ever translations",
+        tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
+        judge=unstated("data.max_ratio"),
+        fields=("data.max_ratio",),
+    ),
+    Departure(
+        name="identical pairs",
+        section="§5.1",
+        quote="",
+        theirs="the code drops none",
+        ours="all are kept; `data.deduplicate` drops them",
+        why="a small text may repeat itself",
+        tests=("tests/data/test_prepare.py",),
+        judge=as_row("data.deduplicate"),
+        fields=("data.deduplicate",),
+    ),
+    Departure(
+        name="mixture of texts",
+        section="§5.1",
+        quote="",
+        theirs="every pair once in an epoch",
+        ours="every pair once in an epoch; `--mix` repeats some texts",
+        why="a small text of the right field is worth more than a large one of another",
+        tests=("tests/data/test_prepare.py", "tests/measure/test_facts.py"),
+        judge=_mix,
+    ),
+    Departure(
+        name="development set",
+        section="§6.2",
+        quote="the development set, newstest2013",
+        theirs="the same",
+        ours="files that are given, or else pairs held out of the training text",
+        why="whoever has one text only needs something to validate with",
+        tests=("tests/data/test_prepare.py", "tests/measure/test_facts.py"),
+        judge=_held_out,
+        fields=("data.held_out",),
+    ),
+    Departure(
+        name="size of a batch",
+        section="§5.1",
+        quote="approximately 25000 source tokens and 25000 target tokens",
+        theirs="4,096 padded tokens of the longer side on each of 8 GPUs",
+        ours="at most 25,000 each, padding included; `training.accumulate` multiplies them",
+        why="an optimizer step is as large as published",
+        tests=("tests/data/test_batches.py",),
+        judge=_batch,
+        fields=_BATCH,
+    ),
+    Departure(
+        name="batches of similar length",
+        section="§5.1",
+        quote="Sentence pairs were batched together by approximate sequence length.",
+        theirs="buckets by length: up to 8, 12, 16, 24, ... pieces",
+        ours="by default rows of one width, each filled with pairs of any length in random order; "
+        "pairs in one row do not attend to each other ([why](decisions.md#training)). "
+        '`data.layout = "grouped"` is as published',
+        why="a batch of one length teaches only that length",
+        tests=("tests/data/test_batches.py", "tests/test_transformer.py"),
+        judge=_layout,
+        fields=("data.layout", "data.row_length"),
+    ),
+    Departure(
+        name="sub-word dropout",
+        section="§5.1",
+        quote="",
+        theirs="none",
+        ours="none; `data.subword_dropout` skips merges at random",
+        why="it helps small texts",
+        tests=("tests/data/test_subword_dropout.py",),
+        judge=as_row("data.subword_dropout"),
+        fields=("data.subword_dropout",),
+    ),
+)

@@ -1,0 +1,65 @@
+"""The distance from the paper: which row a recipe is closest to, and what departs from it."""
+
+from math import log2
+from typing import NamedTuple
+
+from regard.departures.case import Compared, Departure, Facts, Finding, all_fields, value
+from regard.departures.table import CANNOT_DEPART, DEPARTURES
+from regard.errors import unknown
+from regard.paper import PAPER_RECIPES
+from regard.recipe import Recipe
+
+NO_FACTS = Facts()
+
+
+class Distance(NamedTuple):
+    """The result of `departures_of`."""
+
+    row: str
+    """The row of the paper's tables that was compared with, a name in `PAPER_RECIPES`."""
+    closest: str
+    """The row that is nearest."""
+    found: tuple[tuple[Departure, Finding], ...]
+
+    def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:
+        """The findings that are "departs", "unstated" or "unseen", in the order of the paper."""
+        return [(departure, one) for departure, one in self.found if one.kind == kind]
+
+
+def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = None) -> Distance:
+    """Judge a recipe, and what is known of its run, by every departure.
+
+    It is compared with the row of this name, or else with the closest. Raises RecipeError for an
+    unknown row.
+    """
+    if row is not None and row not in PAPER_RECIPES:
+        raise unknown("row", row, list(PAPER_RECIPES))
+    closest = closest_row(recipe)
+    case = Compared(recipe, row or closest, facts)
+    judged = ((departure, departure.judge(case)) for departure in DEPARTURES)
+    return Distance(case.row, closest, tuple((d, found) for d, found in judged if found))
+
+
+def closest_row(recipe: Recipe) -> str:
+    """The name of the paper's recipe of this task that is nearest.
+
+    Each field is as far off as it has doublings, or 1 if it is no number, or 0 in one recipe. Of
+    equally near ones it is the first in the order of the paper.
+    """
+    rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
+    return min(rows, key=lambda name: _how_far(rows[name], recipe))
+
+
+def _how_far(before: Recipe, after: Recipe) -> float:
+    total = 0.0
+    for field in changes(before, after):
+        old, new = value(before, field), value(after, field)
+        are_sizes = isinstance(old, int | float) and isinstance(new, int | float) and old and new
+        total += abs(log2(new / old)) if are_sizes else 1
+    return total
+
+
+def changes(before: Recipe, after: Recipe) -> list[str]:
+    """The fields, as `section.key`, in which two recipes differ, except what cannot depart."""
+    fields = (field for field in all_fields() if field not in CANNOT_DEPART)
+    return [field for field in fields if value(before, field) != value(after, field)]

@@ -1,0 +1,183 @@
+"""§3: departures of the model."""
+
+from regard.departures.case import Compared, Departure, Finding, as_row, never, unstated, values
+
+_PARTS = ("model.layers", "model.decoder_layers")
+_WIDTHS = ("model.d_model", "model.d_ff", "model.heads", "model.d_k", "model.d_v")
+_EXTRA_DROPOUT = ("model.attention_dropout", "model.relu_dropout")
+_POSITIONS = ("model.positions", "model.max_positions")
+
+
+def _dropout(case: Compared) -> Finding | None:
+    """The paper does not print the parsers' dropout, which it tuned."""
+    changed = as_row("model.dropout")(case)
+    if changed or case.printed.task.output == "text":
+        return changed
+    return Finding("unstated", here=values(case.recipe, ("model.dropout",)))
+
+
+def _extra_dropout(case: Compared) -> Finding | None:
+    changed = as_row(*_EXTRA_DROPOUT)(case)
+    if changed or case.printed.task.output == "text":
+        return changed
+    return Finding("unstated", here=values(case.recipe, ("model.attention_dropout",)))
+
+
+def _positions(case: Compared) -> Finding | None:
+    """Sinusoids have no limit, so only a learned table has a length."""
+    if case.recipe.model.positions == "sinusoidal":
+        return as_row("model.positions")(case)
+    if changed := as_row(*_POSITIONS)(case):
+        return changed
+    return Finding("unstated", here=values(case.recipe, ("model.max_positions",)))
+
+
+MODEL = (
+    Departure(
+        name="depth",
+        section="§3.1",
+        quote="a stack of N = 6 identical layers",
+        theirs="the same; 6 for parsing as well, where §6.3 says 4",
+        ours="`model.layers`, `model.decoder_layers`: 6 and 6, or as a row of Table 3 says",
+        why="a deeper encoder with a shallow decoder translates faster",
+        tests=("tests/test_paper.py",),
+        judge=as_row(*_PARTS),
+        fields=_PARTS,
+    ),
+    Departure(
+        name="widths",
+        section="§3.2.2, §3.3, Table 3",
+        quote="d_k = d_v = d_model/h = 64",
+        theirs="the same; for big EN-FR its d_ff is 8192",
+        ours="the widths of a row of Table 3",
+        why="small texts and machines need smaller models",
+        tests=("tests/test_paper.py", "tests/test_transformer.py"),
+        judge=as_row(*_WIDTHS),
+        fields=_WIDTHS,
+    ),
+    Departure(
+        name="order of the normalisation",
+        section="§3.1",
+        quote="LayerNorm(x + Sublayer(x))",
+        theirs="the same, no norm after the last layer; later a norm before each sub-layer and one "
+        "after the last layer",
+        ours="as published",
+        why="it is what the paper's figures were measured with",
+        tests=("tests/test_layers.py",),
+        judge=never,
+    ),
+    Departure(
+        name="epsilon of the normalisation",
+        section="§3.1",
+        quote="",
+        theirs="1e-6",
+        ours="1e-6",
+        why="as the authors' code",
+        tests=("tests/test_layers.py",),
+        judge=unstated(),
+    ),
+    Departure(
+        name="dropout",
+        section="§5.4, Table 3",
+        quote="For the base model, we use a rate of P_drop = 0.1.",
+        theirs="the same, on the outputs of sub-layers and on embedding + position; WSJ 0.2, "
+        "semi-supervised 0.1",
+        ours="as published, and as the authors' code for the parsers; on a CPU the probability is "
+        "rounded to 1/65,536",
+        why="the paper tuned the parsers' dropout and does not print it",
+        tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
+        judge=_dropout,
+        fields=("model.dropout",),
+    ),
+    Departure(
+        name="dropout elsewhere",
+        section="§5.4, §6.3",
+        quote="the dropout, both attention and residual",
+        theirs="0 on attention weights and after the ReLU for translation, later 0.1 for both; for "
+        "parsing an early file has none on attention weights, a later one has 0.2",
+        ours="0 for translation; on attention weights 0.2 for `wsj` and 0.1 for `wsj-semi`, of "
+        "which the second is a guess",
+        why="§6.3 tuned attention dropout for the parsers and does not print it",
+        tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
+        judge=_extra_dropout,
+        fields=_EXTRA_DROPOUT,
+    ),
+    Departure(
+        name="initial values",
+        section="§3.4",
+        quote="",
+        theirs="Glorot uniform for projections, where queries, keys and values were drawn as one "
+        "matrix; embeddings normal with standard deviation d_model^-0.5",
+        ours="the same distributions; queries, keys and values are drawn apart, so that their "
+        "limits are larger, by up to the square root of 2",
+        why="a matrix has the limit of its own shape",
+        tests=("tests/test_layers.py", "tests/test_transformer.py"),
+        judge=unstated(),
+    ),
+    Departure(
+        name="scale of the embeddings",
+        section="§3.4",
+        quote="In the embedding layers, we multiply those weights by √d_model",
+        theirs="at the input, not before the softmax",
+        ours="at the input, not before the softmax",
+        why="as published",
+        tests=("tests/test_layers.py",),
+        judge=never,
+    ),
+    Departure(
+        name="one matrix of embeddings",
+        section="§3.4",
+        quote="we share the same weight matrix between the two embedding layers and the "
+        "pre-softmax linear transformation",
+        theirs="the same; its settings for big EN-FR and for parsing do not share the last one",
+        ours="as published",
+        why="as published",
+        tests=("tests/test_transformer.py",),
+        judge=never,
+    ),
+    Departure(
+        name="biases",
+        section="§3.2.2, Table 3",
+        quote="",
+        theirs="biases in the projections, none before the softmax",
+        ours="the same; the bias of the keys stays 0, because the softmax cancels it, and is "
+        "counted all the same (9,216 parameters of base)",
+        why="the formulas have none, but with them the parameters of Table 3 come out as printed: "
+        "at 40,960 entries in every row except big, which fits 36,000",
+        tests=("tests/test_paper.py", "tests/test_transformer.py", "tests/run/test_processes.py"),
+        judge=unstated(),
+    ),
+    Departure(
+        name="first and last symbols",
+        section="§3.1",
+        quote="the output embeddings are offset by one position",
+        theirs="a zero vector comes first; a learned vector for the target language is added to "
+        "the encoder's input",
+        ours="`<s>` begins the target, `</s>` ends both sides; no language vector",
+        why="the paper does not say what comes first, and mentions no such vector",
+        tests=("tests/data/test_batches.py",),
+        judge=unstated(),
+    ),
+    Departure(
+        name="sinusoids",
+        section="§3.5",
+        quote="PE(pos, 2i) = sin(pos/10000^(2i/d_model))",
+        theirs="all sines, then all cosines; exponent i/(d_model/2 − 1)",
+        ours="as published: interleaved, exponent 2i/d_model",
+        why="the other exponent is another function of the position",
+        tests=("tests/test_layers.py",),
+        judge=never,
+    ),
+    Departure(
+        name="positions",
+        section="§3.5, Table 3",
+        quote="We also experimented with using learned positional embeddings",
+        theirs="one learned table for the encoder and one for the decoder, 256 long",
+        ours="row E: one table of 306 positions for both sides",
+        why="the paper does not print how many; 306 are enough for a training sentence and the 50 "
+        "more that its translation may have",
+        tests=("tests/test_paper.py",),
+        judge=_positions,
+        fields=_POSITIONS,
+    ),
+)

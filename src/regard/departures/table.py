@@ -1,0 +1,27 @@
+"""All departures, in the order of the paper, and the fields of a recipe that cannot be one."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from regard.departures.case import Departure
+from regard.departures.data import DATA
+from regard.departures.model import MODEL
+from regard.departures.results import RESULTS
+from regard.departures.training import TRAINING
+
+DEPARTURES: tuple[Departure, ...] = (*MODEL, *DATA, *TRAINING, *RESULTS)
+"""Every departure that is known."""
+
+CANNOT_DEPART: Mapping[str, str] = MappingProxyType(
+    {
+        "training.arithmetic": "other ways to compute equal equations: rounding, and the masks of "
+        "dropout, differ",
+        "training.log_every": "only the journal",
+        "training.validate_every": "only what is shown, unless training.best or patience is set, "
+        "which are judged",
+        "training.validate_sentences": "only what is shown, unless training.best is set",
+        "training.bleu_tokenizer": "only what is shown, unless training.best or tune is set",
+        "training.keep": "checkpoints that no average needs",
+    }
+)
+"""Fields, as `section.key`, that cannot change what a model learns or writes, and why."""

@@ -1,0 +1,238 @@
+"""§5.2 to §5.4, and the averaging of §6.1: departures of training."""
+
+from regard.departures.case import (
+    Compared,
+    Departure,
+    Finding,
+    as_row,
+    departs_if,
+    is_parser,
+    never,
+    unstated,
+    values,
+)
+from regard.paper import BASE_TIME, BIG_TIME, TABLE_3
+
+_ENDS = ("training.steps", "training.minutes", "training.patience")
+_RATE = ("training.rate", "training.warmup_steps")
+_ADAM = ("training.beta1", "training.beta2", "training.epsilon")
+_AVERAGE = ("training.average", "training.best")
+_SAVES = ("training.save_every", "training.save_minutes")
+_CHECKPOINTS_APART = 600
+"""Seconds between two of the paper's checkpoints."""
+_NEAR = 0.1
+"""How far the spacing of checkpoints may be from the printed one, since step times are rounded."""
+
+
+def _steps(case: Compared) -> Finding | None:
+    printed, made = case.printed.training.steps, case.facts.steps
+    if made is not None and made != printed:
+        return Finding("departs", f"{printed:,} steps", f"{made:,} steps were made")
+    return as_row(*_ENDS)(case)
+
+
+def _hardware(case: Compared) -> Finding | None:
+    return None if case.facts.device is None else Finding("departs", here=case.facts.device)
+
+
+def _precision(case: Compared) -> Finding | None:
+    chosen, used = case.recipe.training.precision, case.facts.dtype
+    if (used or chosen) in ("float32", "fp32"):
+        return None
+    if used:
+        return Finding("departs", "float32", used)
+    how = ", which is bf16 where the processor has it" if chosen == "auto" else ""
+    here = values(case.recipe, ("training.precision",))
+    return Finding("departs", 'training.precision = "fp32"', here + how)
+
+
+def _rate(case: Compared) -> Finding | None:
+    changed = as_row(*_RATE)(case)
+    if changed or not is_parser(case):
+        return changed
+    return Finding("unstated", here=values(case.recipe, _RATE))
+
+
+def _averages_nothing(row: str) -> bool:
+    """Whether a row is one of Table 3 whose figures are of a single checkpoint."""
+    return row in TABLE_3 and row not in ("base", "big")
+
+
+def _average(case: Compared) -> Finding | None:
+    """Rows base and big are in Table 2 as well, which is of averaged checkpoints."""
+    wanted = 1 if _averages_nothing(case.row) else case.printed.training.average
+    averaged, training = case.facts.averaged, case.recipe.training
+    paper = f"the last {wanted} checkpoints are averaged" if wanted > 1 else "none are averaged"
+    if averaged is not None and len(averaged) != wanted:
+        steps = ", ".join(f"{step:,}" for step in averaged)
+        return Finding("departs", paper, f"the mean of {len(averaged)}: steps {steps}")
+    if training.average != wanted or training.best != "last":
+        changed = [f for f in _AVERAGE if f != "training.best" or training.best != "last"]
+        return Finding("departs", paper, values(case.recipe, changed))
+    return None
+
+
+def _spacing(case: Compared) -> Finding | None:
+    """Ten minutes of another machine are another number of steps."""
+    if is_parser(case):
+        return as_row(*_SAVES)(case) or Finding("unstated", here=values(case.recipe, _SAVES))
+    time = BIG_TIME if case.row.startswith("big") else BASE_TIME
+    wanted = round(_CHECKPOINTS_APART / time.seconds_per_step)
+    paper = f"every ten minutes, which were about {wanted:,} steps"
+    averaged = case.facts.averaged
+    if averaged and len(averaged) > 1:
+        apart = (averaged[-1] - averaged[0]) / (len(averaged) - 1)
+        if abs(apart - wanted) > _NEAR * wanted:
+            return Finding("departs", paper, f"the averaged ones are {apart:,.6g} steps apart")
+        return None
+    if case.changed(*_SAVES):
+        return Finding("departs", paper, values(case.recipe, _SAVES))
+    if case.recipe.training.save_minutes:
+        here = f"{values(case.recipe, _SAVES)}: as many steps as the machine makes in that time"
+        return Finding("unseen", paper, here)
+    return None
+
+
+TRAINING = (
+    Departure(
+        name="duration",
+        section="§5.2",
+        quote="We trained the base models for a total of 100,000 steps or 12 hours.",
+        theirs="the same",
+        ours="the same number of steps; `--time` and `training.patience` may end a run earlier",
+        why="few machines make 100,000 steps in a time that one can wait",
+        tests=("tests/test_training.py", "tests/run/test_clock.py"),
+        judge=_steps,
+        fields=_ENDS,
+    ),
+    Departure(
+        name="hardware",
+        section="§5.2",
+        quote="one machine with 8 NVIDIA P100 GPUs",
+        theirs="the same",
+        ours="any processor; what is learned depends on it by rounding only, times and costs do "
+        "not compare",
+        why="such machines are rare by now",
+        tests=("tests/machine/test_devices.py",),
+        judge=_hardware,
+    ),
+    Departure(
+        name="precision",
+        section="§6.1",
+        quote="sustained single-precision floating-point capacity",
+        theirs="fp32",
+        ours="bf16 where the processor has it, with a master copy of the weights in fp32; "
+        '`training.precision = "fp32"` computes everything in fp32, `"int8"` rounds the factors of '
+        "most products to 8 bits",
+        why="bf16 is faster; at a usual learning rate all three reach the same BLEU within about "
+        "0.3 ([measured on Multi30k](../experiments/parity/README.md))",
+        tests=(
+            "tests/machine/test_devices.py",
+            "tests/test_training.py",
+            "tests/arithmetic/test_int8.py",
+        ),
+        judge=_precision,
+        fields=("training.precision",),
+    ),
+    Departure(
+        name="learning rate",
+        section="§5.3, §6.3",
+        quote="We used warmup_steps = 4000.",
+        theirs="the same; later twice the rate and a warm-up of 8000; for parsing half the rate, "
+        "or five times in an early file, and a warm-up of 16,000 (WSJ)",
+        ours="equation (3), steps counted from 1; the parsers warm up for 16,000 (`wsj`) and 4,000 "
+        "steps (`wsj-semi`)",
+        why="the paper tuned the parsers' rate and does not print it",
+        tests=("tests/test_schedule.py", "tests/test_paper.py"),
+        judge=_rate,
+        fields=_RATE,
+    ),
+    Departure(
+        name="Adam",
+        section="§5.3",
+        quote="the Adam optimizer [20] with β1 = 0.9, β2 = 0.98 and ε = 10^−9",
+        theirs="the same; later beta2 0.997",
+        ours="as published; gradients are never clipped",
+        why="as published",
+        tests=("tests/test_optimizer.py",),
+        judge=as_row(*_ADAM),
+        fields=_ADAM,
+    ),
+    Departure(
+        name="label smoothing",
+        section="§5.4, Table 3",
+        quote="label smoothing of value ε_ls = 0.1",
+        theirs="the same",
+        ours="the same, or as a row of Table 3 says",
+        why="as published",
+        tests=("tests/test_paper.py", "tests/test_loss.py"),
+        judge=as_row("training.label_smoothing"),
+        fields=("training.label_smoothing",),
+    ),
+    Departure(
+        name="where the smoothed probability goes",
+        section="§5.4",
+        quote="label smoothing [...] [36]",
+        theirs="epsilon/(V − 1) on each wrong entry",
+        ours="epsilon/V on every entry, including the right one",
+        why="it is the definition in the cited work; perplexity is without smoothing, per sub-word",
+        tests=("tests/test_loss.py",),
+        judge=never,
+    ),
+    Departure(
+        name="loss of several batches",
+        section="§5",
+        quote="",
+        theirs="sum over all devices / tokens on all devices",
+        ours="the sum of all losses divided by the number of all tokens, however batches are "
+        "divided",
+        why="a mean of means would depend on the number of devices",
+        tests=("tests/test_training.py",),
+        judge=unstated(),
+    ),
+    Departure(
+        name="random numbers",
+        section="§5",
+        quote="",
+        theirs="the seeds of the published models are not known",
+        ours="`training.seed`",
+        why="a run can be repeated",
+        tests=("tests/test_training.py",),
+        judge=lambda case: Finding("unstated", here=values(case.recipe, ("training.seed",))),
+        fields=("training.seed",),
+    ),
+    Departure(
+        name="averaging",
+        section="§6.1, §6.2",
+        quote="averaging the last 5 checkpoints",
+        theirs="a separate tool",
+        ours="the last 5 or 20 checkpoints, at the end of training. Recipes of Table 3 inherit it "
+        "from base, whereas the paper used no averaging there",
+        why="a row of Table 3 is base with one thing changed; its last checkpoint is what compares "
+        "with the printed figure",
+        tests=("tests/run/test_averaging.py",),
+        judge=_average,
+        fields=_AVERAGE,
+    ),
+    Departure(
+        name="spacing of checkpoints",
+        section="§6.1",
+        quote="which were written at 10-minute intervals",
+        theirs="written by the clock",
+        ours="by steps (`training.save_every`) or by the clock (`training.save_minutes`)",
+        why="on another machine ten minutes are another number of steps, and another average",
+        tests=("tests/run/test_clock.py", "tests/run/test_averaging.py"),
+        judge=_spacing,
+        fields=_SAVES,
+    ),
+    Departure(
+        name="first weights",
+        section="§5",
+        quote="",
+        theirs="drawn at random",
+        ours="drawn at random; `--from` begins with the weights of a model",
+        why="a model for a field may begin with a general one",
+        tests=("tests/run/test_finetuning.py",),
+        judge=departs_if(lambda case: case.facts.begins_with_model is True),
+    ),
+)

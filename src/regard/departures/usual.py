@@ -1,0 +1,233 @@
+"""The usual settings of other code bases, and what differs between one of them and a recipe.
+
+The values are those of public files, named by each setting. They may have changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from regard.departures.case import value
+from regard.errors import unknown
+from regard.recipe import Recipe
+from regard.schedule import learning_rate
+
+_BASE_RATE, _BIG_RATE = (learning_rate(4000, d_model, 4000) for d_model in (512, 1024))
+_BASE_SHAPE: Mapping[str, Any] = MappingProxyType(
+    {
+        "task.output": "text",
+        "model.layers": 6,
+        "model.decoder_layers": 6,
+        "model.d_model": 512,
+        "model.d_ff": 2048,
+        "model.heads": 8,
+        "model.d_k": 64,
+        "model.d_v": 64,
+        "model.dropout": 0.1,
+        "model.positions": "sinusoidal",
+        "data.layout": "grouped",
+        "data.subword_dropout": 0.0,
+        "training.beta1": 0.9,
+        "training.label_smoothing": 0.1,
+    }
+)
+_BIG_SHAPE = {"model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3}
+
+
+class Beyond(NamedTuple):
+    """A difference that no field of a recipe expresses."""
+
+    subject: str
+    theirs: str
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """A setting that a code base offers for WMT translation."""
+
+    name: str
+    source: str
+    """The public repository and file that has it."""
+    fields: Mapping[str, Any]
+    """Its values by the names of a recipe's fields; fields that it leaves open are absent."""
+    beyond: tuple[Beyond, ...]
+
+
+_SINUSOIDS = Beyond(
+    "sinusoids",
+    "all sines, then all cosines; exponent i/(d_model/2 − 1)",
+    "interleaved; exponent 2i/d_model",
+)
+_POST_NORM = "after each residual sum"
+_EVERY = "epsilon/V on every entry, the right one included"
+
+_T2T_BEYOND = (
+    Beyond("normalisation", "before each sub-layer, and after the last layer", _POST_NORM),
+    _SINUSOIDS,
+    Beyond("label smoothing", "epsilon/(V − 1) on each wrong entry", _EVERY),
+    Beyond("language", "a learned vector for the target language in the encoder", "none"),
+    Beyond("first target symbol", "a zero vector", "`<s>`"),
+    Beyond(
+        "batch",
+        "4,096 (base) or 2,048 (big) padded tokens of the longer side on each GPU",
+        "source_tokens and target_tokens, whatever the number of processes",
+    ),
+    Beyond("averaging", "a separate tool", "at the end of training"),
+)
+_T2T: Mapping[str, Any] = MappingProxyType(
+    {
+        **_BASE_SHAPE,
+        "model.attention_dropout": 0.1,
+        "model.relu_dropout": 0.1,
+        "data.max_length": 256,
+        "training.steps": 250_000,
+        "training.rate": 2.0,
+        "training.warmup_steps": 8000,
+        "training.beta2": 0.997,
+        "training.epsilon": 1e-9,
+        "training.precision": "fp32",
+        "search.beam": 4,
+        "search.alpha": 0.6,
+        "search.max_extra": 100,
+    }
+)
+_FAIRSEQ_BEYOND = (
+    Beyond("epsilon of LayerNorm", "1e-5", "1e-6"),
+    _SINUSOIDS,
+    Beyond("label smoothing", "epsilon/(V − 1) on each wrong entry", _EVERY),
+    Beyond(
+        "initial values",
+        "queries, keys and values with Glorot limits divided by the square root of 2",
+        "Glorot limits of each matrix",
+    ),
+    Beyond("first target symbol", "`</s>`", "`<s>`"),
+    Beyond("precision", "fp16 with a scaled loss", "training.precision"),
+    Beyond("length penalty", "log p / length^0.6", "log p / ((5 + length)/6)^0.6"),
+    Beyond("longest output", "200 pieces, whatever the source", "source + max_extra"),
+    Beyond(
+        "batch",
+        "3,584 tokens of the longer side on each of 8 GPUs",
+        "source_tokens and target_tokens, whatever the number of processes",
+    ),
+    Beyond("averaging", "a separate script", "at the end of training"),
+)
+_FAIRSEQ: Mapping[str, Any] = MappingProxyType(
+    {
+        **_BASE_SHAPE,
+        "model.attention_dropout": 0.0,
+        "model.relu_dropout": 0.0,
+        "tokenizer.kind": "bpe",
+        "tokenizer.vocabulary": 32_768,
+        "training.rate": round(0.0005 / _BASE_RATE, 3),
+        "training.warmup_steps": 4000,
+        "training.beta2": 0.98,
+        "training.epsilon": 1e-8,
+        "search.beam": 4,
+        "search.alpha": 0.6,
+    }
+)
+_JOEYNMT_BEYOND = (
+    Beyond("normalisation", "before each sub-layer, and after the last layer", _POST_NORM),
+    Beyond(
+        "learning rate",
+        "0.0002, times 0.7 after 8 validations without a better perplexity",
+        "warm-up, then the inverse square root of the step",
+    ),
+    Beyond("label smoothing", "epsilon/(V − 2) on each wrong entry", _EVERY),
+    Beyond("initial values of embeddings", "Glorot", "normal, standard deviation d_model^-0.5"),
+    Beyond("dropout on embedding + position", "none", "model.dropout"),
+    Beyond("longest output", "100 pieces, whatever the source", "source + max_extra"),
+    Beyond("duration", "100 epochs, or until the rate is 1e-8", "training.steps"),
+    Beyond("final model", "the checkpoint of the best perplexity", "an average"),
+    Beyond("longest sentences", "100 pieces without `</s>`", "data.max_length, `</s>` included"),
+)
+_JOEYNMT: Mapping[str, Any] = MappingProxyType(
+    {
+        **_BASE_SHAPE,
+        "model.attention_dropout": 0.1,
+        "model.relu_dropout": 0.1,
+        "tokenizer.kind": "bpe",
+        "data.source_tokens": 4096,
+        "data.target_tokens": 4096,
+        "training.accumulate": 1,
+        "training.beta2": 0.999,
+        "training.epsilon": 1e-8,
+        "training.average": 1,
+        "training.precision": "fp32",
+        "search.beam": 5,
+        "search.alpha": 1.0,
+    }
+)
+
+USUAL: Mapping[str, tuple[Usual, ...]] = MappingProxyType(
+    {
+        "t2t": (
+            Usual(
+                "tensor2tensor, transformer_base",
+                "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
+                _T2T,
+                _T2T_BEYOND,
+            ),
+            Usual(
+                "tensor2tensor, transformer_big",
+                "tensorflow/tensor2tensor: tensor2tensor/models/transformer.py",
+                MappingProxyType({**_T2T, **_BIG_SHAPE}),
+                _T2T_BEYOND,
+            ),
+        ),
+        "fairseq": (
+            Usual(
+                "fairseq, transformer_wmt_en_de",
+                "facebookresearch/fairseq: examples/scaling_nmt/README.md",
+                _FAIRSEQ,
+                _FAIRSEQ_BEYOND,
+            ),
+            Usual(
+                "fairseq, transformer_vaswani_wmt_en_de_big",
+                "facebookresearch/fairseq: examples/scaling_nmt/README.md",
+                MappingProxyType(
+                    {**_FAIRSEQ, **_BIG_SHAPE, "training.rate": round(0.0005 / _BIG_RATE, 3)}
+                ),
+                _FAIRSEQ_BEYOND,
+            ),
+        ),
+        "joeynmt": (
+            Usual(
+                "JoeyNMT, transformer_wmt17_ende",
+                "joeynmt/joeynmt: configs/transformer_wmt17_ende.yaml",
+                _JOEYNMT,
+                _JOEYNMT_BEYOND,
+            ),
+        ),
+    }
+)
+"""The usual settings of each code base."""
+
+
+class FieldDifference(NamedTuple):
+    """A field in which a recipe is not the usual setting."""
+
+    field: str
+    """Its name as `section.key`."""
+    theirs: Any
+    ours: Any
+
+
+def against(recipe: Recipe, code_base: str) -> tuple[Usual, list[FieldDifference]]:
+    """The setting of a code base that is closest to a recipe, and the fields that differ.
+
+    Raises RecipeError for a code base that is not in `USUAL`.
+    """
+    if code_base not in USUAL:
+        raise unknown("code base", code_base, ["paper", *USUAL])
+    found = [(usual, _differing(recipe, usual)) for usual in USUAL[code_base]]
+    return min(found, key=lambda one: len(one[1]))
+
+
+def _differing(recipe: Recipe, usual: Usual) -> list[FieldDifference]:
+    here = ((field, theirs, value(recipe, field)) for field, theirs in usual.fields.items())
+    return [FieldDifference(*one) for one in here if one[1] != one[2]]

@@ -1,0 +1,126 @@
+"""Facts that a run or a model directory shows of its training besides its recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from regard.data.pairs import prepared_manifest
+from regard.data.prepare import LEARNT_PAIRS
+from regard.departures.case import Facts
+from regard.errors import ModelError
+from regard.files.manifest import MANIFEST, unseal
+from regard.recipe import Recipe
+from regard.run.beginning import begun
+from regard.run.journal import read_journal
+from regard.text.tokenizer import Tokenizer
+
+
+class _Known(BaseModel):
+    """Fields of JSON that somebody else may have written; other fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _About(_Known):
+    """The manifest of a model."""
+
+    step: int
+    averaged: list[int] | None = None
+    tuned: list[Any] | None = None
+
+
+class _Record(_Known):
+    """A record of the journal; only a start has all fields."""
+
+    event: str
+    step: int = 0
+    pairs: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+
+
+class _Counts(_Known):
+    read: int
+    kept: int
+    empty: int
+    ratio: int
+    held_out: int
+
+
+class _Data(_Known):
+    """The manifest of prepared data."""
+
+    counts: dict[str, _Counts]
+    inputs: dict[str, list[Any]]
+    mix: list[int] = []
+
+    @property
+    def sample(self) -> float:
+        """The share of the clean pairs that sub-words are learned from, at most."""
+        train = self.counts["train"]
+        return min(1.0, LEARNT_PAIRS / max(1, train.read - train.empty - train.ratio))
+
+    @property
+    def held_out(self) -> int:
+        """Pairs of the training text that were set aside; 0 if files were given to validate."""
+        given = any(files for name, files in self.inputs.items() if name.startswith("valid."))
+        return 0 if given else self.counts["valid"].kept
+
+
+def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
+    """The recipe of a run or a model, and what its files show.
+
+    Raises ModelError if the directory holds neither, or if it is damaged.
+    """
+    about = None
+    if (directory / MANIFEST).exists() and not (directory / "train.source.ids.npy").exists():
+        about = unseal(directory)
+    recipe = begun(directory)
+    if recipe is None:
+        raise ModelError(
+            f"{directory}: is neither a run nor a model, it has no recipe.toml: name one that "
+            "regard train or regard average made, or a recipe"
+        )
+    try:
+        shown = _of_data(directory / "data") | _of_run(directory) | _of_model(about)
+    except (ValidationError, ValueError, KeyError, TypeError):
+        raise ModelError(f"{directory}: its manifest or its journal is damaged") from None
+    if (directory / "tokenizer.json").exists():
+        shown["vocabulary"] = Tokenizer.load(directory / "tokenizer.json").size
+    return recipe, Facts(**shown)
+
+
+def _of_data(data: Path) -> dict[str, Any]:
+    """Facts that prepared data shows."""
+    if not (data / MANIFEST).is_file():
+        return {}
+    prepared = _Data.model_validate(prepared_manifest(data))
+    pairs = prepared.counts["train"].kept
+    shown = {"pairs": pairs, "sample": prepared.sample, "held_out": prepared.held_out}
+    return shown | {"mix": tuple(prepared.mix)}
+
+
+def _of_run(directory: Path) -> dict[str, Any]:
+    """Facts that the journal of a run shows, by its last start and its last step."""
+    if not (directory / "journal.jsonl").is_file():
+        return {}
+    records = [_Record.model_validate(one) for one in read_journal(directory / "journal.jsonl")]
+    done = [one.step for one in records if one.event in ("step", "save")]
+    shown: dict[str, Any] = {"begins_with_model": (directory / "from.json").exists()}
+    shown["steps"] = max(done, default=0)
+    for one in records:
+        if one.event == "start":
+            shown |= {"pairs": one.pairs, "dtype": one.dtype, "device": one.device}
+    return shown
+
+
+def _of_model(manifest: dict[str, Any] | None) -> dict[str, Any]:
+    """Facts that the manifest of a finished model shows."""
+    if manifest is None:
+        return {}
+    about = _About.model_validate(manifest)
+    averaged = tuple(about.averaged) if about.averaged else None
+    return {"steps": about.step, "averaged": averaged, "tuned": bool(about.tuned)}
