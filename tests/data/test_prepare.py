@@ -318,6 +318,7 @@ def test_a_tokenizer_that_is_given_is_used(corpus: Corpus, tmp_path: Path) -> No
     assert (report.fingerprint, report.vocabulary) == (given.fingerprint, given.size)
     assert Tokenizer.load(corpus.out / "tokenizer.json").fingerprint == given.fingerprint
     assert len(corpus.prepared("train")) == 94
+    assert json.loads((corpus.out / "manifest.json").read_bytes())["sample"] is None
 
 
 def test_the_tokenizer_learns_from_an_even_sample(
@@ -338,6 +339,8 @@ def test_the_tokenizer_learns_from_an_even_sample(
     assert 10 <= len(places) <= 30
     assert places == sorted(set(places))
     assert max(b - a for a, b in itertools.pairwise([-1, *places, 101])) < 30
+    manifest = json.loads((corpus.out / "manifest.json").read_bytes())
+    assert manifest["sample"] == pytest.approx(20 / 101, abs=0.03)
 
 
 def test_wrong_tokenizers_are_refused(corpus: Corpus, tmp_path: Path) -> None:

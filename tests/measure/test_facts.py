@@ -72,7 +72,7 @@ def test_files_to_validate_with_are_not_held_out(world: Path, tmp_path: Path) ->
     manifest = json.loads(path.read_text())
     manifest["inputs"]["valid.source"] = [{"name": "dev.en", "bytes": 1, "sha256": ""}]
     manifest["mix"] = [2, 1]
-    manifest["counts"]["train"] |= {"read": 4_500_000, "empty": 300_000, "ratio": 200_000}
+    manifest["sample"] = 0.25
     path.write_text(json.dumps(manifest))
     facts = recipe_and_facts(run)[1]
     assert (facts.held_out, facts.sample, facts.mix) == (0, 0.25, (2, 1))
@@ -85,16 +85,18 @@ def test_a_recipe_of_an_older_version_is_read(world: Path, tmp_path: Path) -> No
     assert recipe_and_facts(run)[0] == Recipe().but(layers=2)
 
 
-@pytest.mark.parametrize("harm", ["averaged", "journal", "data"])
+@pytest.mark.parametrize("harm", ["averaged", "journal", "deep", "data"])
 def test_damage_is_refused(world: Path, tmp_path: Path, harm: str) -> None:
     run = Path(shutil.copytree(world / "run", tmp_path / "run"))
     if harm == "averaged":
         reseal(run, averaged=["one"])
     elif harm == "journal":
         (run / "journal.jsonl").write_text('{"event": "start", "pairs": "many"}\n')
+    elif harm == "deep":
+        (run / "journal.jsonl").write_text("[" * 100_000 + "\n")
     else:
         manifest = json.loads((run / "data" / "manifest.json").read_text())
-        manifest["counts"]["train"]["read"] = None
+        manifest["counts"]["train"]["kept"] = None
         (run / "data" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match="its manifest or its journal is damaged"):
         recipe_and_facts(run)

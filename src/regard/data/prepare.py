@@ -108,15 +108,14 @@ def prepare_text(
             for split, given in (("train", text), ("valid", valid_text))
             for place, side in enumerate(("source", "target"))
         }
-        complete(folder, recipe, report, inputs, mix=mix)
+        complete(folder, recipe, report, inputs, mix=mix, sample=None if known else _share(found))
     return report
 
 
 def _learn(
     text: AlignedText, found: Survey, recipe: Recipe, workers: Workers, sample: Path
 ) -> Tokenizer:
-    most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
-    sampler = _Sampler(recipe, most / max(most, found.clean, 1), frozenset(found.held_out))
+    sampler = _Sampler(recipe, _share(found), frozenset(found.held_out))
     with sample.open("wb") as file:
         file.writelines(text.each("learn", sampler, workers))
     # Learning runs in a process of its own. When that ends, much memory is free again; and an
@@ -125,6 +124,12 @@ def _learn(
         [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
     sample.unlink()
     return tokenizer
+
+
+def _share(found: Survey) -> float:
+    """The share of the clean pairs that the tokenizer is learned from."""
+    most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
+    return most / max(most, found.clean, 1)
 
 
 @dataclass(frozen=True)
@@ -226,12 +231,14 @@ def complete(
     inputs: Mapping[str, Sequence[Path]],
     silver_share: float | None = None,
     mix: Sequence[int] = (),
+    sample: float | None = None,
 ) -> None:
     """Write manifest.json, which completes prepared data.
 
     `inputs` are the files that the data was made from, by names such as "train.source".
     `silver_share` is the requested share of training trees that a parser made, `mix` how often an
-    epoch has the pairs of each file.
+    epoch has the pairs of each file, `sample` the share of the text that the tokenizer was learned
+    from, if it was learned.
     """
     manifest = {
         "format": DATA_FORMAT,
@@ -241,6 +248,7 @@ def complete(
         "inputs": {name: [_record(path) for path in paths] for name, paths in inputs.items()},
         "silver_share": silver_share,
         "mix": list(mix),
+        "sample": sample,
         "files": {name: _record(folder / name) for name in sorted(FILES - {MANIFEST})},
     }
     write_manifest(folder, manifest)

@@ -118,7 +118,8 @@ def prepare_trees(
         train = job.write_train(folder, encoder, found, silver_share)
         report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
         inputs = {"train.trees": trees, "valid.trees": valid_trees, "silver.trees": silver}
-        complete(folder, recipe, report, inputs, silver_share)
+        sample = None if known else 1 / found.every
+        complete(folder, recipe, report, inputs, silver_share, sample=sample)
     return report
 
 
@@ -131,6 +132,11 @@ class _Survey:
     tokens: frozenset[str]
     """All tokens of the linearised trees."""
     held_out: list[Tree]
+
+    @property
+    def every(self) -> int:
+        """The distance between two trees that the tokenizer is learned from; 1 for all trees."""
+        return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
 @dataclass(frozen=True)
@@ -174,9 +180,8 @@ class _Preparation:
 
     def learn(self, found: _Survey) -> Tokenizer:
         """Learn sub-words from an even sample of the sentences; add symbols for tokens of trees."""
-        every = -(-(found.gold + found.silver) // LEARNT_PAIRS)
         trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
-        lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, every))
+        lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, found.every))
         wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)
         return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 

@@ -20,7 +20,7 @@ class Facts:
     pairs: int | None = None
     """Sentence pairs, or trees, that it is trained on."""
     sample: float | None = None
-    """The share of its training text from which the sub-words were learned, at most."""
+    """The share of its training text from which the sub-words were learned."""
     held_out: int | None = None
     """Pairs of its training text that were set aside for validation; 0 if files were given."""
     mix: tuple[int, ...] | None = None

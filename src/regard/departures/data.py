@@ -29,8 +29,7 @@ def _text(case: Compared) -> Finding | None:
     size = CORPORA[name].sentences
     paper = f"{name}, about {size:,} sentences or pairs"
     if pairs is None:
-        here = "which text it learns from, and whether the sub-words are learned from all of it"
-        return Finding("unseen", paper, here)
+        return Finding("unseen", paper, "which text it learns from")
     if abs(pairs - size) > _NEAR * size:
         return Finding("departs", paper, f"{pairs:,} of them")
     return Finding("unseen", paper, f"{pairs:,} of them; whether they are that text")
@@ -47,7 +46,9 @@ def _sub_words(case: Compared) -> Finding | None:
 
 def _sample(case: Compared) -> Finding | None:
     share = case.facts.sample
-    if share is None or share >= 1:
+    if share is None:
+        return Finding("unseen", here="whether the sub-words are learned from all of the text")
+    if share == 1:
         return None
     return Finding("departs", here=f"sub-words are learned from {100 * share:.2g} % of the pairs")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from regard.data.pairs import prepared_manifest
-from regard.data.prepare import LEARNT_PAIRS
 from regard.departures.case import Facts
 from regard.errors import ModelError
 from regard.files.manifest import MANIFEST, unseal
@@ -43,11 +42,7 @@ class _Record(_Known):
 
 
 class _Counts(_Known):
-    read: int
     kept: int
-    empty: int
-    ratio: int
-    held_out: int
 
 
 class _Data(_Known):
@@ -56,12 +51,7 @@ class _Data(_Known):
     counts: dict[str, _Counts]
     inputs: dict[str, list[Any]]
     mix: list[int] = []
-
-    @property
-    def sample(self) -> float:
-        """The share of the clean pairs that sub-words are learned from, at most."""
-        train = self.counts["train"]
-        return min(1.0, LEARNT_PAIRS / max(1, train.read - train.empty - train.ratio))
+    sample: float | None = None
 
     @property
     def held_out(self) -> int:
@@ -86,7 +76,7 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
         )
     try:
         shown = _of_data(directory / "data") | _of_run(directory) | _of_model(about)
-    except (ValidationError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, RecursionError):
         raise ModelError(f"{directory}: its manifest or its journal is damaged") from None
     if (directory / "tokenizer.json").exists():
         shown["vocabulary"] = Tokenizer.load(directory / "tokenizer.json").size
