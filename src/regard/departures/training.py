@@ -180,6 +180,17 @@ TRAINING = (
         judge=never,
     ),
     Departure(
+        name="agreement of two passes",
+        section="§5.4",
+        quote="We employ three types of regularization during training",
+        theirs="none",
+        ours="none; `training.consistency` lets two passes with other dropout agree",
+        why="it helps small texts",
+        tests=("tests/test_steps.py", "tests/test_loss.py"),
+        judge=as_row("training.consistency"),
+        fields=("training.consistency",),
+    ),
+    Departure(
         name="loss of several batches",
         section="§5",
         quote="",
