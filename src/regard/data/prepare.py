@@ -108,7 +108,7 @@ def prepare_text(
             for split, given in (("train", text), ("valid", valid_text))
             for place, side in enumerate(("source", "target"))
         }
-        complete(folder, recipe, report, inputs, mix=mix, sample=None if known else _share(found))
+        complete(folder, recipe, report, inputs, mix=mix, sample=_sample(known, found))
     return report
 
 
@@ -130,6 +130,11 @@ def _share(found: Survey) -> float:
     """The share of the clean pairs that the tokenizer is learned from."""
     most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
     return most / max(most, found.clean, 1)
+
+
+def _sample(known: Tokenizer | None, found: Survey) -> float | None:
+    """The share that the tokenizer is learned from; None if one is given."""
+    return None if known else _share(found)
 
 
 @dataclass(frozen=True)
