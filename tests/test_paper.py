@@ -8,16 +8,14 @@ from hypothesis import strategies as st
 from regard.errors import RecipeError
 from regard.paper import (
     BASE,
+    BASE_EN_FR,
     BASE_TIME,
     BIG,
     BIG_EN_FR,
     BIG_TIME,
     BIG_VOCABULARY,
-    CONTIGUOUS_PATH,
     CORPORA,
     PAPER_RECIPES,
-    SEPARABLE_COMPLEXITY,
-    TABLE_1,
     TABLE_2,
     TABLE_3,
     TABLE_3_RESULTS,
@@ -25,7 +23,6 @@ from regard.paper import (
     TABLE_4,
     WSJ,
     WSJ_SEMI,
-    Sizes,
     parameters,
 )
 from regard.recipe import ModelRecipe, Recipe
@@ -74,6 +71,7 @@ def test_table_3_is_in_the_papers_order():
                 "steps": 300_000,
                 "keep": 20,
                 "average": 20,
+                "save_every": 600,
             },
         ),
     ],
@@ -108,13 +106,27 @@ def test_adam_is_the_papers():
     assert training.warmup_steps == 4000
 
 
-def test_base_averages_five_checkpoints_ten_minutes_apart():
-    assert (BASE.training.average, BASE.training.save_minutes) == (5, 10.0)
+@pytest.mark.parametrize(("recipe", "time", "count"), [(BASE, BASE_TIME, 5), (BIG, BIG_TIME, 20)])
+def test_checkpoints_are_as_many_steps_apart_as_took_the_authors_ten_minutes(recipe, time, count):
+    by = recipe.training
+    assert (by.average, by.save_minutes, by.averages_last) == (count, 0.0, False)
+    assert by.save_every == round(600 / time.seconds_per_step)
 
 
-def test_english_french_is_big_with_less_dropout_and_word_pieces():
-    changed = {"dropout": 0.1, "kind": "wordpiece", "vocabulary": 32_000}
-    assert differences(BIG_EN_FR, BIG) == changed
+@pytest.mark.parametrize("recipe", PAPER_RECIPES.values())
+def test_a_crash_costs_ten_minutes_at_most(recipe):
+    assert recipe.training.resume_minutes == 10.0
+
+
+def test_base_has_the_defaults_but_for_checkpoints_and_initial_values():
+    changed = {"initial", "save_every", "save_minutes", "resume_minutes"}
+    assert differences(BASE, Recipe()).keys() == changed
+
+
+def test_english_french_has_word_pieces_and_big_less_dropout():
+    changed = {"kind": "wordpiece", "vocabulary": 32_000}
+    assert differences(BASE_EN_FR, BASE) == changed
+    assert differences(BIG_EN_FR, BIG) == changed | {"dropout": 0.1}
 
 
 def test_parsing_keeps_the_base_models_other_sizes():
@@ -123,6 +135,7 @@ def test_parsing_keeps_the_base_models_other_sizes():
         assert (recipe.model.d_ff, recipe.model.heads) == (2048, 8)
         assert (recipe.search.beam, recipe.search.alpha, recipe.search.max_extra) == (21, 0.3, 300)
         assert recipe.model.attention_dropout > 0
+        assert (recipe.training.rate, recipe.tokenizer.kind) == (0.5, "wordpiece")
 
 
 def test_learned_positions_hold_the_longest_translation():
@@ -134,6 +147,7 @@ def test_learned_positions_hold_the_longest_translation():
     ("corpus", "recipe"),
     [
         ("WMT 2014 EN-DE", BASE),
+        ("WMT 2014 EN-FR", BASE_EN_FR),
         ("WMT 2014 EN-FR", BIG_EN_FR),
         ("WSJ", WSJ),
         ("WSJ, semi-supervised", WSJ_SEMI),
@@ -272,26 +286,6 @@ def test_training_cost_is_time_by_gpus_by_speed(time, row):
 def test_steps_fill_the_printed_hours(time):
     hours = time.steps * time.seconds_per_step / 3600
     assert 0.9 * time.hours < hours <= time.hours
-
-
-def test_table_1_at_primes():
-    sizes = Sizes(n=7, d=5, k=3, r=2)
-    costs = {
-        name: (row.complexity.of(sizes), row.sequential.of(sizes), row.path.of(sizes))
-        for name, row in TABLE_1.items()
-    }
-    assert costs == {
-        "Self-Attention": (245, 1, 1),
-        "Recurrent": (175, 7, 7),
-        "Convolutional": (525, 1, pytest.approx(1.7712437)),
-        "Self-Attention (restricted)": (70, 1, 3.5),
-    }
-
-
-def test_section_4_adds_two_costs():
-    sizes = Sizes(n=7, d=5, k=3, r=2)
-    assert CONTIGUOUS_PATH.of(sizes) == pytest.approx(7 / 3)
-    assert SEPARABLE_COMPLEXITY.of(sizes) == 280
 
 
 def test_only_the_generative_grammar_and_multi_task_exceed_our_parser():

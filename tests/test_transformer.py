@@ -246,3 +246,21 @@ def test_parameters_of_table_3_are_those_of_the_closed_form(row: str) -> None:
     with torch.device("meta"):
         model = Transformer(recipe, 40_960)
     assert model.parameter_count == parameters(recipe, 40_960)
+
+
+def test_joined_initial_values_are_those_of_one_matrix_with_all_outputs() -> None:
+    """Glorot's limit is sqrt(6 / (inputs + outputs)); nothing else differs from "apart"."""
+    recipe = ModelRecipe(layers=1, d_model=96, d_ff=97, heads=5, d_k=31, d_v=37)
+    torch.manual_seed(3)
+    apart = dict(Transformer(recipe, 301).named_parameters())
+    torch.manual_seed(3)
+    joined = Transformer(recipe.model_copy(update={"initial": "joined"}), 301).named_parameters()
+    limits = {"self_attention": 2 * 5 * 31 + 5 * 37, "cross_attention": 5 * 31 + 5 * 37}
+    for name, weight in joined:
+        *_, attention, projection, kind = name.rsplit(".", 3)
+        outputs = limits.get(attention, 0) if kind == "weight" else 0
+        if outputs and projection in (["W_q"] * (attention == "self_attention") + ["W_k", "W_v"]):
+            limit = (6 / (96 + outputs)) ** 0.5
+            assert 0.99 * limit < weight.abs().max() <= limit * (1 + 1e-6), name
+        else:
+            assert torch.equal(weight, apart[name]), name

@@ -43,6 +43,9 @@ class ModelRecipe(Section):
     """Positional encoding: §3.5's sinusoids, or learned (row E of Table 3)."""
     max_positions: Count = 1024
     """Number of positions of a learned encoding; sinusoids have no limit."""
+    initial: Literal["apart", "joined"] = "apart"
+    """Glorot limit of the first W^Q, W^K and W^V: that of each matrix apart; or, as in the authors'
+    code, that of those with the same input joined as one matrix, smaller by up to sqrt 2."""
 
     @property
     def depth(self) -> str:
@@ -146,6 +149,9 @@ class TrainingRecipe(Section):
     """Steps between two checkpoints; 0 means that only save_minutes counts."""
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
     """Minutes between two checkpoints; 0 means that only save_every counts."""
+    resume_minutes: Annotated[float, Field(ge=0)] = 0.0
+    """Minutes between two saves that serve only to continue from, 0 means never. With them, all
+    averaged checkpoints are those due by save_every and save_minutes, not that of the last step."""
     keep: Count = 5
     """Number of newest checkpoints that are kept."""
     average: Count = 5
@@ -155,6 +161,11 @@ class TrainingRecipe(Section):
     its loss, BLEU or F1. `patience` counts validations by the same figure, by the loss for last."""
     tune: bool = False
     """Whether the search's beam and alpha are chosen on the validation set at the end (§6.1)."""
+
+    @property
+    def averages_last(self) -> bool:
+        """Whether the checkpoint of the last step is averaged even where none was due."""
+        return not self.resume_minutes or self.average == 1
 
     @model_validator(mode="after")
     def _keeps_what_it_averages(self) -> Self:

@@ -112,15 +112,16 @@ def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
     """Do what is due after a step: log, validate, save, leave."""
-    state, patience = training.state, run.setup.recipe.training.patience
+    state, by = training.state, run.setup.recipe.training
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)
     if due.log:
         run.clock.log(training, rate, smoothed, plain)
     if due.validate and validate:
         run.judge(state, validate(training.whole_model()))
-    save = due.save or state.gives_up(patience)
-    if save or due.leave:
+    ends = state.gives_up(by.patience)
+    save = due.save or (ends and by.averages_last)
+    if save or ends or due.resume or due.leave:
         run.save(training, extra=not save)
     if due.leave:
         run.leave(state)

@@ -180,6 +180,8 @@ class Transformer(Computing):
             DecoderLayer(recipe) for _ in range(recipe.decoder_layers)
         )
         self.apply(_initialise)
+        if recipe.initial == "joined":
+            self._join_projections()
         self.compute_by(PLAIN)
 
     @property
@@ -201,6 +203,16 @@ class Transformer(Computing):
     def device(self) -> torch.device:
         """Where the parameters are."""
         return self.embedding.tokens.weight.device
+
+    def _join_projections(self) -> None:
+        """Make initial projections of one input as small as those of one matrix: W^Q, W^K and W^V
+        of self-attention, W^K and W^V over the encoder's output.
+        """
+        for layer in (*self.encoder, *self.decoder):
+            own = layer.self_attention
+            _join(own.W_q, own.W_k, own.W_v)
+        for layer in self.decoder:
+            _join(layer.cross_attention.W_k, layer.cross_attention.W_v)
 
     def compute_by(self, arithmetic: Arithmetic) -> None:
         """Have this arithmetic compute all equations from now on; at first it is `PLAIN`."""
@@ -305,3 +317,11 @@ def _initialise(module: nn.Module) -> None:
         nn.init.normal_(module.tokens.weight, std=module.tokens.embedding_dim**-0.5)
         if module.learned:
             nn.init.normal_(module.positions, std=0.5**0.5)  # as large as the sinusoids
+
+
+def _join(*layers: nn.Linear) -> None:
+    """Scale weights from the Glorot limit of each matrix to that of one with all their outputs."""
+    outputs = sum(layer.out_features for layer in layers)
+    for layer in layers:
+        ratio = (layer.in_features + layer.out_features) / (layer.in_features + outputs)
+        layer.weight.data *= ratio**0.5

@@ -78,11 +78,11 @@ def test_extra_ones_go_with_the_next(tmp_path: Path) -> None:
     assert steps(tmp_path) == [6, 4, 2]
     for step in (7, 8):
         save(tmp_path, step, keep=3, extra=True)
-        assert steps(tmp_path) == [step, 6, 4]
+        assert steps(tmp_path) == [step, 6, 4, 2]
     save(tmp_path, 10, keep=3)
     assert steps(tmp_path) == [10, 6, 4]
     save(tmp_path, 11, keep=1, extra=True)
-    assert steps(tmp_path) == [11]
+    assert steps(tmp_path) == [11, 10]
 
 
 def test_damaged_ones_are_passed_over_by_name(tmp_path: Path) -> None:
@@ -190,7 +190,36 @@ def test_the_nearest_checkpoints_are_found_and_damaged_ones_skipped(tmp_path: Pa
     ]
     (tmp_path / "step-3" / "weights.safetensors").write_bytes(b"")
     warnings: list[str] = []
-    nearest = checkpoints.nearest(tmp_path, 3, 3, warnings.append)
+    nearest = checkpoints.to_average(tmp_path, 3, 3, warnings.append)
     assert sorted(one.step for one in nearest) == [2, 4, 6]
     assert len(warnings) == 1
-    assert [one.step for one in checkpoints.nearest(tmp_path, 0, 2, pytest.fail)] == [7, 6]
+    assert [one.step for one in checkpoints.to_average(tmp_path, 0, 2, pytest.fail)] == [7, 6]
+
+
+def test_an_extra_checkpoint_takes_no_place_and_is_averaged_only_where_too_few_were_due(
+    tmp_path: Path,
+) -> None:
+    model = FlatAdam(nn.Linear(2, 2), TrainingRecipe(), torch.float32)
+
+    def save(step: int, *, extra: bool) -> list[int]:
+        about = {"step": step, "state": {}, "batches": {}, "data": "d", "tokenizer": "t"}
+        about |= {"extra": extra}
+        checkpoints.save(tmp_path, model.named_weights(), model.state(), about, Keep(newest=2))
+        return [checkpoints.step_of(path) for path in checkpoints.paths(tmp_path)]
+
+    def averaged(count: int, best: int = 0) -> list[int]:
+        return [c.step for c in checkpoints.to_average(tmp_path, best, count, pytest.fail)]
+
+    assert save(3, extra=False) == [3]
+    assert save(5, extra=True) == [3, 5]
+    assert averaged(1) == [3]
+    assert averaged(1, best=5) == [3]
+    assert averaged(2) == [3, 5]  # two were wanted, and one was due
+    assert save(6, extra=False) == [3, 6]
+    assert save(7, extra=True) == [3, 6, 7]
+    assert save(8, extra=True) == [3, 6, 8]
+    assert averaged(2) == [6, 3]
+    assert [c.step for c in checkpoints.newest(tmp_path, 1, pytest.fail)] == [
+        8
+    ]  # from which it continues
+    assert save(9, extra=False) == [6, 9]

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from regard.machine.interrupt import Interrupt, Interrupted
+from regard.paper import BASE
 from regard.run.checkpoints import newest, paths
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
@@ -34,6 +36,7 @@ def test_what_is_due_when(tmp_path: Path, data: Path) -> None:
         "log": [1, 4, 8, 11],
         "validate": [5, 10, 11],
         "save": [3, 6, 9, 11],
+        "resume": [11],
         "leave": [],
     }
 
@@ -58,6 +61,66 @@ def test_minutes_make_a_save_due(
     run.save(training)
     assert training.state.seconds == 120
     assert not run.clock.due(TrainingState(6)).save
+
+
+@pytest.mark.parametrize("seconds_per_step", [0.03, 0.4, 55.0])
+def test_base_averages_checkpoints_1500_steps_apart_at_any_speed(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, seconds_per_step: float
+) -> None:
+    """The tiny model of this test by the cadence of base, around the end of the run."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    by_base = RECIPE.merged({"training": dict(BASE.training)})
+    clock = Run(tmp_path / "run", by_base, data).clock
+    saved, resumable, last = [], [], 91_000
+    for step in range(91_001, 100_001):
+        now += seconds_per_step
+        due = clock.due(TrainingState(step))
+        if due.save or due.resume:
+            (saved if due.save else resumable).append(step)
+            clock.saved(extra=not due.save)
+            last = step
+        assert (step - last) * seconds_per_step <= 600  # that much a crash costs
+    assert saved == [91_500, 93_000, 94_500, 96_000, 97_500, 99_000]
+    assert resumable[-1] == 100_000  # the last step, which is not averaged
+
+
+def test_a_run_averages_what_was_due_by_steps_and_resumes_from_what_was_by_the_clock(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def passing() -> float:
+        nonlocal now
+        now += 10
+        return now
+
+    monkeypatch.setattr("time.monotonic", passing)
+    recipe = RECIPE.but(steps=23, save_every=5, keep=3, resume_minutes=1.0)
+    with pytest.raises(ZeroDivisionError):
+        trained(tmp_path / "run", data, recipe, listeners=(lambda r: 1 // (9 - r["step"]),))
+    [newest_one] = newest(tmp_path / "run" / "checkpoints", 1, pytest.fail)
+    assert 5 < newest_one.step < 9
+    assert newest_one.manifest["extra"]
+    trained(tmp_path / "run", data, recipe)
+    assert open_model(tmp_path / "run").manifest["averaged"] == [10, 15, 20]
+    assert open_model(tmp_path / "run").manifest["step"] == 23
+    monkeypatch.undo()
+    weights = trained(tmp_path / "by steps alone", data, recipe.but(steps=20, resume_minutes=0.0))
+    resumed = dict(open_model(tmp_path / "run").transformer.named_parameters())
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights.items())
+
+
+def test_the_last_step_is_averaged_where_one_is_wanted_or_too_few_were_due(
+    tmp_path: Path, data: Path
+) -> None:
+    recipe = RECIPE.but(steps=7, save_every=5, resume_minutes=10.0, save_minutes=0.0)
+    said: list[str] = []
+    trained(tmp_path / "few", data, recipe, warn=said.append)
+    assert open_model(tmp_path / "few").manifest["averaged"] == [5, 7]
+    assert "the average of 2, not 3" in said[0]
+    trained(tmp_path / "one", data, recipe.but(average=1), warn=pytest.fail)
+    assert open_model(tmp_path / "one").manifest["averaged"] == [7]
 
 
 def test_a_run_of_some_minutes_ends_in_time_and_goes_on_with_more(
@@ -96,7 +159,9 @@ def test_a_signal_makes_it_leave_at_whatever_step(tmp_path: Path, data: Path) ->
     run = Run(tmp_path / "run", RECIPE.but(log_every=10), data)
     assert not any(run.clock.due(TrainingState(3)))
     run.clock.interrupt.signum = signal.SIGTERM
-    assert run.clock.due(TrainingState(3)) == Due(log=False, validate=False, save=False, leave=True)
+    assert run.clock.due(TrainingState(3)) == Due(
+        log=False, validate=False, save=False, resume=False, leave=True
+    )
     with pytest.raises(Interrupted, match="step 3") as left:
         run.leave(TrainingState(3))
     assert left.value.status == 143

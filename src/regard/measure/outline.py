@@ -60,7 +60,8 @@ class Disk(NamedTuple):
 
     checkpoint: int
     checkpoints: int
-    """Number of checkpoints at the same time: those that are kept, and the one being written."""
+    """Number of checkpoints at the same time: those that are kept, the one being written, and with
+    `training.resume_minutes` the last that is not averaged."""
     present: int
     """Number of checkpoints that exist already."""
     model: int
@@ -81,7 +82,7 @@ class Disk(NamedTuple):
         place = next(p for p in (out, *out.absolute().parents) if p.is_dir())
         return cls(
             checkpoint=12 * parameters,  # weights and two moments, in fp32
-            checkpoints=kept + 1,
+            checkpoints=kept + 1 + (training.resume_minutes > 0),
             present=len(checkpoints.paths(out / "checkpoints")),
             model=4 * parameters,
             journal=JOURNAL_LINE * (training.steps // training.log_every),

@@ -7,7 +7,15 @@ from torch import Tensor
 
 from regard.errors import ModelError, RegardError
 from regard.run.beginning import begun
-from regard.run.checkpoints import FINGERPRINTS, Checkpoint, nearest, newest, opened, paths, step_of
+from regard.run.checkpoints import (
+    FINGERPRINTS,
+    Checkpoint,
+    newest,
+    opened,
+    paths,
+    step_of,
+    to_average,
+)
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
 
@@ -44,8 +52,8 @@ def average_run(
     """Make the model directory `out` from some checkpoints of a run; returns their steps.
 
     They are those of these `steps`; without `steps`, the `last` newest or, with `best`, those
-    nearest to the best validation. Raises ModelError if the run has fewer checkpoints or no
-    validation, RegardError if `out` exists.
+    nearest to the best validation, of those that were due if there are enough. Raises ModelError if
+    the run has fewer checkpoints or no validation, RegardError if `out` exists.
     """
     recipe = begun(directory)
     if recipe is None:
@@ -79,9 +87,7 @@ def _chosen(
     if steps:
         return [opened(folder / f"step-{step}") for step in sorted(set(steps))]
     found = newest(folder, 1, warn)
-    if not best or not found:
-        return newest(folder, last, warn)
-    step = found[0].manifest["state"].get("best_step", 0)
-    if not step:
+    step = found[0].manifest["state"].get("best_step", 0) if best and found else 0
+    if best and found and not step:
         raise ModelError(f"{folder}: no validation has been recorded: leave out --best")
-    return nearest(folder, step, last, warn)
+    return to_average(folder, step, last, warn)

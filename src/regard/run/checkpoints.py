@@ -73,8 +73,9 @@ def save(
     """Write `directory/step-N` for N = about["step"], then remove those not in `keep`.
 
     `weights` and `moments` are an optimizer's named weights and state, `randoms` the random states
-    of all processes, by rank. Earlier checkpoints with about["extra"] are removed in any case. So
-    are those of later steps: they are damaged, else the run would have continued from them.
+    of all processes, by rank. One with about["extra"] takes no place among those that are kept, and
+    earlier ones with it are removed in any case. So are those of later steps: they are damaged,
+    else the run would have continued from them.
     """
     path = directory / f"step-{about['step']}"
 
@@ -87,9 +88,9 @@ def save(
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
-    kept = keep.choose([*earlier, path])
+    kept = keep.choose(earlier if about.get("extra") else [*earlier, path])
     for other in found:
-        if other not in kept:
+        if other not in kept and other != path:
             remove_directory(other)
     return path
 
@@ -153,22 +154,23 @@ def step_of(path: Path) -> int:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` undamaged checkpoints, newest first; `warn` hears of damaged ones.
 
-    Raises ModelError as `nearest` does.
+    Raises ModelError if all are damaged. Raises it too if one cannot be read that may be whole,
+    because a run that continued from an earlier one would remove it.
     """
     return _undamaged(directory, reversed(paths(directory)), count, warn)
 
 
-def nearest(
+def to_average(
     directory: Path, step: int, count: int, warn: Callable[[str], None]
 ) -> list[Checkpoint]:
     """The `count` undamaged checkpoints nearest to a step; for step 0 the newest ones.
 
-    Raises ModelError if all are damaged. Raises it too if one cannot be read that may be whole,
-    because a run that continued from an earlier one would remove it.
+    Extra ones, which were not due, are taken only where there are too few others. Raises ModelError
+    as `newest` does.
     """
-    if not step:
-        return newest(directory, count, warn)
-    return _undamaged(directory, _by_distance(paths(directory), step), count, warn)
+    found = paths(directory)
+    order = _by_distance(found, step) if step else found[::-1]
+    return _undamaged(directory, sorted(order, key=_is_extra), count, warn)
 
 
 def _undamaged(

@@ -27,7 +27,7 @@ class Clock:
 
     def start(self, state: TrainingState) -> None:
         """Begin to count saves and tokens at this moment, from this state."""
-        self._saved_at = self._logged_at = time.monotonic()
+        self._saved_at = self._due_saved_at = self._logged_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
         self.over = self._recipe.minutes > 0 and state.ended == self._recipe.minutes
         """Whether the run has taken its minutes."""
@@ -51,28 +51,33 @@ class Clock:
         All processes decide alike: the first one's clock counts, and a signal to any of them.
         """
         recipe, step = self._recipe, state.step
-        save_now, leave = self._agree(state)
+        save_now, resume, leave = self._agree(state)
         last = self.over or step == recipe.steps
+        by_steps = recipe.save_every > 0 and step % recipe.save_every == 0
         return Due(
             log=last or step == 1 or step % recipe.log_every == 0,
             validate=last or step % recipe.validate_every == 0,
-            save=last or (recipe.save_every > 0 and step % recipe.save_every == 0) or save_now,
+            save=by_steps or save_now or (last and recipe.averages_last),
+            resume=resume or last,
             leave=leave,
         )
 
-    def _agree(self, state: TrainingState) -> tuple[bool, bool]:
-        """Whether the minutes make a save due, and whether a signal has come; ends late runs."""
+    def _agree(self, state: TrainingState) -> tuple[bool, bool, bool]:
+        """Whether the minutes make a save due, for averaging or only for resuming, and whether a
+        signal has come; ends late runs.
+        """
         self._due_at = time.monotonic()
-        minutes = (self._due_at - self._saved_at) / 60
-        by_clock = self._processes.first and 0 < self._recipe.save_minutes <= minutes
-        late = self._processes.first and self._is_late(state)
+        recipe, first = self._recipe, self._processes.first
+        by_clock = first and 0 < recipe.save_minutes <= (self._due_at - self._due_saved_at) / 60
+        resume = first and 0 < recipe.resume_minutes <= (self._due_at - self._saved_at) / 60
+        late = first and self._is_late(state)
         mine = [self.interrupt.signum == signum for signum in SIGNALS]
-        save_now, is_late, *signals = self._processes.sum(by_clock, late, *mine)
+        save_now, resumes, is_late, *signals = self._processes.sum(by_clock, resume, late, *mine)
         if any(signals):
             self.interrupt.signum = SIGNALS[signals.index(max(signals))]
         if is_late:
             self.over, state.ended = True, self._recipe.minutes
-        return save_now > 0, any(signals)
+        return save_now > 0, resumes > 0, any(signals)
 
     def _is_late(self, state: TrainingState) -> bool:
         """Whether no more time is left than validating, saving and averaging at the end take."""
@@ -80,13 +85,15 @@ class Clock:
         closing = max(self._closing, CLOSING * budget)
         return 0 < budget <= state.seconds + closing + TUNING * budget * self._recipe.tune
 
-    def saved(self) -> None:
-        """Begin anew to count the minutes to the next save.
+    def saved(self, *, extra: bool) -> None:
+        """Begin anew to count the minutes to the next save; an `extra` one delays no due one.
 
         The work at the end is expected to take as long as what was done since it was due, if more
         never was, and half as much again for averaging.
         """
         self._saved_at = time.monotonic()
+        if not extra:
+            self._due_saved_at = self._saved_at
         self._closing = max(self._closing, 1.5 * (self._saved_at - self._due_at))
 
     def log(self, training: Training, rate: float, smoothed: float, plain: float) -> None:

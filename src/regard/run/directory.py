@@ -116,7 +116,7 @@ class RunDirectory:
             return {}
         recipe = setup.recipe.training
         wanted, best = recipe.average, state.best_step if recipe.best != "last" else 0
-        found = checkpoints.nearest(self.checkpoints, best, wanted, self._warn)
+        found = checkpoints.to_average(self.checkpoints, best, wanted, self._warn)
         if len(found) < wanted:
             self._warn(
                 f"{self.path}: the model is the average of {len(found)}, not {wanted}, "

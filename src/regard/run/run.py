@@ -97,7 +97,7 @@ class Run:
         """Write a checkpoint, and remove those that are no longer kept.
 
         An `extra` one was not due, and goes with the next: the final model is the average of those
-        that were due.
+        that were due, if there are enough.
         """
         setup, state, optimizer = self.setup, training.state, training.optimizer
         self.clock.count_time(state)
@@ -111,7 +111,7 @@ class Run:
         randoms = setup.processes.all(checkpoints.random_states(setup.processes.rank))
         weights, moments = optimizer.named_weights(), optimizer.state()
         self.directory.save(weights, moments, about, setup.recipe.training, randoms)
-        self.clock.saved()
+        self.clock.saved(extra=extra)
 
     def leave(self, state: TrainingState) -> NoReturn:
         """Raise Interrupted for the signal that has come; the caller has saved."""

@@ -63,6 +63,9 @@ class Due(NamedTuple):
     log: bool
     validate: bool
     save: bool
+    """Save a checkpoint that may be averaged."""
+    resume: bool
+    """Save a checkpoint that serves only to continue from, unless `save`."""
     leave: bool
     """Whether a signal has come: save even if saving is not due, and raise Interrupted."""
 

@@ -1,0 +1,70 @@
+"""§4 Why self-attention: Table 1, how the costs of a layer grow with the sizes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import log
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The four sizes in Table 1."""
+
+    n: int
+    """Sequence length."""
+    d: int
+    """Dimension of the representation."""
+    k: int
+    """Kernel width of a convolution."""
+    r: int
+    """Size of the neighbourhood that restricted self-attention sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a cost grows with the sizes, up to a constant factor: O(expression)."""
+
+    expression: str
+    """The expression as it is printed."""
+    of: Callable[[Sizes], float]
+    """The value of the expression for given sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCosts:
+    """A row of Table 1."""
+
+    complexity: Order
+    """Operations in one layer."""
+    sequential: Order
+    """Operations that must run one after another."""
+    path: Order
+    """Longest path of a signal between two positions."""
+
+
+_CONSTANT = Order("1", lambda s: 1)
+_LENGTH = Order("n", lambda s: s.n)
+
+TABLE_1: Mapping[str, LayerCosts] = MappingProxyType(
+    {
+        "Self-Attention": LayerCosts(Order("n^2 d", lambda s: s.n**2 * s.d), _CONSTANT, _CONSTANT),
+        "Recurrent": LayerCosts(Order("n d^2", lambda s: s.n * s.d**2), _LENGTH, _LENGTH),
+        "Convolutional": LayerCosts(
+            Order("k n d^2", lambda s: s.k * s.n * s.d**2),
+            _CONSTANT,
+            Order("log_k(n)", lambda s: log(s.n) / log(s.k)),
+        ),
+        "Self-Attention (restricted)": LayerCosts(
+            Order("r n d", lambda s: s.r * s.n * s.d),
+            _CONSTANT,
+            Order("n/r", lambda s: s.n / s.r),
+        ),
+    }
+)
+"""Table 1. The path of the convolutional layer is that of dilated kernels."""
+
+CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)
+"""§4: path length and number of layers for convolutions with contiguous kernels."""
+
+SEPARABLE_COMPLEXITY = Order("k n d + n d^2", lambda s: s.k * s.n * s.d + s.n * s.d**2)
+"""§4: operations in one layer of separable convolutions."""
