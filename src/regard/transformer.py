@@ -209,7 +209,7 @@ class Transformer(Computing):
         of self-attention, W^K and W^V over the encoder's output.
         """
         for layer in (*self.encoder, *self.decoder):
-            own = layer.self_attention
+            own = cast(MultiHeadAttention, layer.self_attention)
             _join(own.W_q, own.W_k, own.W_v)
         for layer in self.decoder:
             _join(layer.cross_attention.W_k, layer.cross_attention.W_v)

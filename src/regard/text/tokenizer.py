@@ -26,6 +26,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from regard.errors import DataError, ModelError, RecipeError
 from regard.files.whole import new_file
+from regard.text.wordpieces import learn_pieces
+from regard.text.words import count_words
 
 TokenizerKind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
@@ -69,39 +71,25 @@ class Tokenizer:
     def learn(
         cls, lines: Iterable[str], kind: TokenizerKind, vocabulary: int, symbols: Sequence[str] = ()
     ) -> Tokenizer:
-        """Learn at most `vocabulary` entries: fewer if no other two pieces occur together twice.
+        """Learn at most `vocabulary` entries: fewer if no other two pieces occur together twice,
+        or, for word pieces, if to join none of them makes the text more likely.
 
         The last entries are `symbols`, which no text is encoded as. Lines of over LONGEST_LEARNT
         characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
         RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
         surrogate in the text.
         """
-        continued = [CONTINUED + byte for byte in BYTE_ALPHABET] if kind == "wordpiece" else []
-        least = len(SPECIAL) + len(BYTE_ALPHABET) + len(continued) + len(symbols)
+        forms = 1 if kind == "bpe" else 2  # a byte that continues a word is another word piece
+        least = len(SPECIAL) + forms * len(BYTE_ALPHABET) + len(symbols)
         if vocabulary < least:
             and_symbols = f", and {len(symbols)} symbols of trees" * bool(symbols)
             raise RecipeError(
                 f"tokenizer.vocabulary: {vocabulary} entries cannot hold the bytes and the special "
                 f"symbols of {kind}{and_symbols}: give at least {least}"
             )
-        library = tokenizers.Tokenizer(_empty(kind))
-        library.normalizer = normalizers.Prepend(" ")
-        # ByteLevel alone cuts text into the same words, so `_assembled`'s first cut is left out.
-        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        wanted: dict[str, Any] = {
-            "vocab_size": vocabulary - len(symbols),
-            "min_frequency": 2,
-            "special_tokens": [*SPECIAL, *continued],
-            "initial_alphabet": list(BYTE_ALPHABET),
-            "show_progress": False,
-        }
-        trainer = (
-            trainers.BpeTrainer(**wanted)
-            if kind == "bpe"
-            else trainers.WordPieceTrainer(**wanted, continuing_subword_prefix=CONTINUED)
-        )
-        library.train_from_iterator(_learnt_from(lines), trainer)
-        learnt = cls(_assembled(library.model, kind))
+        learn = _learn_merges if kind == "bpe" else _learn_pieces
+        model = learn(_learnt_from(lines), vocabulary - len(symbols))
+        learnt = cls(_assembled(model, kind))
         return learnt.with_symbols(symbols) if symbols else learnt
 
     @classmethod
@@ -250,6 +238,31 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
             if not line.isascii():
                 _refuse_surrogates([line], number)
             yield line
+
+
+def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
+    """Byte-pair encoding with at most this many entries."""
+    library = tokenizers.Tokenizer(_empty("bpe"))
+    library.normalizer = normalizers.Prepend(" ")
+    # ByteLevel alone cuts text into the same words, so `_assembled`'s first cut is left out.
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=list(BYTE_ALPHABET),
+        show_progress=False,
+    )
+    library.train_from_iterator(lines, trainer)
+    return library.model
+
+
+def _learn_pieces(lines: Iterable[str], size: int) -> models.Model:
+    """Word pieces, at most this many; see `text.wordpieces`."""
+    known = [*SPECIAL, *(CONTINUED + byte for byte in BYTE_ALPHABET), *BYTE_ALPHABET]
+    pieces = learn_pieces(count_words(lines, _LONGEST_WORD), known, size, CONTINUED)
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    return models.WordPiece(vocabulary, continuing_subword_prefix=CONTINUED)
 
 
 def _assembled(model: models.Model, kind: TokenizerKind) -> tokenizers.Tokenizer:

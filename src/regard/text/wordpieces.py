@@ -1,0 +1,318 @@
+"""§5.1 Word pieces, learned by likelihood as Schuster and Nakajima (2012) describe.
+
+Wu et al. (2016), whom the paper cites for its English-French vocabulary, refer to that description.
+A text is a sequence of pieces; at first each is one byte. The model of the text is the simplest: a
+piece has its share of all pieces as its probability. With c(p) occurrences of a piece p, and N
+pieces in all, the log-likelihood of the text is
+
+    L = sum over p of c(p) log c(p)  -  N log N
+
+Two neighbours within a word are joined into a new piece, always those two whose joining raises L
+most, until the vocabulary is full. Byte-pair encoding instead joins the pair that is most frequent,
+even if its halves meet no more often than chance would have them meet.
+
+A pair that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions leave out
+the first n and the logarithm, which ranks by n / (c(a) c(b)). That is the gain of *one* occurrence:
+it joins what is rare first, and needs a least count n to be chosen by hand. The gain of the whole
+text, computed here without an approximation, needs none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+MOST_BYTES = 2**24
+"""Bytes of the different words that pieces are learned from; the rarest are left out beyond."""
+LEAST = 2
+"""Occurrences of a pair that may become a piece."""
+
+
+def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark: str) -> list[str]:
+    """Learn pieces from words and their counts; returns `known`, then the new pieces in order.
+
+    `known` has all characters, alone and after `mark`, which begins a piece that continues a word.
+    At most `size` pieces are returned: fewer if no pair that occurs twice raises the likelihood.
+    """
+    learner = Learner(words, known, mark)
+    while len(learner.names) < size and learner.join_best():
+        pass
+    return learner.names
+
+
+class Learner:
+    """A text that is divided into pieces, and the gain of joining each pair of neighbours."""
+
+    def __init__(self, words: Mapping[str, int], known: Sequence[str], mark: str):
+        self.names, self._mark = list(known), mark
+        self._ids = {name: i for i, name in enumerate(known)}
+        self._text = _Text(_most_frequent(words), self._ids, mark)
+        self._pairs = _Pairs(len(known), self._text)
+        self._meet(self._text.first_pairs())
+        self._pairs.score(np.arange(self._pairs.used))
+
+    def join_best(self) -> tuple[str, str] | None:
+        """Join the pair that raises the likelihood most, everywhere; None if none raises it."""
+        best = self._pairs.best()
+        if best is None:
+            return None
+        left, right = int(self._pairs.left[best]), int(self._pairs.right[best])
+        name = self._joined(left, right)
+        piece = self._ids.setdefault(name, len(self.names))
+        if piece == len(self.names):
+            self.names.append(name)
+            self._pairs.add_piece()
+        starts = self._text.starts(self._pairs.where[best], left, right)
+        parted, met, weight = self._text.join(starts, piece)
+        self._pairs.forget(best)
+        self._part(parted)
+        self._meet(met)
+        self._pairs.count_joined(left, right, piece, weight)
+        self._pairs.score_around((left, right, piece), self._ways_to(name))
+        return self.names[left], self.names[right]
+
+    def likelihood(self) -> float:
+        """L, the log-likelihood of the text in its present pieces."""
+        counts = self._pairs.counts[: len(self.names)]
+        return float(_xlogx(counts).sum() - _xlogx(counts.sum(keepdims=True))[0])
+
+    def _joined(self, left: int, right: int) -> str:
+        return self.names[left] + self.names[right][len(self._mark) :]
+
+    def _ways_to(self, name: str) -> list[int]:
+        """The pairs that would become the piece with this name."""
+        begin = len(self._mark) * name.startswith(self._mark)
+        found = []
+        for i in range(begin + 1, len(name)):
+            left, right = self._ids.get(name[:i]), self._ids.get(self._mark + name[i:])
+            if left is not None and right is not None:
+                found.append(self._pairs.find(left, right))
+        return [pair for pair in found if pair is not None]
+
+    def _part(self, parted: "_Meetings") -> None:
+        """These neighbours are no longer neighbours."""
+        for left, right, _, weight in parted.by_pair():
+            pair = self._pairs.find(left, right)
+            if pair is not None:  # the pair that was joined is forgotten already
+                self._pairs.change(pair, -weight)
+
+    def _meet(self, met: "_Meetings") -> None:
+        """These have become neighbours."""
+        for left, right, starts, weight in met.by_pair():
+            pair = self._pairs.find(left, right)
+            if pair is None:
+                pair = self._pairs.add(left, right, self._ids.get(self._joined(left, right), -1))
+            self._pairs.change(pair, weight, starts)
+
+
+def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The words, most frequent first, as many as have MOST_BYTES."""
+    ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    ends = np.cumsum([len(word) for word, _ in ordered])
+    return ordered[: int(np.searchsorted(ends, MOST_BYTES, "right"))]
+
+
+class _Meetings:
+    """Neighbours in a text: pieces on the left, on the right, where they are, how often."""
+
+    def __init__(
+        self, left: Positions, right: Positions, starts: Positions, weights: Positions
+    ) -> None:
+        self.left, self.right, self.starts, self.weights = left, right, starts, weights
+
+    def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
+        """(left, right, starts, summed weights) of each different pair, in the pairs' order."""
+        if not len(self.starts):
+            return
+        order = np.lexsort((self.starts, self.right, self.left))
+        left, right, starts = self.left[order], self.right[order], self.starts[order]
+        new = np.flatnonzero((np.diff(left) != 0) | (np.diff(right) != 0)) + 1
+        begins = np.concatenate([[0], new])
+        sums = np.add.reduceat(self.weights[order], begins)
+        for begin, end, weight in zip(begins, [*new, len(starts)], sums, strict=True):
+            yield int(left[begin]), int(right[begin]), starts[begin:end], int(weight)
+
+
+class _Text:
+    """Words one after another: a piece stands at its first byte, and knows its neighbours."""
+
+    def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):
+        together = "".join(word for word, _ in words)
+        lengths = np.array([len(word) for word, _ in words], np.int64)
+        counts = np.array([count for _, count in words], np.int64)
+        self._none = size = len(together)
+        different, places = np.unique(
+            np.frombuffer(together.encode("utf-32-le"), np.uint32), return_inverse=True
+        )
+        first, other = (
+            np.array([ids[form + chr(code)] for code in different], np.int64) for form in ("", mark)
+        )
+        ends = np.cumsum(lengths)
+        begins = ends - lengths
+        self.piece = np.append(other[places], -1)
+        self.piece[begins] = first[places[begins]]
+        self.weight = np.append(np.repeat(counts, lengths), 0)
+        self._before = np.arange(-1, size)
+        self._after = np.arange(1, size + 2)
+        self._before[begins] = size
+        self._after[ends - 1] = size
+        self._marked = np.zeros(size + 1, bool)
+
+    def first_pairs(self) -> _Meetings:
+        """All neighbours."""
+        starts = np.flatnonzero(self._after[:-1] != self._none)
+        return self._meetings(starts)
+
+    def _meetings(self, starts: Positions) -> _Meetings:
+        after = self._after[starts]
+        return _Meetings(self.piece[starts], self.piece[after], starts, self.weight[starts])
+
+    def starts(self, among: Positions, left: int, right: int) -> Positions:
+        """Where this pair is, among these places; of two that overlap, only the first one."""
+        found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
+        if left != right or not len(found):
+            return found
+        found = np.sort(found)
+        follows = np.append(False, self._after[found[:-1]] == found[1:])
+        places = np.arange(len(found))
+        begins = np.maximum.accumulate(np.where(follows, 0, places))
+        return found[(places - begins) % 2 == 0]
+
+    def join(self, starts: Positions, piece: int) -> tuple[_Meetings, _Meetings, int]:
+        """Put `piece` for the pairs at `starts`; returns who parted, who met, and how often."""
+        second = self._after[starts]
+        before, after = self._before[starts], self._after[second]
+        inside = self._is_among(before, second)  # such a pair is the other's to tell
+        leaving = before[(before != self._none) & ~inside]
+        parted = self._meetings(np.concatenate([leaving, second[after != self._none]]))
+        self.piece[starts], self.piece[second] = piece, -1
+        self._after[starts], self._before[after] = after, starts
+        before = self._before[starts]
+        inside = self._is_among(after, starts)
+        staying = starts[(after != self._none) & ~inside]
+        met = self._meetings(np.concatenate([before[before != self._none], staying]))
+        return parted, met, int(self.weight[starts].sum())
+
+    def _is_among(self, places: Positions, others: Positions) -> NDArray[np.bool_]:
+        self._marked[others] = True
+        found = self._marked[places]
+        self._marked[others] = False
+        return found
+
+
+class _Pairs:
+    """Pairs of neighbours by number: how often they occur, where, and the gain of joining them."""
+
+    def __init__(self, pieces: int, text: _Text):
+        self._text, self.used = text, 0
+        self.counts = np.bincount(text.piece[:-1], text.weight[:-1], pieces).astype(np.int64)
+        self._total = int(self.counts.sum())
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._free: list[int] = []
+        self.left, self.right, self._occur, self._into = (np.zeros(0, np.int64) for _ in range(4))
+        self._gain = np.zeros(0)  # since the total falls, the true gains may be lower
+        self.where: list[Positions] = []
+        self._of: list[list[int]] = [[] for _ in range(pieces)]
+
+    def add_piece(self) -> None:
+        """Make room for one more piece."""
+        self._of.append([])
+        if len(self._of) > len(self.counts):
+            self.counts = np.append(self.counts, np.zeros_like(self.counts))
+
+    def find(self, left: int, right: int) -> int | None:
+        """The number of a pair; None if it does not occur."""
+        return self._numbers.get((left, right))
+
+    def add(self, left: int, right: int, into: int) -> int:
+        """A number for a new pair, which would become the piece `into`; -1 for a new one."""
+        pair = self._free.pop() if self._free else self.used
+        if pair == self.used:
+            self.used += 1
+            self.where.append(np.zeros(0, np.int64))
+            if pair == len(self.left):
+                self._grow()
+        self.left[pair], self.right[pair], self._into[pair] = left, right, into
+        self._numbers[left, right] = pair
+        for piece in {left, right}:
+            self._of[piece].append(pair)
+        return pair
+
+    def _grow(self) -> None:
+        more = max(1024, len(self.left))
+        for name in ("left", "right", "_occur", "_into", "_gain"):
+            array = getattr(self, name)
+            setattr(self, name, np.append(array, np.zeros(more, array.dtype)))
+
+    def forget(self, pair: int) -> None:
+        """The pair no longer occurs; its number may become another's."""
+        del self._numbers[int(self.left[pair]), int(self.right[pair])]
+        self._occur[pair], self._gain[pair] = 0, -np.inf
+        self.where[pair] = self.where[pair][:0]
+        self._free.append(pair)
+
+    def change(self, pair: int, by: int, starts: Positions | None = None) -> None:
+        """Count a pair `by` times more, at these places."""
+        if starts is not None:
+            self.where[pair] = np.concatenate([self.where[pair], starts])
+        left, right = int(self.left[pair]), int(self.right[pair])
+        if left == right:  # those that overlap can't both be joined, so they are counted anew
+            here = self._text.starts(self.where[pair], left, right)
+            self._occur[pair] = self._text.weight[here].sum()
+        else:
+            self._occur[pair] += by
+        if not self._occur[pair]:
+            self.forget(pair)
+
+    def count_joined(self, left: int, right: int, piece: int, weight: int) -> None:
+        """Count the pieces after pairs of this weight were joined."""
+        self.counts[left] -= weight
+        self.counts[right] -= weight
+        self.counts[piece] += weight
+        self._total -= weight
+
+    def score(self, pairs: Positions) -> None:
+        """Compute the gains of these pairs: by how much joining them raises L."""
+        n, left, right = self._occur[pairs], self.left[pairs], self.right[pairs]
+        a, b = self.counts[left], self.counts[right]
+        into = self._into[pairs]
+        new = np.where(into < 0, 0, self.counts[into])
+        apart = (_xlogx(a - n) - _xlogx(a)) + (_xlogx(b - n) - _xlogx(b))
+        equal = left == right
+        if equal.any():
+            apart[equal] = _xlogx(a[equal] - 2 * n[equal]) - _xlogx(a[equal])
+        total = np.int64(self._total)
+        gain = apart + (_xlogx(new + n) - _xlogx(new)) + (_xlogx(total) - _xlogx(total - n))
+        self._gain[pairs] = np.where(n >= LEAST, gain, -np.inf)
+
+    def score_around(self, pieces: Sequence[int], ways: list[int]) -> None:
+        """Compute the gains anew that changed as the counts of these pieces did.
+
+        `ways` are pairs that would become the last of them.
+        """
+        into = pieces[-1]
+        self._into[ways] = into
+        for piece in {*pieces}:
+            pairs = np.array(self._of[piece], np.int64)
+            mine = (self.left[pairs] == piece) | (self.right[pairs] == piece)
+            pairs = np.unique(pairs[mine & (self._occur[pairs] > 0)])
+            self._of[piece] = pairs.tolist()
+            self.score(pairs)
+        self.score(np.array(ways, np.int64))
+
+    def best(self) -> int | None:
+        """The pair with the largest gain, of equal ones the first; None if none has a gain."""
+        while self.used:
+            pair = int(self._gain[: self.used].argmax())
+            before = self._gain[pair]
+            if before <= 0:
+                return None
+            self.score(np.array([pair]))
+            if self._gain[pair] == before:
+                return pair
+        return None
+
+
+def _xlogx(x: NDArray[np.int64] | np.int64) -> NDArray[np.float64]:
+    return np.asarray(x * np.log(np.maximum(x, 1)))

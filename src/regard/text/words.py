@@ -1,0 +1,31 @@
+"""§5.1 The words of a text, and how often each occurs."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizers import pre_tokenizers
+
+MOST_WORDS = 2_000_000
+"""Different words that are counted at the same time; beyond that, the rarest are forgotten."""
+
+
+def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
+    """How often each word occurs, in the printable characters of byte-level tokenizers.
+
+    A space is put before each line, and words are cut as in encoding: before each space, then by
+    GPT-2's pattern, then into parts of at most `longest` bytes.
+    """
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.split(" "))
+        least = 2
+        while len(counts) > MOST_WORDS:
+            counts = Counter({word: n for word, n in counts.items() if n >= least})
+            least *= 2
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
+    words: Counter[str] = Counter()
+    for chunk, n in counts.items():
+        for word, _ in cut(f" {chunk}"):
+            for begin in range(0, len(word), longest):
+                words[word[begin : begin + longest]] += n
+    return words
