@@ -30,7 +30,7 @@ from regard.corpus import write_corpus
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
-from regard.measure.outline import Flop, flop
+from regard.cost import Flop, flop
 from regard.recipe import Recipe
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported

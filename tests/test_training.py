@@ -21,7 +21,7 @@ from regard.errors import RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.loss import smoothed_loss
 from regard.machine.interrupt import Interrupt, Interrupted
-from regard.measure.validation import plain_loss, validator
+from regard.measure.validation import loss_and_accuracy, validator
 from regard.optimizer import FlatAdam
 from regard.run import checkpoints
 from regard.run.checkpoints import newest
@@ -246,11 +246,11 @@ def test_validation_rounds_nothing(
 ) -> None:
     computing: list[Any] = []
 
-    def listening(model: Transformer, *others: Any) -> float:
+    def listening(model: Transformer, *others: Any) -> tuple[float, float]:
         computing.append(model.by)
-        return plain_loss(model, *others)
+        return loss_and_accuracy(model, *others)
 
-    monkeypatch.setattr("regard.measure.validation.plain_loss", listening)
+    monkeypatch.setattr("regard.measure.validation.loss_and_accuracy", listening)
     recipe = RECIPE.but(precision="int8", steps=5)
     trained(tmp_path / "run", data, recipe, validator(data, recipe))
     [by] = computing

@@ -140,7 +140,7 @@ def train(
                           data is prepared "prepare", with the fields of `data.aligned.Progress`,
                           and "chosen", with those of `budget.Choice`; then the records of
                           out/journal.jsonl: "start", "step" (with loss and rate), "validation"
-                          (with perplexity and bleu or f1), "save", "finish"
+                          (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
     While it trains, in the main thread, Ctrl-C and SIGTERM save a checkpoint, then raise

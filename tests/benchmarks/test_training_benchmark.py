@@ -15,8 +15,8 @@ from training_batches import Shape
 from training_torch import Straightforward
 
 from regard.corpus import write_corpus
+from regard.cost import Flop
 from regard.data.batches import Batches
-from regard.measure.outline import Flop
 from regard.recipe import ModelRecipe, Recipe
 
 

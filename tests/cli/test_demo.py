@@ -28,7 +28,7 @@ def test_the_demo_ends_with_its_figures_and_ten_translations(tmp_path: Path) -> 
     result = regard("demo", "--out", out, "--pairs", "1000", "--steps", "3")
     assert result.status == 0, result.stderr
     figures = json.loads((out / "result.json").read_text())
-    assert set(figures) == {"bleu", "pronoun_accuracy", "train_seconds", "sentences"}
+    assert set(figures) == {"bleu", "pronoun_accuracy", "train_seconds", "cost", "sentences"}
     assert figures["sentences"] == 13
     assert 0 <= figures["bleu"] < 50  # three steps teach nothing
     assert "pronouns with the right gender" in result.stdout
@@ -66,7 +66,7 @@ def test_the_demo_of_parsing_ends_with_its_figures_and_drawn_trees(tmp_path: Pat
     result = regard("demo", "--task", "parse", "--out", out, "--pairs", "1000", "--steps", "2")
     assert result.status == 0, result.stderr
     figures = json.loads((out / "result.json").read_text())
-    wanted = {"f1", "complete_match", "tagging_accuracy", "train_seconds", "sentences"}
+    wanted = {"f1", "complete_match", "tagging_accuracy", "train_seconds", "cost", "sentences"}
     assert set(figures) == wanted
     assert figures["sentences"] == 13
     assert 0 <= figures["f1"] < 50  # two steps teach nothing

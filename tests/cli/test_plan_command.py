@@ -16,6 +16,7 @@ LINES = [
     "the paper's",
     "time",
     "operations",
+    "as in Table 2",
     "disk",
 ]
 
@@ -53,7 +54,17 @@ def test_prepared_data_is_planned_without_a_trace(world: World) -> None:
         "25,000 + 25,000 tokens: --micro-batches 1 --set training.accumulate=83"
     )
     assert lines["time"].endswith("for the 4 steps that are left")
-    assert "(the paper's estimates: base 3.3e18, big 2.3e19)" in lines["operations"]
+    assert re.fullmatch(r"\S+e\d+ a step, \S+e\d+ for all 4, counted", lines["operations"])
+    number, seconds, speed = r"(\d\.\de\d+)", r"([\d.]+) (ms|s)", r"(\d\.\de\d+)"
+    estimate = re.fullmatch(
+        rf"{number} for all, estimated: {seconds} x 1 process x {speed} a second, as measured in "
+        r"fp32 \(the paper: base 3\.3e18, big 2\.3e19\)",
+        lines["as in Table 2"],
+    )
+    assert estimate
+    total, time, unit, fast = estimate.groups()
+    expected = float(time) * (0.001 if unit == "ms" else 1) * float(fast)
+    assert float(total) == pytest.approx(expected, rel=0.1)
 
 
 def test_a_plan_from_text_leaves_the_data_that_training_then_uses(world: World) -> None:
@@ -91,7 +102,7 @@ def test_a_start_says_what_it_will_take(world: World, tmp_path: Path) -> None:
     first = regard(*arguments).stderr.splitlines()[0]
     assert re.fullmatch(
         r"memory \S+ kB and each batch's; "
-        r"disk \S+ kB for 4 checkpoints of \S+ kB and the model; \S+ [GT]B are free",
+        r"disk \S+ kB for 5 checkpoints of \S+ kB and the model; \S+ [GT]B are free",
         first,
     )
 

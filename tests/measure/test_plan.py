@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from regard.data.batches import Batch
-from regard.data.rows import one_per_row
 from regard.errors import TrainingError
-from regard.loss import smoothed_loss
 from regard.machine.processes import together
-from regard.measure.outline import Disk, Memory, Parameters, flop
+from regard.measure.outline import Disk, Memory, Parameters
 from regard.measure.plan import plan
 from regard.optimizer import FlatAdam
 from regard.paper import parameters
@@ -77,18 +74,6 @@ def size(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def test_operations_are_those_that_torch_counts() -> None:
-    recipe = WIDER.but(d_k=8, d_v=24).model
-    model = Transformer(recipe, VOCABULARY)
-    sentences, source, target = 5, 32, 16  # lengths that a CPU does not pad
-    batch = [[3] * source] * sentences, [[4] * target] * sentences
-    with FlopCounterMode(display=False) as counter:
-        logits = model(one_per_row(batch[0]), one_per_row(batch[1])).flatten(0, 1)
-        smoothed_loss(logits, torch.full((len(logits),), 5), 0.1)[0].backward()
-    counted = flop(recipe, VOCABULARY, [source] * sentences, [target] * sentences)
-    assert counter.get_total_flops() == sum(counted)
-
-
 def test_a_plan_leaves_no_trace(data: Path, tmp_path: Path) -> None:
     recipe, run = WIDER.but(dropout=0.3), tmp_path / "run"
     expected = trained(tmp_path / "straight", data, recipe)
@@ -108,7 +93,9 @@ def test_a_plan_leaves_no_trace(data: Path, tmp_path: Path) -> None:
 def test_time_and_operations_reach_to_the_last_step(data: Path, tmp_path: Path) -> None:
     found = plan(WIDER.but(accumulate=2), data, tmp_path)
     assert found.seconds_left == found.step_seconds * 7 > 0
-    assert found.flop == found.flop_per_step * 7
+    assert found.cost.counted_flop == found.flop_per_step * 7
+    speed = found.single_precision_flop_per_second
+    assert found.cost.estimated_flop == found.step_seconds * 7 * 1 * speed > 0
     assert plan(WIDER, data, tmp_path).flop_per_step == found.flop_per_step / 2
 
 

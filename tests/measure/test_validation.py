@@ -2,29 +2,28 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sacrebleu
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from regard.arithmetic.choose import for_validation
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.inference import Inference
 from regard.arithmetic.plain import Plain
 from regard.arithmetic.products import Products
-from regard.data.batches import Batch, Batches
+from regard.data.batches import Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
 from regard.data.rows import one_per_row
 from regard.equations import Arithmetic, Computing
 from regard.errors import DataError
-from regard.measure.validation import plain_loss, validator
+from regard.measure.validation import loss_and_accuracy, validator
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
-from regard.steps import batch_loss
-from regard.text.tokenizer import BOS, Tokenizer
+from regard.text.tokenizer import BOS, EOS, Tokenizer
 from regard.transformer import Transformer
 from regard.translation import Translator
 from run.copying import RECIPE, prepared, strings, trained
@@ -67,6 +66,24 @@ def test_perplexity_is_plain_and_per_sub_word(data: Path, tokens: int, smoothing
     assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
 
 
+@pytest.mark.parametrize("at_once", [7, 1024])
+@torch.no_grad()
+def test_accuracy_is_how_often_the_reference_is_most_likely(
+    data: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("regard.measure.validation.LABELS_AT_ONCE", at_once)
+    model, pairs = model_for(data).eval(), Pairs.open(data, "valid")
+    each = [(pairs.source(i).tolist(), pairs.target(i).tolist()) for i in range(len(pairs))]
+    rows = [(one_per_row([x]), one_per_row([[BOS, *y[:-1]]]), torch.tensor(y)) for x, y in each]
+    states = [model.decode(target, model.encode(source), source)[0] for source, target, _ in rows]
+    model.embedding.tokens.weight[EOS] = torch.cat(states).mean(0)  # so that some are right
+    right = sum(int((model(x, y)[0].argmax(-1) == labels).sum()) for x, y, labels in rows)
+    tokens = sum(len(labels) for _, _, labels in rows)
+    assert 0 < right < tokens
+    found = validator(data, RECIPE)(model.train())["accuracy"]
+    assert found == pytest.approx(100 * right / tokens)
+
+
 def test_bleu_is_of_the_first_sentences_really_decoded(data: Path) -> None:
     recipe = RECIPE.but(validate_sentences=7)
     model = model_for(data)
@@ -85,7 +102,7 @@ def test_bleu_is_of_the_first_sentences_really_decoded(data: Path) -> None:
 
 def test_without_sentences_nothing_is_decoded(data: Path) -> None:
     result = validator(data, RECIPE.but(validate_sentences=0))(model_for(data))
-    assert result.keys() == {"loss", "perplexity"}
+    assert result.keys() == {"loss", "perplexity", "accuracy"}
 
 
 @pytest.mark.parametrize(("arithmetic", "expected"), [("auto", Inference), ("plain", Plain)])
@@ -94,11 +111,11 @@ def test_it_computes_by_an_arithmetic_of_its_own(
 ) -> None:
     used: set[Arithmetic] = set()
 
-    def listening(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+    def listening(model: Transformer, *others: Any) -> tuple[float, float]:
         used.update(module.by for module in model.modules() if isinstance(module, Computing))
-        return batch_loss(model, batch, smoothing)
+        return loss_and_accuracy(model, *others)
 
-    monkeypatch.setattr("regard.measure.validation.batch_loss", listening)
+    monkeypatch.setattr("regard.measure.validation.loss_and_accuracy", listening)
     model, before = model_for(data), Cpu(Products())
     model.compute_by(before)
     validator(data, RECIPE.but(arithmetic=arithmetic, validate_sentences=0))(model)
@@ -139,7 +156,8 @@ def test_a_pair_longer_than_any_batch_is_validated_on_too(tmp_path: Path) -> Non
     result = validator(data, recipe)(model)
     assert result["loss"] == pytest.approx(alone(model, data), rel=1e-5)
     with model.eval().computing_by(for_validation(recipe.training, CPU, torch.float32)):
-        assert plain_loss(model, Pairs.open(data, "valid"), recipe) == result["loss"]
+        found = loss_and_accuracy(model, Pairs.open(data, "valid"), recipe)
+    assert found == (result["loss"], result["accuracy"])
 
 
 def test_the_loss_is_that_of_every_pair_however_many_there_are(
@@ -149,10 +167,10 @@ def test_the_loss_is_that_of_every_pair_however_many_there_are(
     data = with_long_validation(tmp_path, 97)
     recipe = RECIPE.but(validate_sentences=2)
     model, pairs = model_for(data).eval(), Pairs.open(data, "valid")
-    whole = plain_loss(model, pairs, recipe)
+    whole = loss_and_accuracy(model, pairs, recipe)
     for window in (3, 7, 11):
         monkeypatch.setattr("regard.data.batches.WINDOW_PAIRS", window)
-        assert plain_loss(model, pairs, recipe) == pytest.approx(whole, rel=1e-5)
+        assert loss_and_accuracy(model, pairs, recipe) == pytest.approx(whole, rel=1e-5)
 
 
 def test_more_pieces_than_learned_positions_are_refused_before_training(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A run directory: one owner, one recipe, and nothing in it that a kill could leave unusable."""
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 from cli.spoiling import reseal
+from regard.cost import flop_of_tokens
+from regard.data.pairs import Pairs
 from regard.errors import DataError, ModelError, RecipeError, RegardError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.run.averaging import average_run, average_weights
@@ -66,6 +69,38 @@ def test_the_final_model_is_the_mean_of_the_last_checkpoints(finished: Path) -> 
     assert model.manifest["step"] == 6
     assert model.manifest["averaged"] == [2, 4, 6]
     assert model.recipe == SHORT
+
+
+def test_a_run_ends_with_its_result_and_what_it_cost(
+    tmp_path: Path, data: Path, finished: Path
+) -> None:
+    pairs = Pairs.open(data, "train")
+    validate = lambda _: {"loss": 2.0, "accuracy": 17.0, "samples": []}  # noqa: E731
+    trained(tmp_path / "run", data, SHORT.but(validate_every=2), validate)
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["last_validation"].pop("time") > 0
+    assert result.pop("last_validation") == {"step": 6, "loss": 2.0, "accuracy": 17.0}
+    last = read_journal(tmp_path / "run" / "journal.jsonl")[-1]
+    assert last.pop("event") == "finish"
+    del last["time"]
+    assert last == result
+    manifest = open_model(tmp_path / "run").manifest
+    assert manifest["cost"] == result["cost"]
+    cost = result["cost"]
+    speed = cost["single_precision_flop_per_second"]
+    assert cost["estimated_flop"] == cost["seconds"] * cost["devices"] * speed > 0
+    assert (cost["devices"], cost["seconds"]) == (1, result["seconds"])
+    tokens = newest(tmp_path / "run" / "checkpoints", 1, pytest.fail)[0].manifest["state"]
+    assert cost["counted_flop"] == flop_of_tokens(
+        SHORT.model,
+        open_model(finished).tokenizer.size,
+        pairs.source_lengths,
+        pairs.target_lengths,
+        tokens["source_tokens"],
+        tokens["target_tokens"],
+    )
+    without = json.loads((finished / "result.json").read_text())
+    assert without["last_validation"] == {}
 
 
 def test_averaging_a_run_anew_keeps_the_newest_step(finished: Path, tmp_path: Path) -> None:

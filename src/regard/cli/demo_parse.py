@@ -55,12 +55,14 @@ def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[
     found = load(out).parse(e.source_tokens for e in examples)
     gold = list(read_trees((e.tree for e in examples), "the built-in grammar"))
     measured = compare_trees(found, gold).figures()
-    seconds = read_journal(out / "journal.jsonl")[-1]["seconds"]
+    finish = read_journal(out / "journal.jsonl")[-1]
+    seconds = finish["seconds"]
     result = {
         "f1": round(measured["f"], 2) if measured["recall"] else 0.0,
         "complete_match": round(measured["complete_match"], 2),
         "tagging_accuracy": round(measured["tagging_accuracy"], 2),
         "train_seconds": seconds,
+        "cost": finish.get("cost"),
         "sentences": len(examples),
     }
     write_file(out / "result.json", json.dumps(result, indent=1) + "\n")

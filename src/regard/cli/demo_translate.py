@@ -53,10 +53,12 @@ def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str]
 
     examples = unseen()
     outputs = load(out).translate(e.source for e in examples)
+    finish = read_journal(out / "journal.jsonl")[-1]
     result = {
         "bleu": round(bleu(outputs, [[e.target for e in examples]]), 2),
         "pronoun_accuracy": round(100 * pronoun_accuracy(examples, outputs), 2),
-        "train_seconds": read_journal(out / "journal.jsonl")[-1]["seconds"],
+        "train_seconds": finish["seconds"],
+        "cost": finish.get("cost"),
         "sentences": len(examples),
     }
     write_file(out / "result.json", json.dumps(result, indent=1) + "\n")

@@ -98,9 +98,12 @@ def _lines(plan: "Plan", recipe: "Recipe") -> dict[str, str]:
         f"--set training.accumulate={plan.paper_accumulate}",
         "time": f"{amount(plan.step_seconds, SECONDS)} a step, the median of {plan.timed}; "
         f"{amount(plan.seconds_left, SECONDS)} for the {plan.steps_left:,} steps that are left",
-        "operations": f"{_power(plan.flop_per_step)} a step, {_power(plan.flop)} for all "
-        f"{plan.steps:,} (the paper's estimates: base {_power(BASE_TIME.flops)}, "
-        f"big {_power(BIG_TIME.flops)})",
+        "operations": f"{_power(plan.flop_per_step)} a step, {_power(plan.cost.counted_flop)} for "
+        f"all {plan.steps:,}, counted",
+        "as in Table 2": f"{_power(plan.cost.estimated_flop)} for all, estimated: "
+        f"{amount(plan.cost.seconds, SECONDS)} x {_processes(plan.processes)} x "
+        f"{_power(plan.cost.single_precision_flop_per_second)} a second, as measured in fp32 (the "
+        f"paper: base {_power(BASE_TIME.flops)}, big {_power(BIG_TIME.flops)})",
         "disk": _disk(plan.disk),
     }
 

@@ -142,6 +142,8 @@ class TrainingDisplay(_Display):
         names = {"bleu": "BLEU", "f1": "F1"}
         scores = "".join(f"  {names[key]} {record[key]:.2f}" for key in names if key in record)
         perplexity = f"perplexity {record['perplexity']:.3f}"
+        if "accuracy" in record:
+            perplexity += f"  accuracy {record['accuracy']:.1f} %"
         note(f"validation after step {record['step']}: {perplexity}{scores}")
         for sample in record.get("samples", []):
             for name in ("source", "output", "reference"):

@@ -1,14 +1,11 @@
-"""The size of a run, computed without a trial: parameters, memory, disk and operations."""
+"""The size of a run, computed without a trial: parameters, memory and disk."""
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
@@ -88,39 +85,6 @@ class Disk(NamedTuple):
             journal=JOURNAL_LINE * (training.steps // training.log_every),
             free=shutil.disk_usage(place).free,
         )
-
-
-class Flop(NamedTuple):
-    """Floating-point operations of training once on each of some sentence pairs."""
-
-    weights: int
-    """Matrix products with weights: projections, feed-forward networks and logits."""
-    attention: int
-    """Q K^T, and its softmax times V; masked positions count, because they are computed."""
-
-
-def flop(
-    model: ModelRecipe,
-    vocabulary: int,
-    sources: Sequence[int] | NDArray[Any],
-    targets: Sequence[int] | NDArray[Any],
-) -> Flop:
-    """Count the operations of training on pairs of these lengths, in tokens without padding.
-
-    A multiply-add is two operations. Only matrix products (§3) are counted; for each one of the
-    forward pass, the backward pass has two.
-    """
-    source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
-    d, widths = model.d_model, model.heads * (model.d_k + model.d_v)
-    layer = (
-        2 * d * widths + 2 * d * model.d_ff
-    )  # multiply-adds of a token in self-attention and FFN
-    memory = model.decoder_layers * d * widths  # K and V of a source token, or Q and output
-    of_a_source, of_a_target = (n * layer + memory for n in (model.layers, model.decoder_layers))
-    weights = int(source.sum()) * of_a_source + int(target.sum()) * (of_a_target + vocabulary * d)
-    encoder = model.layers * int((source * source).sum())
-    decoder = model.decoder_layers * int((target * target + target * source).sum())
-    return Flop(6 * weights, 6 * widths * (encoder + decoder))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from statistics import median
 import torch
 
 from regard.arithmetic.choose import choose_dtype, load_loops
+from regard.cost import Cost, flop
 from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
@@ -28,7 +29,8 @@ from regard.machine.devices import (
 )
 from regard.machine.memory import free_bytes, peak_bytes, restart_peak
 from regard.machine.processes import ALONE, OutOfMemory, Processes
-from regard.measure.outline import Outline, flop, outline
+from regard.machine.speed import single_precision_speed
+from regard.measure.outline import Outline, outline
 from regard.paper import BASE
 from regard.recipe import Recipe
 from regard.run import checkpoints
@@ -70,7 +72,9 @@ class Plan(Outline):
     steps: int
     steps_left: int
     flop_per_step: float
-    """Mean number of operations of a step in all processes together; see `measure.outline.flop`."""
+    """Mean number of counted operations of a step in all processes together; see `cost.flop`."""
+    single_precision_flop_per_second: float
+    """Speed that a process sustains in a matrix product in fp32, measured."""
 
     @property
     def seconds_left(self) -> float:
@@ -78,9 +82,14 @@ class Plan(Outline):
         return self.steps_left * self.step_seconds
 
     @property
-    def flop(self) -> float:
-        """Operations from the first step to the last."""
-        return self.steps * self.flop_per_step
+    def cost(self) -> Cost:
+        """The cost of all steps, counted and estimated."""
+        return Cost(
+            counted_flop=self.steps * self.flop_per_step,
+            seconds=self.steps * self.step_seconds,
+            devices=self.processes,
+            single_precision_flop_per_second=self.single_precision_flop_per_second,
+        )
 
 
 def plan(
@@ -135,6 +144,7 @@ def plan(
         steps=steps,
         steps_left=max(0, steps - _steps_done(out)),
         flop_per_step=an_epoch / batches.batches_per_epoch * recipe.training.accumulate,
+        single_precision_flop_per_second=single_precision_speed(device),
     )
 
 

@@ -1,4 +1,4 @@
-"""Validation during training: perplexity, and BLEU of translations or F1 of a parser's trees.
+"""Validation during training: perplexity, accuracy, and BLEU of translations or F1 of trees.
 
 `train` is given it as a callable, so that the loop depends neither on search nor on scores.
 """
@@ -25,7 +25,6 @@ from regard.score.bleu import bleu, refuse_missing
 from regard.score.brackets import score_brackets
 from regard.score.evalb.parameters import COLLINS
 from regard.score.evalb.report import LengthSummary
-from regard.steps import batch_loss
 from regard.text.tokenizer import Tokenizer
 from regard.training import Validate
 from regard.transformer import Transformer
@@ -33,6 +32,8 @@ from regard.translation import Translator
 from regard.trees.penn import bracketed, read_trees
 from regard.trees.tree import Tree
 
+LABELS_AT_ONCE = 1024
+"""Target tokens whose logits for the whole vocabulary are in memory at the same time."""
 SAMPLES = 2
 """Number of sentences that each validation shows with their translations."""
 
@@ -40,12 +41,12 @@ SAMPLES = 2
 def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Validate:
     """Make a callable that measures a model on the validation set of prepared data.
 
-    The callable returns `loss` (without smoothing, in nats per sub-word), `perplexity`, `bleu`
-    (cased, on the first `validate_sentences`; absent if that is 0) and `samples`: source, output,
-    reference. For a parser, `f1` replaces `bleu`: EVALB's, for all lengths, by COLLINS.prm, without
-    the bracket around each tree. With several processes, each measures its share. Raises DataError
-    for a sentence that has more tokens than the model will have positions, and MissingExtra where
-    BLEU's tokenizer is not installed.
+    The callable returns `loss` (without smoothing, in nats per sub-word), `perplexity`, `accuracy`
+    (of the next sub-word, in per cent), `bleu` (cased, on the first `validate_sentences`; absent if
+    that is 0) and `samples`: source, output, reference. For a parser, `f1` replaces `bleu`:
+    EVALB's, for all lengths, by COLLINS.prm, without the bracket around each tree. With several
+    processes, each measures its share. Raises DataError for a sentence that has more tokens than
+    the model will have positions, and MissingExtra where BLEU's tokenizer is not installed.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
@@ -57,8 +58,9 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     name, decoded, measured = ("f1", _parsed, _f1) if trees else ("bleu", _translated, _bleu)
 
     def measured_now(model: Transformer) -> dict[str, Any]:
-        loss = plain_loss(model, pairs, recipe, processes)
+        loss, accuracy = loss_and_accuracy(model, pairs, recipe, processes)
         result: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss, 1)}
+        result["accuracy"] = accuracy
         if sources:
             share = slice(processes.rank, None, processes.count)
             mine = decoded(model, tokenizer, recipe, sources[share], references[share])
@@ -138,10 +140,14 @@ def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> N
 
 
 @torch.no_grad()
-def plain_loss(
+def loss_and_accuracy(
     model: Transformer, pairs: Pairs, recipe: Recipe, processes: Processes = ALONE
-) -> float:
-    """Cross-entropy without smoothing, in nats per target sub-word, over all pairs."""
+) -> tuple[float, float]:
+    """The plain loss in nats per target sub-word, and the accuracy in per cent, over all pairs.
+
+    The accuracy, of which §5.4 speaks, is how often the most likely sub-word is the reference's,
+    given what comes before it there; </s> counts as one.
+    """
     device = model.device
     # No pair is dropped: a batch has room for the longest sentences.
     limits = {
@@ -151,9 +157,17 @@ def plain_loss(
     rules = recipe.data.model_copy(update=limits)
     share = BatchShare(processes.rank, processes.count)
     batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
-    total = torch.zeros(2, dtype=torch.float64, device=device)  # loss, tokens
-    for batch in batches.rest_of_epoch():
-        total[0] += batch_loss(model, batch.to(device), smoothing=0.0)[1]
-        total[1] += batch.target_tokens
+    total = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right tokens, tokens
+    for each in batches.rest_of_epoch():
+        batch = each.to(device)
+        states = model.decode(batch.target, model.encode(batch.source), batch.source).flatten(0, 1)
+        labels = batch.labels.flatten()
+        weight = model.embedding.tokens.weight
+        total[0] += model.by.cross_entropy(states, weight, labels, smoothing=0.0)[1]
+        for some, right in zip(
+            states.split(LABELS_AT_ONCE), labels.split(LABELS_AT_ONCE), strict=True
+        ):
+            total[1] += ((model.embedding.logits(some).argmax(-1) == right) & (right != 0)).sum()
+        total[2] += batch.target_tokens
     processes.add_up(total)
-    return float(total[0] / total[1])
+    return float(total[0] / total[2]), float(100 * total[1] / total[2])

@@ -4,9 +4,11 @@ RUN/recipe.toml, tokenizer.json      what the run was begun with (`beginning`)
 RUN/journal.jsonl                    what has happened (`journal`)
 RUN/checkpoints/step-N/              where it can continue from (`checkpoints`)
 RUN/model.safetensors, manifest.json and, at the end, the model (`model_directory`)
+RUN/result.json                      its step, time, cost and last validation
 """
 
 import fcntl
+import json
 import os
 import weakref
 from collections.abc import Callable
@@ -16,13 +18,13 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import TrainingError
-from regard.files.whole import refusing_write_errors, remove_leftovers
+from regard.files.whole import refusing_write_errors, remove_leftovers, write_file
 from regard.recipe import TrainingRecipe
 from regard.run import checkpoints
 from regard.run.averaging import average_weights
 from regard.run.beginning import keep_beginning
 from regard.run.checkpoints import Checkpoint, Keep, RandomStates
-from regard.run.journal import Journal, NoJournal, RecordListener
+from regard.run.journal import Journal, NoJournal, RecordListener, read_journal
 from regard.run.model_directory import write_model
 from regard.run.setup import Setup
 from regard.run.state import TrainingState
@@ -122,10 +124,18 @@ class RunDirectory:
                 f"{self.path}: the model is the average of {len(found)}, not {wanted}, "
                 "checkpoints: no more were saved (training.save_every, training.save_minutes)"
             )
-        weights, seconds = average_weights(found), round(state.seconds, 1)
-        steps = sorted(checkpoint.step for checkpoint in found)
-        about = {"step": state.step, "averaged": steps, "seconds": seconds}
-        about |= setup.fingerprints | ({"best": best} if best else {})
+        weights, steps = average_weights(found), sorted(checkpoint.step for checkpoint in found)
+        told = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 1)}
+        told["cost"] = setup.cost(state).record()
+        about = told | setup.fingerprints | ({"best": best} if best else {})
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)
-        self.journal.write("finish", step=state.step, averaged=steps, seconds=seconds)
+        self._write_result(told)
+        self.journal.write("finish", **told)
         return weights
+
+    def _write_result(self, told: dict[str, Any]) -> None:
+        """Write result.json: what the run came to, and the figures of its last validation."""
+        validations = [r for r in read_journal(self.journal.path) if r["event"] == "validation"]
+        last = {k: v for k, v in (validations or [{}])[-1].items() if k not in ("event", "samples")}
+        result = told | {"last_validation": last}
+        write_file(self.path / "result.json", json.dumps(result, indent=1) + "\n")

@@ -9,13 +9,16 @@ from pathlib import Path
 import torch
 
 from regard.arithmetic.choose import choose_dtype
+from regard.cost import Cost, flop_of_tokens
 from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches, training_pairs
 from regard.machine.devices import choose_device, refuse_too_large
 from regard.machine.processes import Processes
+from regard.machine.speed import single_precision_speed
 from regard.paper import parameters
 from regard.recipe import Recipe
+from regard.run.state import TrainingState
 from regard.text.tokenizer import Tokenizer
 
 
@@ -71,6 +74,22 @@ class Setup:
             torch=torch.__version__,
             shard=self.shard,
             **self.fingerprints,
+        )
+
+    def cost(self, state: TrainingState) -> Cost:
+        """The cost of the run by now; measures the speed of this device."""
+        return Cost(
+            counted_flop=flop_of_tokens(
+                self.recipe.model,
+                self.tokenizer.size,
+                self.pairs.source_lengths,
+                self.pairs.target_lengths,
+                state.source_tokens,
+                state.target_tokens,
+            ),
+            seconds=round(state.seconds, 1),
+            devices=self.processes.count,
+            single_precision_flop_per_second=single_precision_speed(self.device),
         )
 
     def share(self, parts: int) -> BatchShare:

@@ -91,14 +91,14 @@ class Learner:
         return [pair for pair in found if pair is not None]
 
     def _part(self, parted: "_Meetings") -> None:
-        """These neighbours are no longer neighbours."""
+        """Count neighbours that no longer are."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
             if pair is not None:  # the pair that was joined is forgotten already
                 self._pairs.change(pair, -weight)
 
     def _meet(self, met: "_Meetings") -> None:
-        """These have become neighbours."""
+        """Count pieces that have become neighbours."""
         for left, right, starts, weight in met.by_pair():
             pair = self._pairs.find(left, right)
             if pair is None:

@@ -1,0 +1,95 @@
+"""§6.1, Table 2: the cost of training, in two ways that are never mixed.
+
+The *counted* operations are those of the matrix products that a model of these sizes computes. The
+*estimate* is what Table 2 prints: the time of training, times the number of devices, times the
+speed in single precision that a device sustains. It includes all waiting, and the speed of what was
+not computed in single precision, so the two may differ by any factor.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.recipe import ModelRecipe
+
+Lengths = Sequence[int] | NDArray[Any]
+
+
+class Flop(NamedTuple):
+    """Counted floating-point operations of training once on each of some sentence pairs."""
+
+    weights: int
+    """Matrix products with weights: projections, feed-forward networks and logits."""
+    attention: int
+    """Q K^T, and its softmax times V; masked positions count, because they are computed."""
+
+
+def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
+    """Count the operations of training on pairs of these lengths, in tokens without padding.
+
+    A multiply-add is two operations. Only matrix products (§3) are counted; for each one of the
+    forward pass, the backward pass has two.
+    """
+    source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
+    widths = model.heads * (model.d_k + model.d_v)
+    encoder = model.layers * int((source * source).sum())
+    decoder = model.decoder_layers * int((target * target + target * source).sum())
+    return Flop(
+        _with_weights(model, vocabulary, int(source.sum()), int(target.sum())),
+        6 * widths * (encoder + decoder),
+    )
+
+
+def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int) -> int:
+    """`Flop.weights` for this many source and target tokens."""
+    d, widths = model.d_model, model.heads * (model.d_k + model.d_v)
+    layer = (
+        2 * d * widths + 2 * d * model.d_ff
+    )  # multiply-adds of a token in self-attention and FFN
+    memory = model.decoder_layers * d * widths  # K and V of a source token, or Q and output
+    of_a_source, of_a_target = (n * layer + memory for n in (model.layers, model.decoder_layers))
+    return 6 * (source * of_a_source + target * (of_a_target + vocabulary * d))
+
+
+def flop_of_tokens(
+    model: ModelRecipe,
+    vocabulary: int,
+    sources: Lengths,
+    targets: Lengths,
+    source_tokens: int,
+    target_tokens: int,
+) -> float:
+    """Count the operations of a run that has learned from this many tokens of the pairs.
+
+    `sources` and `targets` are the lengths of all pairs. Products with weights are counted for the
+    tokens; of those of attention, a run has its share of an epoch's.
+    """
+    epoch = flop(model, vocabulary, sources, targets)
+    share = target_tokens / max(1, int(np.sum(targets, dtype=np.int64)))
+    return _with_weights(model, vocabulary, source_tokens, target_tokens) + share * epoch.attention
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a run: operations that were counted, and those that Table 2 would estimate."""
+
+    counted_flop: float
+    """Counted operations; see `flop_of_tokens`."""
+    seconds: float
+    """Time of training, validating and saving included."""
+    devices: int
+    """GPUs; without one, processes of torchrun."""
+    single_precision_flop_per_second: float
+    """Speed that a device sustains in a matrix product in fp32, measured."""
+
+    @property
+    def estimated_flop(self) -> float:
+        """The estimate of Table 2: seconds x devices x speed."""
+        return self.seconds * self.devices * self.single_precision_flop_per_second
+
+    def record(self) -> dict[str, float]:
+        """The fields and the estimate by name, as a journal keeps them."""
+        return asdict(self) | {"estimated_flop": self.estimated_flop}

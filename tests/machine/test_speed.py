@@ -1,0 +1,33 @@
+"""The measured speed is that of products in fp32, and is measured once."""
+
+import pytest
+import torch
+
+from regard.machine.speed import PRODUCTS, SIZE, single_precision_speed
+
+
+def test_it_is_the_operations_of_a_product_by_its_median_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([0.0, 3.0, 10.0, 10.2, 20.0, 20.1, 30.0, 30.4, 40.0, 40.2])  # 3 s, 0.2, 0.1, ...
+    formats: list[str] = []
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    monkeypatch.setattr(
+        "torch.mm", lambda a, b: formats.append(torch.get_float32_matmul_precision())
+    )
+    before = torch.get_float32_matmul_precision()
+    single_precision_speed.cache_clear()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        speed = single_precision_speed(torch.device("cpu"))
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert single_precision_speed(torch.device("cpu")) == speed  # no times are left
+    finally:
+        torch.set_float32_matmul_precision(before)
+        single_precision_speed.cache_clear()
+    assert speed == pytest.approx(2 * SIZE["cpu"] ** 3 / 0.2)
+    assert formats == ["highest"] * (1 + PRODUCTS)
+
+
+def test_this_processor_multiplies_at_a_credible_speed() -> None:
+    assert 1e8 < single_precision_speed(torch.device("cpu")) < 1e14
