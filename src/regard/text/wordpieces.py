@@ -17,12 +17,14 @@ it joins what is rare first, and needs a least count n to be chosen by hand. The
 text, computed here without an approximation, needs none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Positions = NDArray[np.int64]
+from regard.text.divided import DividedText, Meetings, Positions
+
 MOST_BYTES = 2**24
 """Bytes of the different words that pieces are learned from; the rarest are left out beyond."""
 LEAST = 2
@@ -41,14 +43,46 @@ def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark
     return learner.names
 
 
+class Counts(NamedTuple):
+    """Counts of some pairs, by which they are compared."""
+
+    pair: NDArray[np.int64]
+    """How often each pair can be joined."""
+    left: NDArray[np.int64]
+    """How often its left piece occurs, in pairs and elsewhere."""
+    right: NDArray[np.int64]
+    joined: NDArray[np.int64]
+    """How often the piece that it would become occurs already."""
+    same: NDArray[np.bool_]
+    """Whether left and right are the same piece."""
+    total: np.int64
+    """All pieces of the text."""
+
+
+def likelihood_gain(of: Counts) -> NDArray[np.float64]:
+    """By how much L rises when each pair is joined wherever it is."""
+    n = of.pair
+    left = _xlogx(of.left - np.where(of.same, 2 * n, n)) - _xlogx(of.left)
+    right = np.where(of.same, 0.0, _xlogx(of.right - n) - _xlogx(of.right))
+    joined = _xlogx(of.joined + n) - _xlogx(of.joined)
+    return (left + right) + joined + (_xlogx(of.total) - _xlogx(of.total - n))
+
+
 class Learner:
     """A text that is divided into pieces, and the gain of joining each pair of neighbours."""
 
-    def __init__(self, words: Mapping[str, int], known: Sequence[str], mark: str):
+    def __init__(
+        self,
+        words: Mapping[str, int],
+        known: Sequence[str],
+        mark: str,
+        gain: Callable[["Counts"], NDArray[np.float64]] | None = None,
+    ):
+        """`gain` is what makes a pair the best, by default `likelihood_gain`."""
         self.names, self._mark = list(known), mark
         self._ids = {name: i for i, name in enumerate(known)}
-        self._text = _Text(_most_frequent(words), self._ids, mark)
-        self._pairs = _Pairs(len(known), self._text)
+        self._text = DividedText(_most_frequent(words), self._ids, mark)
+        self._pairs = _Pairs(len(known), self._text, gain or likelihood_gain)
         self._meet(self._text.first_pairs())
         self._pairs.score(np.arange(self._pairs.used))
 
@@ -90,14 +124,14 @@ class Learner:
                 found.append(self._pairs.find(left, right))
         return [pair for pair in found if pair is not None]
 
-    def _part(self, parted: "_Meetings") -> None:
+    def _part(self, parted: Meetings) -> None:
         """Count neighbours that no longer are."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
             if pair is not None:  # the pair that was joined is forgotten already
                 self._pairs.change(pair, -weight)
 
-    def _meet(self, met: "_Meetings") -> None:
+    def _meet(self, met: Meetings) -> None:
         """Count pieces that have become neighbours."""
         for left, right, starts, weight in met.by_pair():
             pair = self._pairs.find(left, right)
@@ -113,105 +147,19 @@ def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
     return ordered[: int(np.searchsorted(ends, MOST_BYTES, "right"))]
 
 
-class _Meetings:
-    """Neighbours in a text: pieces on the left, on the right, where they are, how often."""
-
-    def __init__(
-        self, left: Positions, right: Positions, starts: Positions, weights: Positions
-    ) -> None:
-        self.left, self.right, self.starts, self.weights = left, right, starts, weights
-
-    def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
-        """(left, right, starts, summed weights) of each different pair, in the pairs' order."""
-        if not len(self.starts):
-            return
-        order = np.lexsort((self.starts, self.right, self.left))
-        left, right, starts = self.left[order], self.right[order], self.starts[order]
-        new = np.flatnonzero((np.diff(left) != 0) | (np.diff(right) != 0)) + 1
-        begins = np.concatenate([[0], new])
-        sums = np.add.reduceat(self.weights[order], begins)
-        for begin, end, weight in zip(begins, [*new, len(starts)], sums, strict=True):
-            yield int(left[begin]), int(right[begin]), starts[begin:end], int(weight)
-
-
-class _Text:
-    """Words one after another: a piece stands at its first byte, and knows its neighbours."""
-
-    def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):
-        together = "".join(word for word, _ in words)
-        lengths = np.array([len(word) for word, _ in words], np.int64)
-        counts = np.array([count for _, count in words], np.int64)
-        self._none = size = len(together)
-        different, places = np.unique(
-            np.frombuffer(together.encode("utf-32-le"), np.uint32), return_inverse=True
-        )
-        first, other = (
-            np.array([ids[form + chr(code)] for code in different], np.int64) for form in ("", mark)
-        )
-        ends = np.cumsum(lengths)
-        begins = ends - lengths
-        self.piece = np.append(other[places], -1)
-        self.piece[begins] = first[places[begins]]
-        self.weight = np.append(np.repeat(counts, lengths), 0)
-        self._before = np.arange(-1, size)
-        self._after = np.arange(1, size + 2)
-        self._before[begins] = size
-        self._after[ends - 1] = size
-        self._marked = np.zeros(size + 1, bool)
-
-    def first_pairs(self) -> _Meetings:
-        """All neighbours."""
-        starts = np.flatnonzero(self._after[:-1] != self._none)
-        return self._meetings(starts)
-
-    def _meetings(self, starts: Positions) -> _Meetings:
-        after = self._after[starts]
-        return _Meetings(self.piece[starts], self.piece[after], starts, self.weight[starts])
-
-    def starts(self, among: Positions, left: int, right: int) -> Positions:
-        """Where this pair is, among these places; of two that overlap, only the first one."""
-        found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
-        if left != right or not len(found):
-            return found
-        found = np.sort(found)
-        follows = np.append(False, self._after[found[:-1]] == found[1:])
-        places = np.arange(len(found))
-        begins = np.maximum.accumulate(np.where(follows, 0, places))
-        return found[(places - begins) % 2 == 0]
-
-    def join(self, starts: Positions, piece: int) -> tuple[_Meetings, _Meetings, int]:
-        """Put `piece` for the pairs at `starts`; returns who parted, who met, and how often."""
-        second = self._after[starts]
-        before, after = self._before[starts], self._after[second]
-        inside = self._is_among(before, second)  # such a pair is the other's to tell
-        leaving = before[(before != self._none) & ~inside]
-        parted = self._meetings(np.concatenate([leaving, second[after != self._none]]))
-        self.piece[starts], self.piece[second] = piece, -1
-        self._after[starts], self._before[after] = after, starts
-        before = self._before[starts]
-        inside = self._is_among(after, starts)
-        staying = starts[(after != self._none) & ~inside]
-        met = self._meetings(np.concatenate([before[before != self._none], staying]))
-        return parted, met, int(self.weight[starts].sum())
-
-    def _is_among(self, places: Positions, others: Positions) -> NDArray[np.bool_]:
-        self._marked[others] = True
-        found = self._marked[places]
-        self._marked[others] = False
-        return found
-
-
 class _Pairs:
     """Pairs of neighbours by number: how often they occur, where, and the gain of joining them."""
 
-    def __init__(self, pieces: int, text: _Text):
-        self._text, self.used = text, 0
+    def __init__(
+        self, pieces: int, text: DividedText, gain: Callable[[Counts], NDArray[np.float64]]
+    ) -> None:
+        self._text, self._gain_of, self.used = text, gain, 0
         self.counts = np.bincount(text.piece[:-1], text.weight[:-1], pieces).astype(np.int64)
         self._total = int(self.counts.sum())
         self._numbers: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
         self.left, self.right, self._occur, self._into = (np.zeros(0, np.int64) for _ in range(4))
-        self._gain = np.zeros(0)  # since the total falls, the true gains may be lower
+        self._gain = np.zeros(0)  # the true one may be lower: the total falls, L with it
         self.where: list[Positions] = []
         self._of: list[list[int]] = [[] for _ in range(pieces)]
 
@@ -273,18 +221,13 @@ class _Pairs:
         self._total -= weight
 
     def score(self, pairs: Positions) -> None:
-        """Compute the gains of these pairs: by how much joining them raises L."""
+        """Compute the gains of these pairs."""
         n, left, right = self._occur[pairs], self.left[pairs], self.right[pairs]
-        a, b = self.counts[left], self.counts[right]
         into = self._into[pairs]
-        new = np.where(into < 0, 0, self.counts[into])
-        apart = (_xlogx(a - n) - _xlogx(a)) + (_xlogx(b - n) - _xlogx(b))
-        equal = left == right
-        if equal.any():
-            apart[equal] = _xlogx(a[equal] - 2 * n[equal]) - _xlogx(a[equal])
-        total = np.int64(self._total)
-        gain = apart + (_xlogx(new + n) - _xlogx(new)) + (_xlogx(total) - _xlogx(total - n))
-        self._gain[pairs] = np.where(n >= LEAST, gain, -np.inf)
+        joined = np.where(into < 0, 0, self.counts[into])
+        counts = self.counts[left], self.counts[right], joined
+        of = Counts(n, *counts, same=left == right, total=np.int64(self._total))
+        self._gain[pairs] = np.where(n >= LEAST, self._gain_of(of), -np.inf)
 
     def score_around(self, pieces: Sequence[int], ways: list[int]) -> None:
         """Compute the gains anew that changed as the counts of these pieces did.

@@ -1,0 +1,97 @@
+"""Words that are divided into pieces, whose neighbours can be joined (§5.1; see `wordpieces`)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+"""Places in a text: the number of a byte, counted over all words."""
+
+
+class Meetings:
+    """Neighbours in a text: pieces on the left, on the right, where they are, how often."""
+
+    def __init__(
+        self, left: Positions, right: Positions, starts: Positions, weights: Positions
+    ) -> None:
+        self.left, self.right, self.starts, self.weights = left, right, starts, weights
+
+    def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
+        """(left, right, starts, summed weights) of each different pair, in the pairs' order."""
+        if not len(self.starts):
+            return
+        order = np.lexsort((self.starts, self.right, self.left))
+        left, right, starts = self.left[order], self.right[order], self.starts[order]
+        new = np.flatnonzero((np.diff(left) != 0) | (np.diff(right) != 0)) + 1
+        begins = np.concatenate([[0], new])
+        sums = np.add.reduceat(self.weights[order], begins)
+        for begin, end, weight in zip(begins, [*new, len(starts)], sums, strict=True):
+            yield int(left[begin]), int(right[begin]), starts[begin:end], int(weight)
+
+
+class DividedText:
+    """Words one after another: a piece stands at its first byte, and knows its neighbours."""
+
+    def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):
+        together = "".join(word for word, _ in words)
+        lengths = np.array([len(word) for word, _ in words], np.int64)
+        counts = np.array([count for _, count in words], np.int64)
+        self._none = size = len(together)
+        different, places = np.unique(
+            np.frombuffer(together.encode("utf-32-le"), np.uint32), return_inverse=True
+        )
+        first, other = (
+            np.array([ids[form + chr(code)] for code in different], np.int64) for form in ("", mark)
+        )
+        ends = np.cumsum(lengths)
+        begins = ends - lengths
+        self.piece = np.append(other[places], -1)
+        self.piece[begins] = first[places[begins]]
+        self.weight = np.append(np.repeat(counts, lengths), 0)
+        self._before = np.arange(-1, size)
+        self._after = np.arange(1, size + 2)
+        self._before[begins] = size
+        self._after[ends - 1] = size
+        self._marked = np.zeros(size + 1, bool)
+
+    def first_pairs(self) -> Meetings:
+        """All neighbours."""
+        starts = np.flatnonzero(self._after[:-1] != self._none)
+        return self._meetings(starts)
+
+    def _meetings(self, starts: Positions) -> Meetings:
+        after = self._after[starts]
+        return Meetings(self.piece[starts], self.piece[after], starts, self.weight[starts])
+
+    def starts(self, among: Positions, left: int, right: int) -> Positions:
+        """Where this pair is, among these places; of two that overlap, only the first one."""
+        found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
+        if left != right or not len(found):
+            return found
+        found = np.sort(found)
+        follows = np.append(False, self._after[found[:-1]] == found[1:])
+        places = np.arange(len(found))
+        begins = np.maximum.accumulate(np.where(follows, 0, places))
+        return found[(places - begins) % 2 == 0]
+
+    def join(self, starts: Positions, piece: int) -> tuple[Meetings, Meetings, int]:
+        """Put `piece` for the pairs at `starts`; returns who parted, who met, and how often."""
+        second = self._after[starts]
+        before, after = self._before[starts], self._after[second]
+        inside = self._is_among(before, second)  # such a pair is the other's to tell
+        leaving = before[(before != self._none) & ~inside]
+        parted = self._meetings(np.concatenate([leaving, second[after != self._none]]))
+        self.piece[starts], self.piece[second] = piece, -1
+        self._after[starts], self._before[after] = after, starts
+        before = self._before[starts]
+        inside = self._is_among(after, starts)
+        staying = starts[(after != self._none) & ~inside]
+        met = self._meetings(np.concatenate([before[before != self._none], staying]))
+        return parted, met, int(self.weight[starts].sum())
+
+    def _is_among(self, places: Positions, others: Positions) -> NDArray[np.bool_]:
+        self._marked[others] = True
+        found = self._marked[places]
+        self._marked[others] = False
+        return found
