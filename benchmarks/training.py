@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from regard.corpus import write_corpus
+from regard.cost import Flop, flop
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
-from regard.cost import Flop, flop
 from regard.recipe import Recipe
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported

@@ -98,10 +98,6 @@ def test_fp32_that_was_chosen_by_the_machine_is_as_published() -> None:
     assert departing(EXACT.but(precision="auto")) == []
 
 
-def test_word_pieces_are_not_those_of_the_cited_work() -> None:
-    assert "word pieces" in departing(PAPER_RECIPES["big-en-fr"], Facts())
-
-
 def test_a_step_is_as_large_however_it_is_divided() -> None:
     parts = EXACT.but(source_tokens=5000, target_tokens=5000, accumulate=5)
     assert departing(parts) == []

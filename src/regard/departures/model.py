@@ -106,13 +106,16 @@ MODEL = (
         name="initial values",
         section="§3.4",
         quote="",
-        theirs="Glorot uniform for projections, where queries, keys and values were drawn as one "
-        "matrix; embeddings normal with standard deviation d_model^-0.5",
-        ours="the same distributions; queries, keys and values are drawn apart, so that their "
-        "limits are larger, by up to the square root of 2",
-        why="a matrix has the limit of its own shape",
+        theirs="Glorot uniform, with the limit of one matrix for W^Q, W^K and W^V of "
+        "self-attention, and for W^K and W^V over the encoder's output; embeddings normal with "
+        "standard deviation d_model^-0.5",
+        ours="as the authors' code by the paper's recipes, which have "
+        '`model.initial = "joined"`; `"apart"` has limits of queries, keys and values that are '
+        "larger, by up to the square root of 2",
+        why="without a recipe of the paper, a matrix has the limit of its own shape",
         tests=("tests/test_layers.py", "tests/test_transformer.py"),
-        judge=unstated(),
+        judge=unstated("model.initial"),
+        fields=("model.initial",),
     ),
     Departure(
         name="scale of the embeddings",

@@ -18,7 +18,7 @@ The paper leaves some questions open. The code that its authors released answers
 contradiction to the text. Each row of this table is a question that we know of: the paper's words,
 what the authors' code did, what regard does, why, and the test that checks it. "The authors' code"
 is tensor2tensor as released in June 2017; "later" is the same repository today, whose
-`transformer_base` is no longer the paper's model. "Planned" marks work that is not done yet.
+`transformer_base` is no longer the paper's model.
 """
 _FIELDS = """
 ## Fields of a recipe that are not judged
