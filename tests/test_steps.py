@@ -345,6 +345,7 @@ def test_two_passes_without_dropout_agree_and_teach_what_one_does(
     two = updated(batches, arithmetic, CALM.but(consistency=3.0))
     torch.testing.assert_close(two[0], one[0], rtol=1e-4, atol=1e-7)
     assert two[1] == pytest.approx(one[1], rel=1e-5)
+    assert (CALM.training.passes, CALM.but(consistency=3.0).training.passes) == (1, 2)
 
 
 def test_two_passes_with_dropout_are_drawn_together(data: Path) -> None:

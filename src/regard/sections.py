@@ -167,6 +167,11 @@ class TrainingRecipe(Section):
         """Whether the checkpoint of the last step is averaged even where none was due."""
         return not self.resume_minutes or self.average == 1
 
+    @property
+    def passes(self) -> int:
+        """Forward passes over each batch."""
+        return 2 if self.consistency else 1
+
     @model_validator(mode="after")
     def _keeps_what_it_averages(self) -> Self:
         if self.keep < self.average:

@@ -124,7 +124,8 @@ def plan(
     tokens = min(recipe.data.source_tokens, recipe.data.target_tokens)
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
     paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
-    an_epoch = sum(flop(recipe.model, vocabulary, pairs.source_lengths, pairs.target_lengths))
+    once = sum(flop(recipe.model, vocabulary, pairs.source_lengths, pairs.target_lengths))
+    an_epoch = recipe.training.passes * once
     steps = recipe.training.steps
     if recipe.training.minutes:
         steps = min(steps, round(60 * recipe.training.minutes / median(seconds)))

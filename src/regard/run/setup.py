@@ -79,7 +79,8 @@ class Setup:
     def cost(self, state: TrainingState) -> Cost:
         """The cost of the run by now; measures the speed of this device."""
         return Cost(
-            counted_flop=flop_of_tokens(
+            counted_flop=self.recipe.training.passes
+            * flop_of_tokens(
                 self.recipe.model,
                 self.tokenizer.size,
                 self.pairs.source_lengths,
