@@ -265,6 +265,7 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
         2 * (model.d_model + 1) * keys  # W^Q and W^K
         + (model.d_model + 1) * values  # W^V
         + (values + 1) * model.d_model  # W^O
+        + keys * (model.score == "additive")
     )
     feed_forward = (model.d_model + 1) * model.d_ff + (model.d_ff + 1) * model.d_model
     norm = 2 * model.d_model

@@ -46,6 +46,13 @@ class ModelRecipe(Section):
     initial: Literal["apart", "joined"] = "apart"
     """Glorot limit of the first W^Q, W^K and W^V: that of each matrix apart; or, as in the authors'
     code, that of those with the same input joined as one matrix, smaller by up to sqrt 2."""
+    score: Literal["scaled", "dot", "additive"] = "scaled"
+    """How well a key fits a query (§3.2.1): their dot product / sqrt(d_k); the dot product; or
+    additive attention, w · tanh(q + k). The paper scales."""
+    residual: bool = True
+    """Residual connections (§3.1): the paper has one around every sub-layer."""
+    causal: bool = True
+    """The decoder's mask (§3.2.3): without it, training sees the words that it is to predict."""
 
     @property
     def depth(self) -> str:

@@ -18,17 +18,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.arithmetic.plain import PLAIN
-from regard.attention import MultiHeadAttention, causal_mask, segment_mask
+from regard.attention import causal_mask, segment_mask
 from regard.data.rows import Rows
 from regard.equations import Arithmetic, Cache, Computing, Mask
-from regard.layers import AddNorm, Embedding, FeedForward
+from regard.layers import Embedding, FeedForward
 from regard.recipe import ModelRecipe
-
-
-def _attention(recipe: ModelRecipe) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
-    )
+from regard.variants import add_norm_of, attention_of
 
 
 class EncoderLayer(nn.Module):
@@ -36,10 +31,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, recipe: ModelRecipe):
         super().__init__()
-        self.self_attention = _attention(recipe)
-        self.add_norm_1 = AddNorm(recipe.d_model, recipe.dropout)
+        self.self_attention = attention_of(recipe)
+        self.add_norm_1 = add_norm_of(recipe)
         self.feed_forward = FeedForward(recipe.d_model, recipe.d_ff, recipe.relu_dropout)
-        self.add_norm_2 = AddNorm(recipe.d_model, recipe.dropout)
+        self.add_norm_2 = add_norm_of(recipe)
 
     def forward(
         self, x: Float[Tensor, "rows source d"], mask: Mask
@@ -54,12 +49,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, recipe: ModelRecipe):
         super().__init__()
-        self.self_attention = _attention(recipe)
-        self.add_norm_1 = AddNorm(recipe.d_model, recipe.dropout)
-        self.cross_attention = _attention(recipe)
-        self.add_norm_2 = AddNorm(recipe.d_model, recipe.dropout)
+        self.self_attention = attention_of(recipe)
+        self.add_norm_1 = add_norm_of(recipe)
+        self.cross_attention = attention_of(recipe)
+        self.add_norm_2 = add_norm_of(recipe)
         self.feed_forward = FeedForward(recipe.d_model, recipe.d_ff, recipe.relu_dropout)
-        self.add_norm_3 = AddNorm(recipe.d_model, recipe.dropout)
+        self.add_norm_3 = add_norm_of(recipe)
 
     def forward(
         self,
@@ -172,6 +167,7 @@ class Transformer(Computing):
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
+        self.causal = recipe.causal
         self.embedding = Embedding(recipe, vocabulary)
         self.encoder: Sequence[EncoderLayer] = _stack(
             EncoderLayer(recipe) for _ in range(recipe.layers)
@@ -260,8 +256,10 @@ class Transformer(Computing):
     ) -> Float[Tensor, "rows target d_model"]:
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.embedding(target.ids, target.positions, target.ids.shape[1])
-        same = segment_mask(target.segments, target.segments)
-        self_mask = self.by.mask(same & causal_mask(target.ids.shape[1], y.device))
+        allowed = segment_mask(target.segments, target.segments)
+        if self.causal:
+            allowed = allowed & causal_mask(target.ids.shape[1], y.device)
+        self_mask = self.by.mask(allowed)
         cross_mask = self.by.mask(segment_mask(target.segments, source.segments))
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)

@@ -40,6 +40,7 @@ from regard.errors import RecipeError
 from regard.layers import Embedding
 from regard.machine.devices import has_bf16
 from regard.recipe import TrainingRecipe
+from regard.variants import AdditiveAttention
 
 LARGE = 10**10
 """A batch is large if its slots times the model's weights are at least this: about 0.1 s of work.
@@ -142,7 +143,7 @@ def for_decoding(
         return for_inference(device, dtype)
     packed = PackedLinear if exact is False else BlockedLinear
     products = LaidOut(model, embedding, Int8Linear if precision == "int8" else packed)
-    if exact:
+    if exact and not isinstance(attention, AdditiveAttention):  # else one sentence at a time
         sizes = attention.heads, attention.d_k, attention.d_v
         return ExactInference(products, torch.float32, *sizes)
     int8_beside_bf16 = precision == "int8" and has_bf16(device)

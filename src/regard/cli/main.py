@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from regard import __version__
 from regard.cli.average import average
+from regard.cli.claims import claims
 from regard.cli.demo import demo
 from regard.cli.look import look
 from regard.cli.paper_diff import paper_diff
@@ -60,7 +61,7 @@ def regard(
     """The options that are given before a command."""
 
 
-for command in (demo, prepare, train, average, tune, translate, parse, score, look, serve):
+for command in (demo, prepare, train, average, tune, translate, parse, score, look, serve, claims):
     app.command()(command)
 app.command("paper-diff")(paper_diff)
 

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from regard.attention import attention
 from regard.equations import Arithmetic, Mask
+from regard.errors import ModelError
 from regard.transformer import Transformer
+from regard.variants import AdditiveAttention
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 """Self-attention of the encoder, self-attention of the decoder, and encoder-decoder attention."""
@@ -44,8 +46,13 @@ def record_attention(model: Transformer) -> Iterator[Recording]:
             model(source, target)
         recording.layers("cross")
 
-    The model's parameters may be in a layout for inference.
+    The model's parameters may be in a layout for inference. Raises ModelError for a model with
+    additive attention, whose weights equation (1) does not give.
     """
+    if any(isinstance(module, AdditiveAttention) for module in model.modules()):
+        raise ModelError(
+            "model.score = additive: attention can be recorded if the score is scaled or dot"
+        )
     recording = Recording()
     modules = [(recording.encoder, i, x.self_attention) for i, x in enumerate(model.encoder)]
     modules += [(recording.decoder, i, x.self_attention) for i, x in enumerate(model.decoder)]

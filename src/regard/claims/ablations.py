@@ -1,0 +1,172 @@
+"""Claims about what a model has, tried by leaving it out, and about the proportions of a model."""
+
+from regard.claims.parts import Claim, Evidence
+from regard.claims.recipes import RATIOS
+from regard.claims.trainings import Trained
+from regard.claims.verdicts import Figure, Finding, judge_alike, judge_more
+
+NEARLY = 1.0
+"""BLEU by which models may differ whose results are said to be nearly identical."""
+BASE_ARM = Trained("base")
+
+
+def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Finding:
+    """Whether the BLEU of base is higher than that of another training."""
+    base, other = evidence.of("base", "bleu"), evidence.of(worse, "bleu")
+    figures = (*evidence.figures("bleu", {"base": "base", worse: worse}),)
+    return Finding(name, statement, figures, judge_more(base, other))
+
+
+def _heads(evidence: Evidence) -> list[Finding]:
+    return [
+        _better(evidence, "one", "4 heads give a higher BLEU than one head", "one-head"),
+        _better(evidence, "many", "4 heads give a higher BLEU than 32 heads", "many-heads"),
+    ]
+
+
+def _residual(evidence: Evidence) -> list[Finding]:
+    return [_better(evidence, "bleu", "BLEU is higher with the connections", "no-residual")]
+
+
+def _warm_up(evidence: Evidence) -> list[Finding]:
+    statement = "BLEU is higher with warm-up than by step^-0.5 from the first step on"
+    return [_better(evidence, "bleu", statement, "no-warm-up")]
+
+
+def _mask(evidence: Evidence) -> list[Finding]:
+    both = {"base": "base", "no-mask": "no-mask"}
+    base, other = (evidence.of(name, "train_perplexity") for name in both)
+    return [
+        Finding(
+            "training",
+            "without the mask, the perplexity in training is lower",
+            evidence.figures("train_perplexity", both, 3),
+            judge_more(base, other),
+        ),
+        _better(evidence, "decoding", "without it, BLEU of decoding is lower", "no-mask"),
+    ]
+
+
+def _smoothing(evidence: Evidence) -> list[Finding]:
+    both = {"base": "base", "no-smoothing": "no-smoothing"}
+    findings = []
+    for number, digits, statement in (
+        ("perplexity", 3, "smoothing hurts perplexity"),
+        ("accuracy", 2, "smoothing improves accuracy (percent of the next pieces)"),
+        ("bleu", 1, "smoothing improves BLEU"),
+    ):
+        base, other = (evidence.of(name, number) for name in both)
+        findings.append(
+            Finding(number, statement, evidence.figures(number, both, digits),
+                    judge_more(base, other))
+        )  # fmt: skip
+    return findings
+
+
+def _learned(evidence: Evidence) -> list[Finding]:
+    base, learned = evidence.of("base", "bleu"), evidence.of("learned", "bleu")
+    figures = evidence.figures("bleu", {"sinusoids": "base", "learned": "learned"})
+    statement = f"BLEU of learned positions and sinusoids differs by less than {NEARLY}"
+    return [Finding("alike", statement, figures, judge_alike(base, learned, NEARLY))]
+
+
+def _longer(evidence: Evidence) -> list[Finding]:
+    short, learned, base = (evidence.of(n, "long") for n in ("short", "short-learned", "base"))
+    seen = Figure("on sentences as long as in training", evidence.of("short", "short"))
+    labels = {"sinusoids": "short", "trained on all lengths": "base"}
+    return [
+        Finding(
+            "better",
+            "on sentences longer than any in training, BLEU is higher with sinusoids than with "
+            "learned positions",
+            evidence.figures("long", {"sinusoids": "short", "learned": "short-learned"}),
+            judge_more(short, learned),
+        ),
+        Finding(
+            "at-all",
+            "on these, sinusoids reach at least half of the BLEU of a model trained on all lengths",
+            (*evidence.figures("long", labels), seen),
+            judge_more(short, [value / 2 for value in base]),
+        ),
+    ]
+
+
+def _inner_width(evidence: Evidence) -> list[Finding]:
+    return [
+        _better(
+            evidence,
+            f"ratio-{ratio}",
+            f"d_ff = 4 d_model gives a higher BLEU than d_ff = {ratio} d_model, at as many "
+            "parameters",
+            f"ratio-{ratio}",
+        )
+        for ratio in RATIOS
+    ]
+
+
+ABLATIONS = (
+    Claim(
+        "heads",
+        "6.2",
+        "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops "
+        "off with too many heads.",
+        (BASE_ARM, Trained("one-head"), Trained("many-heads")),
+        _heads,
+    ),
+    Claim(
+        "residual",
+        "3.1",
+        "We employ a residual connection around each of the two sub-layers, followed by layer "
+        "normalization.",
+        (BASE_ARM, Trained("no-residual")),
+        _residual,
+    ),
+    Claim(
+        "warm-up",
+        "5.3",
+        "increasing the learning rate linearly for the first warmup_steps training steps",
+        (BASE_ARM, Trained("no-warm-up")),
+        _warm_up,
+    ),
+    Claim(
+        "mask",
+        "3.2.3",
+        "We need to prevent leftward information flow in the decoder to preserve the "
+        "auto-regressive property.",
+        (BASE_ARM, Trained("no-mask")),
+        _mask,
+    ),
+    Claim(
+        "smoothing",
+        "5.4",
+        "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and "
+        "BLEU score.",
+        (BASE_ARM, Trained("no-smoothing")),
+        _smoothing,
+    ),
+    Claim(
+        "learned-positions",
+        "6.2",
+        "we replace our sinusoidal positional encoding with learned positional embeddings, and "
+        "observe nearly identical results to the base model",
+        (BASE_ARM, Trained("learned")),
+        _learned,
+    ),
+    Claim(
+        "longer",
+        "3.5",
+        "it may allow the model to extrapolate to sequence lengths longer than the ones "
+        "encountered during training",
+        (BASE_ARM, Trained("short"), Trained("short-learned")),
+        _longer,
+    ),
+    Claim(
+        "inner-width",
+        "3.3",
+        "The dimensionality of input and output is d_model = 512, and the inner-layer has "
+        "dimensionality d_ff = 2048.",
+        (BASE_ARM, *(Trained(f"ratio-{ratio}") for ratio in RATIOS)),
+        _inner_width,
+    ),
+)
+"""The claims that are tried by leaving something out, or by other proportions."""

@@ -1,0 +1,88 @@
+"""Parts of claims: what is computed once for each seed, and gives named numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from regard.claims.verdicts import Figure, Finding
+
+Numbers = dict[str, float]
+"""The numbers that a part gives, by name."""
+
+
+class Size(NamedTuple):
+    """The size of the trainings: the verdicts are about this size."""
+
+    steps: int = 1500
+    """Optimizer steps of each training."""
+    pairs: int = 20_000
+    """Sentence pairs to learn from."""
+    tested: int = 500
+    """Unseen sentences that are translated."""
+
+
+class Part(Protocol):
+    """A calculation, or a training."""
+
+    @property
+    def name(self) -> str:
+        """The name of the part; its numbers are kept under it."""
+
+    def settings(self, size: Size) -> str:
+        """Everything that decides its numbers, besides the seed."""
+
+    def run(self, seed: int, out: Path, size: Size) -> Numbers:
+        """Compute the numbers; a training that was stopped continues from its last checkpoint."""
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """A part that needs no training: seconds."""
+
+    name: str
+    function: Callable[[int], Numbers]
+    """Computes the numbers for a seed."""
+
+    def settings(self, size: Size) -> str:
+        """The name: a calculation has no settings."""
+        return self.name
+
+    def run(self, seed: int, out: Path, size: Size) -> Numbers:
+        """Compute the numbers; they do not depend on the size of the trainings."""
+        return self.function(seed)
+
+
+class Evidence:
+    """The numbers of all parts that a claim needs, for each seed."""
+
+    def __init__(self, numbers: Mapping[tuple[str, int], Numbers], seeds: Sequence[int]):
+        self._numbers, self._seeds = numbers, seeds
+
+    def of(self, part: str, number: str) -> tuple[float, ...]:
+        """A number of a part, for each seed."""
+        return tuple(self._numbers[part, seed][number] for seed in self._seeds)
+
+    def figures(self, number: str, parts: Mapping[str, str], digits: int = 1) -> tuple[Figure, ...]:
+        """A figure of the same number for each of some parts, which are given by label."""
+        return tuple(Figure(label, self.of(part, number), digits) for label, part in parts.items())
+
+    def figures_of(
+        self, part: str, numbers: Mapping[str, str], digits: int = 1
+    ) -> tuple[Figure, ...]:
+        """A figure of each of some numbers of one part, which are given by label."""
+        return tuple(Figure(label, self.of(part, n), digits) for label, n in numbers.items())
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, what it needs to be tried, and how it is judged."""
+
+    name: str
+    section: str
+    quote: str
+    """The paper's words."""
+    parts: tuple[Part, ...]
+    judge: Callable[[Evidence], list[Finding]]

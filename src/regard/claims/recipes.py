@@ -1,0 +1,91 @@
+"""The recipes of the trainings: one model that is small and learns in a minute, and its variants.
+
+Every variant is the first model with one thing changed, as a row of the paper's Table 3 is.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from regard.paper import parameters
+from regard.recipe import ModelRecipe, Recipe
+
+VOCABULARY = 1000
+LONGEST = 64
+"""Pieces that the longest sentence of the corpus stays below."""
+SHORT = 14
+"""Pieces of the longest sentence for models that are to meet longer ones than in training."""
+
+SMALLEST = Recipe().but(
+    layers=2,
+    d_model=64,
+    d_ff=256,
+    heads=4,
+    dropout=0.0,  # the language is so regular that the model does not overfit
+    vocabulary=VOCABULARY,
+    max_length=LONGEST,
+    row_length=LONGEST,
+    source_tokens=1024,
+    target_tokens=1024,
+    warmup_steps=400,
+    precision="fp32",
+    log_every=20,
+    validate_sentences=0,
+    save_every=250,
+    save_minutes=0.0,
+    keep=1,
+    average=1,
+)
+"""The first model: 2 + 2 layers of width 64, the paper's rate, smoothing, Adam and search."""
+
+WIDTHS = (16, 64, 256)
+"""The d_k at which kinds of attention are compared."""
+SCORES = ("scaled", "dot", "additive")
+RATIOS = (1, 2, 8, 16)
+"""d_ff / d_model, about; the first model has 4, as the paper's."""
+
+
+def of_ratio(ratio: int) -> dict[str, Any]:
+    """d_model and d_ff of about this ratio, with as many parameters as the first model has."""
+    model = SMALLEST.model
+    goal = parameters(model, VOCABULARY)
+
+    def sized(d_model: int, d_ff: int) -> int:
+        widths = {"d_model": d_model, "d_ff": d_ff, "heads": model.heads, "layers": model.layers}
+        return parameters(ModelRecipe.model_validate(widths), VOCABULARY)
+
+    widths = range(4 * model.heads, 4 * model.d_model, model.heads)
+    d_model = min(widths, key=lambda width: abs(sized(width, ratio * width) - goal))
+    d_ff = min(range(1, 32 * d_model), key=lambda inner: abs(sized(d_model, inner) - goal))
+    return {"d_model": d_model, "d_ff": d_ff}
+
+
+def _one_head(d_k: int, score: str) -> dict[str, Any]:
+    """One head of this width, in smaller batches: additive attention takes memory and time."""
+    batch = {"layout": "grouped", "source_tokens": 512, "target_tokens": 512}
+    return {"heads": 1, "d_k": d_k, "d_v": 64, "score": score, **batch}
+
+
+CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "base": {},
+        "one-head": {"heads": 1},
+        "many-heads": {"heads": 32},
+        "no-residual": {"residual": False},
+        "no-warm-up": {"warmup_steps": 1},
+        "no-mask": {"causal": False},
+        "no-smoothing": {"label_smoothing": 0.0},
+        "learned": {"positions": "learned", "max_positions": LONGEST},
+        "short": {"max_length": SHORT},
+        "short-learned": {"max_length": SHORT, "positions": "learned", "max_positions": LONGEST},
+        **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
+        **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
+    }
+)
+"""The fields in which each training differs from the first model, by the name of the training."""
+
+
+def recipe_of(name: str, seed: int, steps: int) -> Recipe:
+    """The recipe of a training with this name."""
+    lengths = {"steps": steps, "validate_every": steps, "seed": seed}
+    return SMALLEST.but(**{**lengths, **CHANGES[name]})

@@ -1,0 +1,30 @@
+"""All claims, and their parts, by name."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from regard.claims.ablations import ABLATIONS
+from regard.claims.exact import EXACT
+from regard.claims.parts import Claim, Part
+from regard.claims.scores import SCORING
+from regard.errors import unknown
+
+CLAIMS: Mapping[str, Claim] = MappingProxyType(
+    {claim.name: claim for claim in (*EXACT, *SCORING, *ABLATIONS)}
+)
+PARTS: Mapping[str, Part] = MappingProxyType(
+    {part.name: part for claim in CLAIMS.values() for part in claim.parts}
+)
+"""Each part once: several claims may need it."""
+
+
+def claims_named(names: Iterable[str]) -> list[Claim]:
+    """The claims with these names, in the order of the paper's tables here; all for no name.
+
+    Raises RecipeError for an unknown name.
+    """
+    wanted = list(names)
+    for name in wanted:
+        if name not in CLAIMS:
+            raise unknown("claim", name, list(CLAIMS))
+    return [claim for claim in CLAIMS.values() if not wanted or claim.name in wanted]

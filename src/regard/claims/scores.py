@@ -1,0 +1,93 @@
+"""Claims of §3.2.1: scaled dot products, unscaled ones, and additive attention, by training."""
+
+from math import log
+
+from regard.claims import calculations
+from regard.claims.parts import Calculation, Claim, Evidence
+from regard.claims.recipes import SCORES, WIDTHS
+from regard.claims.trainings import Trained
+from regard.claims.verdicts import Finding, judge_alike, judge_more
+
+ALIKE = 2.0
+"""BLEU by which models may differ that are said to be alike."""
+
+
+def _arms(*scores: str) -> tuple[Trained, ...]:
+    return tuple(Trained(f"{score}-{d_k}") for d_k in WIDTHS for score in scores)
+
+
+def _bleu(evidence: Evidence, d_k: int) -> dict[str, tuple[float, ...]]:
+    return {score: evidence.of(f"{score}-{d_k}", "bleu") for score in SCORES}
+
+
+def _scaling(evidence: Evidence) -> list[Finding]:
+    findings = []
+    for d_k in WIDTHS:
+        names = {score: f"{score}-{d_k}" for score in ("scaled", "dot")}
+        scaled, dot = (evidence.of(name, "bleu") for name in names.values())
+        statement = f"d_k {d_k}: BLEU is higher with scaling than without"
+        figures = evidence.figures("bleu", names)
+        findings.append(Finding(f"d_k-{d_k}", statement, figures, judge_more(scaled, dot)))
+    return findings
+
+
+def _additive(evidence: Evidence) -> list[Finding]:
+    def finding(d_k: int, statement: str, *, alike: bool) -> Finding:
+        names = {score: f"{score}-{d_k}" for score in SCORES}
+        additive, dot = (evidence.of(names[score], "bleu") for score in ("additive", "dot"))
+        verdict = judge_alike(additive, dot, ALIKE) if alike else judge_more(additive, dot)
+        figures = evidence.figures("bleu", names)
+        return Finding(f"d_k-{d_k}", f"d_k {d_k}: {statement}", figures, verdict)
+
+    small, middle, large = WIDTHS
+    better = "additive attention has a higher BLEU than dot products without scaling"
+    return [
+        finding(small, f"the two are alike, within {ALIKE} BLEU, without scaling", alike=True),
+        finding(middle, better, alike=False),
+        finding(large, better, alike=False),
+    ]
+
+
+def _additive_costs(evidence: Evidence) -> list[Finding]:
+    findings = []
+    for d_k in WIDTHS:
+        for unit, what in (("ms", "faster"), ("MB", "smaller in memory")):
+            names = {f"{kind} ({unit})": f"{kind}_{unit}_{d_k}" for kind in ("dot", "additive")}
+            dot, additive = (evidence.of("score-costs", name) for name in names.values())
+            findings.append(
+                Finding(
+                    f"{unit.lower()}-{d_k}",
+                    f"d_k {d_k}: dot products are {what} than additive attention",
+                    evidence.figures_of("score-costs", names, 2),
+                    judge_more([*map(log, additive)], [*map(log, dot)]),  # is the ratio above 1?
+                )
+            )
+    return findings
+
+
+SCORING = (
+    Claim(
+        "scaling",
+        "3.2.1",
+        "To counteract this effect, we scale the dot products by 1/sqrt(d_k).",
+        _arms("scaled", "dot"),
+        _scaling,
+    ),
+    Claim(
+        "additive",
+        "3.2.1",
+        "While for small values of d_k the two mechanisms perform similarly, additive attention "
+        "outperforms dot product attention without scaling for larger values of d_k",
+        _arms(*SCORES),
+        _additive,
+    ),
+    Claim(
+        "additive-costs",
+        "3.2.1",
+        "dot-product attention is much faster and more space-efficient in practice, since it can "
+        "be implemented using highly optimized matrix multiplication code",
+        (Calculation("score-costs", calculations.score_costs),),
+        _additive_costs,
+    ),
+)
+"""The claims about the score of a query and a key."""

@@ -1,0 +1,128 @@
+"""Try claims: do their parts, keep what is finished, judge.
+
+    DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
+    DIR/corpus, DIR/data-*     the built-in corpus, prepared
+    DIR/runs/NAME-SEED         the run directory of a training
+    DIR/result.json            figures and verdicts of the claims that were tried last
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from time import sleep
+from typing import Any, NamedTuple
+
+from regard.claims.parts import Claim, Evidence, Numbers, Part, Size
+from regard.claims.registry import PARTS
+from regard.claims.tables import Outcome, result_json
+from regard.claims.trainings import Trained, prepare_corpora
+from regard.errors import DataError
+from regard.files.whole import write_file
+from regard.machine.workers import Workers
+
+
+class Done(NamedTuple):
+    """A part that is finished, for one seed."""
+
+    part: str
+    seed: int
+    numbers: Numbers
+    number: int
+    """How many parts are finished now."""
+    count: int
+    """How many there are, over all seeds."""
+
+
+def try_claims(
+    claims: Sequence[Claim],
+    out: Path,
+    seeds: Sequence[int],
+    *,
+    size: Size | None = None,
+    jobs: int = 0,
+    heard: Callable[[Done], object] = lambda _: None,
+) -> list[Outcome]:
+    """Try some claims in the directory `out`, and write `out`/result.json.
+
+    Parts that an earlier call finished are not done again; a training that was stopped continues.
+    `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if
+    `out` holds parts of another size, and what training raises.
+    """
+    size = size or Size()
+    parts = {part.name: part for claim in claims for part in claim.parts}
+    tasks = [(part, seed) for part in parts.values() for seed in seeds]
+    found = {(p.name, seed): _kept(out, p, seed, size) for p, seed in tasks}
+    numbers = {task: kept for task, kept in found.items() if kept is not None}
+    todo = [(part.name, seed) for part, seed in tasks if (part.name, seed) not in numbers]
+    count = len(tasks)
+    for i, ((name, seed), kept) in enumerate(numbers.items(), 1):
+        heard(Done(name, seed, kept, i, count))
+    if any(isinstance(PARTS[name], Trained) for name, _ in todo):
+        prepare_corpora(out, size)
+    with Workers(min(jobs, len(todo))) as workers:
+        done = workers.map(_Job(out, size, os.getpid()), todo)
+        for (name, seed), new in zip(todo, done, strict=True):
+            numbers[name, seed] = new
+            heard(Done(name, seed, new, len(numbers), count))
+    evidence = Evidence(numbers, seeds)
+    outcomes = [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]
+    write_file(out / "result.json", json.dumps(result_json(outcomes, seeds, size), indent=1) + "\n")
+    return outcomes
+
+
+@dataclass
+class _Job:
+    """Does a part and keeps its numbers; in a worker process, it ends with the process `parent`."""
+
+    out: Path
+    size: Size
+    parent: int
+    watching: bool = False
+
+    def __call__(self, task: tuple[str, int]) -> Numbers:
+        if os.getpid() != self.parent and not self.watching:
+            self.watching = True
+            Thread(target=_end_with, args=[self.parent], daemon=True).start()
+        name, seed = task
+        part = PARTS[name]
+        numbers = part.run(seed, self.out, self.size)
+        kept = {"settings": part.settings(self.size), "numbers": numbers}
+        path = _path(self.out, name, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(kept, indent=1) + "\n")
+        return numbers
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent: a training would go on and hold its directory."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(1)
+
+
+def _path(out: Path, name: str, seed: int) -> Path:
+    return out / "parts" / f"{name}-{seed}.json"
+
+
+def _kept(out: Path, part: Part, seed: int, size: Size) -> Numbers | None:
+    """The numbers of a finished part; None if it is not finished. Raises DataError."""
+    path = _path(out, part.name, seed)
+    if not path.exists():
+        return None
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        settings, numbers = kept["settings"], dict(kept["numbers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError("cannot be read as a finished part: remove it", path) from None
+    if settings != part.settings(size):
+        raise DataError(
+            "was measured with other settings (--steps, --pairs, or another version): choose "
+            "another --out",
+            path,
+        )
+    return numbers

@@ -1,0 +1,111 @@
+"""The outcome of claims as a table: Markdown, JSON, and the lines of the documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.claims.parts import Claim, Size
+from regard.claims.verdicts import Finding, Verdict, overall
+
+_HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
+_MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
+"""A row of a page that is filled in: what stands after `<!-- claim/finding -->` is replaced."""
+ENGLISH = {verdict: str(verdict) for verdict in Verdict}
+KOREAN = {
+    Verdict.HOLDS: "성립",
+    Verdict.FAILS: "여기서는 성립하지 않음",
+    Verdict.UNDECIDED: "이 크기로는 판정할 수 없음",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A claim and the findings about it."""
+
+    claim: Claim
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the claim: that of its statements together."""
+        return overall(self.findings)
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
+    """A row for each finding: claim and section, the paper's words, statement, figures, verdict.
+
+    The claim and the paper's words stand in the first of its rows only.
+    """
+    return [
+        (
+            f"{one.claim.name} (§{one.claim.section})" * first,
+            f'"{one.claim.quote}"' * first,
+            finding.statement,
+            str(finding),
+            str(finding.verdict),
+        )
+        for one in outcomes
+        for first, finding in zip([True, *[False] * len(one.findings)], one.findings, strict=False)
+    ]
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """The rows as a Markdown table."""
+    lines = [_HEAD, ("---",) * len(_HEAD), *rows(outcomes)]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+
+
+def result_json(outcomes: Sequence[Outcome], seeds: Sequence[int], size: Size) -> dict[str, Any]:
+    """All figures and verdicts, as JSON values."""
+    claims = [
+        {
+            "name": one.claim.name,
+            "section": one.claim.section,
+            "quote": one.claim.quote,
+            "verdict": str(one.verdict),
+            "findings": [_finding_json(finding) for finding in one.findings],
+        }
+        for one in outcomes
+    ]
+    return {"seeds": list(seeds), "size": size._asdict(), "claims": claims}
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    figures = [
+        {"label": f.label, "values": list(f.values), "mean": f.mean, "spread": f.spread,
+         "text": str(f)}
+        for f in finding.figures
+    ]  # fmt: skip
+    return {
+        "name": finding.name,
+        "statement": finding.statement,
+        "figures": figures,
+        "verdict": str(finding.verdict),
+    }
+
+
+def filled(page: str, result: Mapping[str, Any], words: Mapping[Verdict, str]) -> str:
+    """A page whose marked rows have the figures and verdicts of `result_json`, in these words.
+
+    Raises KeyError for a mark without a finding.
+    """
+    found = {
+        (claim["name"], finding["name"]): finding
+        for claim in result["claims"]
+        for finding in claim["findings"]
+    }
+
+    def row(match: re.Match[str]) -> str:
+        finding = found[match[2], match[3]]
+        figures = "; ".join(figure["text"] for figure in finding["figures"])
+        return f"{match[1]} {figures} | {words[Verdict(finding['verdict'])]} |"
+
+    return _MARKED.sub(row, page)
+
+
+def marked(page: str) -> list[tuple[str, str]]:
+    """The claim and the finding of each marked row of a page."""
+    return [(match[2], match[3]) for match in _MARKED.finditer(page)]

@@ -1,0 +1,140 @@
+"""A part that trains a model by `regard.train` and measures it on unseen sentences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from regard.api import prepare, train
+from regard.claims.parts import Numbers, Size
+from regard.claims.recipes import LONGEST, SHORT, VOCABULARY, recipe_of
+from regard.corpus import examples, write_corpus
+from regard.data.batches import Batches
+from regard.data.pairs import Pairs
+from regard.errors import TrainingError
+from regard.loss import perplexity
+from regard.measure.validation import plain_loss
+from regard.recipe import Recipe
+from regard.run.journal import read_journal
+from regard.run.model_directory import Model, open_model
+from regard.score.bleu import bleu
+from regard.transformer import Transformer
+from regard.translation import Translator
+
+VALID_PAIRS = 500
+_TRAIN, _VALID, _TEST = 11, 12, 13
+"""Seeds of the corpus."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training of `claims.recipes`, by name.
+
+    Its numbers: `bleu` of unseen sentences, also of the `short` ones (as short as those that the
+    models of `longer` learn from) and the `long` ones; `perplexity` and `accuracy` (percent) of the
+    next piece on the validation set, given the right ones before it; and `train_perplexity`, that
+    of the last logged batches. A training that diverged counts as one that guesses: a BLEU of 0,
+    and a perplexity of the size of the vocabulary.
+    """
+
+    name: str
+
+    def settings(self, size: Size) -> str:
+        """The recipe, and the size."""
+        return f"{recipe_of(self.name, 0, size.steps).to_toml()}{size}"
+
+    def run(self, seed: int, out: Path, size: Size) -> Numbers:
+        """Train, in a run directory under `out`, and measure."""
+        recipe, run = recipe_of(self.name, seed, size.steps), out / "runs" / f"{self.name}-{seed}"
+        try:
+            train(out=run, data=data_of(recipe, out), recipe=recipe)
+        except TrainingError:
+            return _diverged()
+        return measured(run, data_of(recipe, out), size.tested)
+
+
+def data_of(recipe: Recipe, out: Path) -> Path:
+    """Where `prepare_corpora` puts the data of a recipe."""
+    return out / f"data-{recipe.data.max_length}"
+
+
+def prepare_corpora(out: Path, size: Size) -> None:
+    """Write the built-in corpus to `out` and prepare it, with long sentences and without them.
+
+    What is there already is left as it is.
+    """
+    corpus = out / "corpus"
+    for name, seed, count in (("train", _TRAIN, size.pairs), ("valid", _VALID, VALID_PAIRS)):
+        if not (corpus / f"{name}.de").exists():
+            write_corpus(corpus / name, seed, count)
+    for longest in (LONGEST, SHORT):
+        folder = out / f"data-{longest}"
+        if not folder.exists():
+            recipe = recipe_of("base" if longest == LONGEST else "short", 1, size.steps)
+            prepare(
+                out=folder,
+                source=corpus / "train.en",
+                target=corpus / "train.de",
+                valid_source=corpus / "valid.en",
+                valid_target=corpus / "valid.de",
+                tokenizer=None if longest == LONGEST else out / f"data-{LONGEST}/tokenizer.json",
+                recipe=recipe,
+                workers=0,
+            )
+
+
+def measured(run: Path, data: Path, tested: int) -> Numbers:
+    """The numbers of a trained model; see `Trained`."""
+    model = open_model(run)
+    transformer, recipe = model.transformer, model.recipe
+    pairs = Pairs.open(data, "valid")
+    last = [r for r in read_journal(run / "journal.jsonl") if r["event"] == "step"][-5:]
+    train_loss = sum(r["plain_loss"] for r in last) / len(last)
+    return {
+        "perplexity": perplexity(plain_loss(transformer, pairs, recipe), 1),
+        "accuracy": 100 * token_accuracy(transformer, pairs, recipe),
+        "train_perplexity": math.exp(train_loss),
+        **_translated(model, tested),
+    }
+
+
+def _translated(model: Model, tested: int) -> Numbers:
+    """BLEU of all, short and long unseen sentences; a long one is translated whole."""
+    unseen = list(islice(examples(_TEST), tested))
+    longest = model.transformer.longest
+    translator = Translator(model.transformer, model.tokenizer, model.recipe.search, longest)
+    outputs = translator.translate([one.source for one in unseen])
+    lengths = [len(ids) + 1 for ids in model.tokenizer.encode([one.target for one in unseen])]
+    chosen = {
+        "bleu": range(tested),
+        "short": [i for i in range(tested) if lengths[i] <= SHORT],
+        "long": [i for i in range(tested) if lengths[i] > SHORT],
+    }
+    return {
+        name: bleu([outputs[i] for i in places], [[unseen[i].target for i in places]])
+        for name, places in chosen.items()
+    }
+
+
+@torch.no_grad()
+def token_accuracy(model: Transformer, pairs: Pairs, recipe: Recipe) -> float:
+    """The share of target pieces that are the most likely ones, given those before (§5.4)."""
+    right = total = 0
+    roomy = recipe.data.model_copy(update={"source_tokens": 4096, "target_tokens": 4096})
+    for batch in Batches(pairs, roomy, seed=0, layout="grouped").rest_of_epoch():
+        found = model(batch.source, batch.target).argmax(-1)
+        right += int((found == batch.labels)[batch.labels != 0].sum())
+        total += batch.target_tokens
+    return right / total
+
+
+def _diverged() -> Numbers:
+    guess = float(VOCABULARY)
+    return {
+        "bleu": 0.0, "short": 0.0, "long": 0.0, "accuracy": 0.0,
+        "perplexity": guess, "train_perplexity": guess,
+    }  # fmt: skip

@@ -1,0 +1,101 @@
+"""Verdicts from figures: the same few rules for every claim.
+
+Seeds are compared pair by pair: with one seed, both models have the same text in the same order. A
+difference is decided if it lies outside a one-sided 95 % bound by Student's t of these pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, stdev
+
+STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
+"""The 95 % quantiles of Student's t for 1, 2, ... degrees of freedom."""
+MOST_SEEDS = len(STUDENT) + 1
+
+
+class Verdict(StrEnum):
+    """The answer that the figures give to a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold here"
+    UNDECIDED = "cannot be decided at this size"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured quantity: one value for each seed."""
+
+    label: str
+    values: tuple[float, ...]
+    digits: int = 1
+    """Digits after the point to show; with 0 or more than 4, three significant ones."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return fmean(self.values)
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over the seeds; None for one seed."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        form = f".{self.digits}f" if 0 < self.digits < 5 else ".3g"
+        spread = "" if self.spread is None else f" ± {self.spread:{form}}"
+        return f"{self.label} {self.mean:{form}}{spread}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement that follows from a claim, what came out, and the verdict."""
+
+    name: str
+    statement: str
+    figures: tuple[Figure, ...]
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.figures))
+
+
+def bounds(values: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
+    """The lower and the upper 95 % bound, each one-sided, of the mean of values - others.
+
+    They are infinite for one seed.
+    """
+    differences = [value - other for value, other in zip(values, others, strict=True)]
+    if len(differences) < 2:
+        return -math.inf, math.inf
+    t = STUDENT[len(differences) - 2]
+    half = t * stdev(differences) / math.sqrt(len(differences))
+    return fmean(differences) - half, fmean(differences) + half
+
+
+def judge_more(values: Sequence[float], others: Sequence[float]) -> Verdict:
+    """Whether values are larger than others."""
+    low, high = bounds(values, others)
+    return Verdict.HOLDS if low > 0 else Verdict.FAILS if high < 0 else Verdict.UNDECIDED
+
+
+def judge_alike(values: Sequence[float], others: Sequence[float], margin: float) -> Verdict:
+    """Whether values and others differ by less than `margin`."""
+    low, high = bounds(values, others)
+    if -margin < low and high < margin:
+        return Verdict.HOLDS
+    return Verdict.FAILS if low > margin or high < -margin else Verdict.UNDECIDED
+
+
+def judge_at_most(values: Sequence[float], bound: float) -> Verdict:
+    """Whether no value exceeds a bound, such as the rounding error of a calculation."""
+    return Verdict.HOLDS if max(values) <= bound else Verdict.FAILS
+
+
+def overall(findings: Sequence[Finding]) -> Verdict:
+    """The verdict of a claim: it holds if all its statements do, and fails if any fails."""
+    found = {finding.verdict for finding in findings}
+    return next(v for v in (Verdict.FAILS, Verdict.UNDECIDED, Verdict.HOLDS) if v in found)

@@ -1,0 +1,125 @@
+"""`regard claims`: what the paper's text claims, each as a small experiment."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.options import QuietOption
+
+if TYPE_CHECKING:
+    from regard.claims.study import Done
+    from regard.claims.tables import Outcome
+
+_NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Claims to try; all of them without a name."),
+]
+_OutOption = Annotated[
+    Path, typer.Option("--out", help="Where finished parts are kept; a stopped command continues.")
+]
+_SeedsOption = Annotated[
+    int, typer.Option("--seeds", min=1, max=10, help="How often each part is done.")
+]
+_StepsOption = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Optimizer steps of each training.")
+]
+_PairsOption = Annotated[
+    int | None,
+    typer.Option("--pairs", min=1000, max=10**7, help="Sentence pairs to learn from."),
+]
+_JobsOption = Annotated[
+    int, typer.Option("--jobs", min=0, help="Processes, of one core each; 0 is one for each core.")
+]
+_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+_ListOption = Annotated[bool, typer.Option("--list", help="List the claims; try none.")]
+
+
+def claims(
+    names: _NamesArgument = None,
+    out: _OutOption = Path("runs/claims"),
+    seeds: _SeedsOption = 3,
+    steps: _StepsOption = None,
+    pairs: _PairsOption = None,
+    jobs: _JobsOption = 0,
+    as_json: _JsonOption = False,
+    as_markdown: _MarkdownOption = False,
+    list_only: _ListOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Try what the paper's text claims: what it says, what comes out, and a verdict.
+
+    Some claims are calculated in seconds. The others train small models on the built-in corpus, a
+    minute each; nothing is downloaded. All claims take less than an hour on two cores.
+
+    A verdict is about models of this size: it holds, it does not hold here, or it cannot be decided
+    at this size, because the difference over the seeds is within chance (Student's t, 95 %).
+
+    Finished parts are kept in --out: the same command continues after Ctrl-C or a kill, and more
+    --seeds add to those that are there.
+
+    Examples:
+
+    - `regard claims positions convolutions head-costs`   (seconds)
+    - `regard claims mask --seeds 1`
+    - `regard claims --markdown > claims.md`
+    - `regard claims --list`
+    """
+    from regard.claims.parts import Size
+    from regard.claims.registry import claims_named
+    from regard.claims.study import try_claims
+    from regard.claims.tables import markdown, result_json
+    from regard.errors import RecipeError
+    from regard.machine.workers import usable_cores
+
+    if as_json and as_markdown:
+        raise RecipeError("--json and --markdown are two forms of the same table: choose one")
+    chosen = claims_named(names or [])
+    if list_only:
+        for claim in chosen:
+            typer.echo(f"{claim.name:<18} §{claim.section:<6} {claim.quote}")
+        return
+    given = {"steps": steps, "pairs": pairs}
+    size = Size(**{field: value for field, value in given.items() if value is not None})
+    outcomes = try_claims(
+        chosen,
+        out,
+        range(1, seeds + 1),
+        size=size,
+        jobs=jobs or usable_cores(),
+        heard=(lambda _: None) if quiet else _show_part,
+    )
+    if as_json:
+        typer.echo(json.dumps(result_json(outcomes, range(1, seeds + 1), size)))
+    elif as_markdown:
+        typer.echo(markdown(outcomes), nl=False)
+    else:
+        _show_table(outcomes)
+
+
+def _show_part(done: "Done") -> None:
+    """A line of progress for each finished part."""
+    from regard.cli.console import note
+
+    figures = {"bleu": "BLEU", "perplexity": "perplexity"}
+    shown = [f"{label} {done.numbers[n]:.2f}" for n, label in figures.items() if n in done.numbers]
+    note(f"{done.number:>3} of {done.count}  {done.part}, seed {done.seed}  {', '.join(shown)}")
+
+
+def _show_table(outcomes: "list[Outcome]") -> None:
+    """A table for each claim: statements, what came out, and verdicts."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    for one in outcomes:
+        title = f'{one.claim.name}: {one.verdict}\n§{one.claim.section}: "{one.claim.quote}"'
+        table = Table(title=title, title_justify="left", title_style="bold", expand=True)
+        table.add_column("statement", overflow="fold", ratio=5)
+        table.add_column("what came out", overflow="fold", ratio=5)
+        table.add_column("verdict", overflow="fold", ratio=2)
+        for finding in one.findings:
+            table.add_row(finding.statement, str(finding), str(finding.verdict))
+        console.print(table)
