@@ -33,6 +33,8 @@ BLANKS = re.compile(r"\s+")
 """A line that is too long is cut where a clause ends, else at a blank, else in its middle."""
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
+MOST_PIECES = 2048
+"""Pieces of the longest sentence that is translated whole, however long those of training were."""
 PARTIAL_SECONDS = 0.05
 """Seconds between two reports of an unfinished translation."""
 
@@ -114,6 +116,19 @@ class Translator(Decoding):
     def transformer(self) -> Transformer:
         """The model; the first one of several. Its attention can be looked at."""
         return self.model.members[0]
+
+    def accept_longer(self) -> None:
+        """From now on, take sentences of up to `MOST_PIECES` pieces, longer than any in training.
+
+        Sinusoids allow that (§3.5); how well it works is another question. Raises ModelError if the
+        model has learned its positions.
+        """
+        if self.model.longest < MOST_PIECES:
+            raise ModelError(
+                f"this model has learned {self.model.longest} positions and has no others: longer "
+                "sentences need model.positions = sinusoidal"
+            )
+        self.longest = max(self.longest, MOST_PIECES)
 
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
         """The best translation of each sentence; an empty sentence stays empty.

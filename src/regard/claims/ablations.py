@@ -1,7 +1,7 @@
 """Claims about what a model has, tried by leaving it out, and about the proportions of a model."""
 
 from regard.claims.parts import Claim, Evidence
-from regard.claims.recipes import RATIOS
+from regard.claims.recipes import CHANGES, RATIOS
 from regard.claims.trainings import Trained
 from regard.claims.verdicts import Figure, Finding, judge_alike, judge_more
 
@@ -13,7 +13,7 @@ BASE_ARM = Trained("base")
 def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Finding:
     """Whether the BLEU of base is higher than that of another training."""
     base, other = evidence.of("base", "bleu"), evidence.of(worse, "bleu")
-    figures = (*evidence.figures("bleu", {"base": "base", worse: worse}),)
+    figures = evidence.figures("bleu", {"base": "base", worse: worse})
     return Finding(name, statement, figures, judge_more(base, other))
 
 
@@ -30,7 +30,11 @@ def _residual(evidence: Evidence) -> list[Finding]:
 
 def _warm_up(evidence: Evidence) -> list[Finding]:
     statement = "BLEU is higher with warm-up than by step^-0.5 from the first step on"
-    return [_better(evidence, "bleu", statement, "no-warm-up")]
+    lower = f"{statement}, at a rate whose highest value is that of warm-up"
+    return [
+        _better(evidence, "full", statement, "no-warm-up"),
+        _better(evidence, "low", lower, "no-warm-up-low"),
+    ]
 
 
 def _mask(evidence: Evidence) -> list[Finding]:
@@ -92,16 +96,15 @@ def _longer(evidence: Evidence) -> list[Finding]:
 
 
 def _inner_width(evidence: Evidence) -> list[Finding]:
-    return [
-        _better(
-            evidence,
-            f"ratio-{ratio}",
-            f"d_ff = 4 d_model gives a higher BLEU than d_ff = {ratio} d_model, at as many "
-            "parameters",
-            f"ratio-{ratio}",
+    findings = []
+    for name in (f"ratio-{ratio}" for ratio in RATIOS):
+        d_model, d_ff = CHANGES[name]["d_model"], CHANGES[name]["d_ff"]
+        statement = (
+            f"with as many parameters, d_ff = 4 d_model gives a higher BLEU than d_ff = "
+            f"{d_ff / d_model:.1f} d_model ({d_ff}, {d_model})"
         )
-        for ratio in RATIOS
-    ]
+        findings.append(_better(evidence, name, statement, name))
+    return findings
 
 
 ABLATIONS = (
@@ -125,7 +128,7 @@ ABLATIONS = (
         "warm-up",
         "5.3",
         "increasing the learning rate linearly for the first warmup_steps training steps",
-        (BASE_ARM, Trained("no-warm-up")),
+        (BASE_ARM, Trained("no-warm-up"), Trained("no-warm-up-low")),
         _warm_up,
     ),
     Claim(

@@ -58,7 +58,7 @@ def positions(seed: int) -> Numbers:
 
 
 def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """R_k, with which PE(pos + k) = R_k PE(pos) (§3.5): a rotation in each plane of sine and cosine.
+    """R_k, with which PE(pos + k) = R_k PE(pos) (§3.5): a rotation of each (sine, cosine).
 
     sin(a + b) = cos(b) sin(a) + sin(b) cos(a), and cos(a + b) = cos(b) cos(a) - sin(b) sin(a).
     """

@@ -64,7 +64,7 @@ def _gradients(evidence: Evidence) -> list[Finding]:
         return (*evidence.figures_of("gradients", named, 3), most)
 
     small, large = (evidence.of("gradients", f"dot_{d}") for d in (WIDTHS[0], WIDTHS[-1]))
-    scaled = [evidence.of("gradients", f"scaled_{d}") for d in (WIDTHS[0], WIDTHS[-1])]
+    narrow, wide = (evidence.of("gradients", f"scaled_{d}") for d in (WIDTHS[0], WIDTHS[-1]))
     return [
         Finding(
             "dot",
@@ -76,7 +76,7 @@ def _gradients(evidence: Evidence) -> list[Finding]:
             "scaled",
             "with scaling, it is the same at every d_k, within 5 %",
             figures("scaled"),
-            judge_alike(*scaled, margin=0.05 * scaled[0][0]),
+            judge_alike(wide, narrow, 0.05 * narrow[0]),
         ),
     ]
 

@@ -16,7 +16,7 @@ Numbers = dict[str, float]
 class Size(NamedTuple):
     """The size of the trainings: the verdicts are about this size."""
 
-    steps: int = 1500
+    steps: int = 1000
     """Optimizer steps of each training."""
     pairs: int = 20_000
     """Sentence pairs to learn from."""

@@ -3,6 +3,7 @@
 Every variant is the first model with one thing changed, as a row of the paper's Table 3 is.
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -11,10 +12,10 @@ from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
-LONGEST = 64
-"""Pieces that the longest sentence of the corpus stays below."""
-SHORT = 14
-"""Pieces of the longest sentence for models that are to meet longer ones than in training."""
+ROOM = 64
+"""Width of a row, and pieces of the longest sentence: every sentence of the corpus has room."""
+SHORT = 24
+"""Pieces of the longest sentence where only short ones are learned from: 59 % of the corpus."""
 
 SMALLEST = Recipe().but(
     layers=2,
@@ -23,8 +24,8 @@ SMALLEST = Recipe().but(
     heads=4,
     dropout=0.0,  # the language is so regular that the model does not overfit
     vocabulary=VOCABULARY,
-    max_length=LONGEST,
-    row_length=LONGEST,
+    max_length=ROOM,
+    row_length=ROOM,
     source_tokens=1024,
     target_tokens=1024,
     warmup_steps=400,
@@ -42,7 +43,7 @@ WIDTHS = (16, 64, 256)
 """The d_k at which kinds of attention are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
-"""d_ff / d_model, about; the first model has 4, as the paper's."""
+"""d_ff / d_model, about, because heads divide d_model; the first model has 4, as the paper's."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:
@@ -61,9 +62,9 @@ def of_ratio(ratio: int) -> dict[str, Any]:
 
 
 def _one_head(d_k: int, score: str) -> dict[str, Any]:
-    """One head of this width, in smaller batches: additive attention takes memory and time."""
-    batch = {"layout": "grouped", "source_tokens": 512, "target_tokens": 512}
-    return {"heads": 1, "d_k": d_k, "d_v": 64, "score": score, **batch}
+    """One head of this width, on short sentences: additive attention takes memory and time."""
+    text = {"max_length": SHORT, "row_length": SHORT, "source_tokens": 768, "target_tokens": 768}
+    return {"heads": 1, "d_k": d_k, "d_v": 64, "score": score, **text}
 
 
 CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -73,16 +74,29 @@ CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "many-heads": {"heads": 32},
         "no-residual": {"residual": False},
         "no-warm-up": {"warmup_steps": 1},
+        "no-warm-up-low": {"warmup_steps": 1, "rate": SMALLEST.training.warmup_steps**-0.5},
         "no-mask": {"causal": False},
         "no-smoothing": {"label_smoothing": 0.0},
-        "learned": {"positions": "learned", "max_positions": LONGEST},
+        "learned": {"positions": "learned", "max_positions": ROOM},
         "short": {"max_length": SHORT},
-        "short-learned": {"max_length": SHORT, "positions": "learned", "max_positions": LONGEST},
+        "short-learned": {"max_length": SHORT, "positions": "learned", "max_positions": ROOM},
         **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
         **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
     }
 )
 """The fields in which each training differs from the first model, by the name of the training."""
+
+
+def settings_of(name: str) -> str:
+    """What decides a training: all fields that differ from the defaults, as JSON."""
+    recipe, defaults = recipe_of(name, 1, 1).model_dump(), Recipe().model_dump()
+    changed = {
+        field: value
+        for section, fields in recipe.items()
+        for field, value in fields.items()
+        if value != defaults[section][field]
+    }
+    return json.dumps(changed)
 
 
 def recipe_of(name: str, seed: int, steps: int) -> Recipe:

@@ -1,4 +1,7 @@
-"""Claims of §3.2.1: scaled dot products, unscaled ones, and additive attention, by training."""
+"""Claims of §3.2.1: scaled dot products, unscaled ones, and additive attention, by training.
+
+BLEU is that of sentences as short as those that these models learn from.
+"""
 
 from math import log
 
@@ -16,17 +19,13 @@ def _arms(*scores: str) -> tuple[Trained, ...]:
     return tuple(Trained(f"{score}-{d_k}") for d_k in WIDTHS for score in scores)
 
 
-def _bleu(evidence: Evidence, d_k: int) -> dict[str, tuple[float, ...]]:
-    return {score: evidence.of(f"{score}-{d_k}", "bleu") for score in SCORES}
-
-
 def _scaling(evidence: Evidence) -> list[Finding]:
     findings = []
     for d_k in WIDTHS:
         names = {score: f"{score}-{d_k}" for score in ("scaled", "dot")}
-        scaled, dot = (evidence.of(name, "bleu") for name in names.values())
+        scaled, dot = (evidence.of(name, "short") for name in names.values())
         statement = f"d_k {d_k}: BLEU is higher with scaling than without"
-        figures = evidence.figures("bleu", names)
+        figures = evidence.figures("short", names)
         findings.append(Finding(f"d_k-{d_k}", statement, figures, judge_more(scaled, dot)))
     return findings
 
@@ -34,9 +33,9 @@ def _scaling(evidence: Evidence) -> list[Finding]:
 def _additive(evidence: Evidence) -> list[Finding]:
     def finding(d_k: int, statement: str, *, alike: bool) -> Finding:
         names = {score: f"{score}-{d_k}" for score in SCORES}
-        additive, dot = (evidence.of(names[score], "bleu") for score in ("additive", "dot"))
+        additive, dot = (evidence.of(names[score], "short") for score in ("additive", "dot"))
         verdict = judge_alike(additive, dot, ALIKE) if alike else judge_more(additive, dot)
-        figures = evidence.figures("bleu", names)
+        figures = evidence.figures("short", names)
         return Finding(f"d_k-{d_k}", f"d_k {d_k}: {statement}", figures, verdict)
 
     small, middle, large = WIDTHS

@@ -1,9 +1,9 @@
 """Try claims: do their parts, keep what is finished, judge.
 
-    DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
-    DIR/corpus, DIR/data-*     the built-in corpus, prepared
-    DIR/runs/NAME-SEED         the run directory of a training
-    DIR/result.json            figures and verdicts of the claims that were tried last
+DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
+DIR/corpus, DIR/data-*     the built-in corpus, prepared
+DIR/runs/NAME-SEED         the run directory of a training
+DIR/result.json            figures and verdicts of the claims that were tried last
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Done(NamedTuple):
     numbers: Numbers
     number: int
     """How many parts are finished now."""
-    count: int
+    total: int
     """How many there are, over all seeds."""
 
 
@@ -55,20 +55,19 @@ def try_claims(
     """
     size = size or Size()
     parts = {part.name: part for claim in claims for part in claim.parts}
-    tasks = [(part, seed) for part in parts.values() for seed in seeds]
+    tasks = [(part, seed) for seed in seeds for part in parts.values()]
     found = {(p.name, seed): _kept(out, p, seed, size) for p, seed in tasks}
     numbers = {task: kept for task, kept in found.items() if kept is not None}
     todo = [(part.name, seed) for part, seed in tasks if (part.name, seed) not in numbers]
-    count = len(tasks)
     for i, ((name, seed), kept) in enumerate(numbers.items(), 1):
-        heard(Done(name, seed, kept, i, count))
+        heard(Done(name, seed, kept, i, len(tasks)))
     if any(isinstance(PARTS[name], Trained) for name, _ in todo):
         prepare_corpora(out, size)
     with Workers(min(jobs, len(todo))) as workers:
         done = workers.map(_Job(out, size, os.getpid()), todo)
         for (name, seed), new in zip(todo, done, strict=True):
             numbers[name, seed] = new
-            heard(Done(name, seed, new, len(numbers), count))
+            heard(Done(name, seed, new, len(numbers), len(tasks)))
     evidence = Evidence(numbers, seeds)
     outcomes = [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]
     write_file(out / "result.json", json.dumps(result_json(outcomes, seeds, size), indent=1) + "\n")

@@ -11,7 +11,7 @@ import torch
 
 from regard.api import prepare, train
 from regard.claims.parts import Numbers, Size
-from regard.claims.recipes import LONGEST, SHORT, VOCABULARY, recipe_of
+from regard.claims.recipes import ROOM, SHORT, VOCABULARY, recipe_of, settings_of
 from regard.corpus import examples, write_corpus
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
@@ -45,7 +45,7 @@ class Trained:
 
     def settings(self, size: Size) -> str:
         """The recipe, and the size."""
-        return f"{recipe_of(self.name, 0, size.steps).to_toml()}{size}"
+        return f"{settings_of(self.name)} {size}"
 
     def run(self, seed: int, out: Path, size: Size) -> Numbers:
         """Train, in a run directory under `out`, and measure."""
@@ -71,17 +71,17 @@ def prepare_corpora(out: Path, size: Size) -> None:
     for name, seed, count in (("train", _TRAIN, size.pairs), ("valid", _VALID, VALID_PAIRS)):
         if not (corpus / f"{name}.de").exists():
             write_corpus(corpus / name, seed, count)
-    for longest in (LONGEST, SHORT):
+    for longest in (ROOM, SHORT):
         folder = out / f"data-{longest}"
         if not folder.exists():
-            recipe = recipe_of("base" if longest == LONGEST else "short", 1, size.steps)
+            recipe = recipe_of("base" if longest == ROOM else "short", 1, size.steps)
             prepare(
                 out=folder,
                 source=corpus / "train.en",
                 target=corpus / "train.de",
                 valid_source=corpus / "valid.en",
                 valid_target=corpus / "valid.de",
-                tokenizer=None if longest == LONGEST else out / f"data-{LONGEST}/tokenizer.json",
+                tokenizer=None if longest == ROOM else out / f"data-{ROOM}/tokenizer.json",
                 recipe=recipe,
                 workers=0,
             )
@@ -108,7 +108,9 @@ def _translated(model: Model, tested: int) -> Numbers:
     longest = model.transformer.longest
     translator = Translator(model.transformer, model.tokenizer, model.recipe.search, longest)
     outputs = translator.translate([one.source for one in unseen])
-    lengths = [len(ids) + 1 for ids in model.tokenizer.encode([one.target for one in unseen])]
+    sides = [[one.source for one in unseen], [one.target for one in unseen]]
+    encoded = zip(*map(model.tokenizer.encode, sides), strict=True)
+    lengths = [1 + max(map(len, pair)) for pair in encoded]
     chosen = {
         "bleu": range(tested),
         "short": [i for i in range(tested) if lengths[i] <= SHORT],

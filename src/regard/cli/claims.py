@@ -105,7 +105,7 @@ def _show_part(done: "Done") -> None:
 
     figures = {"bleu": "BLEU", "perplexity": "perplexity"}
     shown = [f"{label} {done.numbers[n]:.2f}" for n, label in figures.items() if n in done.numbers]
-    note(f"{done.number:>3} of {done.count}  {done.part}, seed {done.seed}  {', '.join(shown)}")
+    note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")
 
 
 def _show_table(outcomes: "list[Outcome]") -> None:

@@ -56,6 +56,10 @@ _NBestOption = Annotated[
 _LongOption = Annotated[
     str, typer.Option("--long", help="split over-long sentences, or refuse them.")
 ]
+_LongerOption = Annotated[
+    bool,
+    typer.Option("--longer", help="Translate sentences longer than any in training whole (§3.5)."),
+]
 _ExactOption = Annotated[
     bool | None,
     typer.Option(
@@ -78,6 +82,7 @@ def translate(
     n_best: _NBestOption = 1,
     as_json: JsonOption = False,
     long: _LongOption = "split",
+    longer: _LongerOption = False,
     paragraphs: _ParagraphsOption = None,
     alignments: _AlignmentsOption = False,
     retry: _RetryOption = True,
@@ -99,6 +104,10 @@ def translate(
     Several models translate together by the mean of their probabilities. They must have the same
     tokenizer, as runs on the same prepared data have; beam and alpha are the first one's.
 
+    A sentence longer than any in training is cut into parts. With --longer it is translated whole,
+    up to 2,048 pieces; the paper expects that of sinusoidal positions, and `regard claims longer`
+    measures it.
+
     With --out the input is checked, then translated in blocks that are kept as they are finished,
     by as many processes as torchrun starts.
 
@@ -119,11 +128,14 @@ def translate(
     _refuse_unfit(out, long, n_best, paragraphs, alignments)
     translator, precision = _opened(models, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best)
+    if longer:
+        translator.accept_longer()
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
     options = n_best, as_json, long == "split", retry, alignments, window, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
-    _write(writing, out, models, writing.settings(precision, exact), quiet)
+    settings = writing.settings(precision, exact) | ({"longer": True} if longer else {})
+    _write(writing, out, models, settings, quiet)
 
 
 def _write(

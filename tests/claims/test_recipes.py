@@ -1,0 +1,47 @@
+"""Each training of a claim changes what its name says, and has as many parameters as it should."""
+
+import pytest
+
+from regard.claims.recipes import (
+    CHANGES,
+    RATIOS,
+    SMALLEST,
+    VOCABULARY,
+    of_ratio,
+    recipe_of,
+    settings_of,
+)
+from regard.claims.registry import PARTS
+from regard.claims.trainings import Trained
+from regard.paper import parameters
+
+
+def test_every_training_is_used_and_known() -> None:
+    assert {p.name for p in PARTS.values() if isinstance(p, Trained)} == CHANGES.keys()
+
+
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_ratios_have_equal_parameters(ratio: int) -> None:
+    sizes = of_ratio(ratio)
+    assert sizes["d_ff"] / sizes["d_model"] == pytest.approx(ratio, rel=0.2)
+    found = parameters(recipe_of(f"ratio-{ratio}", 1, 10).model, VOCABULARY)
+    assert found == pytest.approx(parameters(SMALLEST.model, VOCABULARY), rel=0.002)
+
+
+def test_the_base_has_the_papers_proportions() -> None:
+    model = SMALLEST.model
+    assert model.d_ff == 4 * model.d_model
+    assert (model.score, model.residual, model.causal) == ("scaled", True, True)
+    assert SMALLEST.training.label_smoothing == 0.1
+    assert SMALLEST.training.rate == 1
+
+
+def test_settings_name_what_differs_and_not_the_seed() -> None:
+    assert len({settings_of(name) for name in CHANGES}) == len(CHANGES)
+    assert '"causal": false' in settings_of("no-mask")
+    assert "causal" not in settings_of("base")
+
+
+def test_a_variant_differs_from_base_in_its_fields_only() -> None:
+    base, other = recipe_of("base", 3, 10), recipe_of("no-smoothing", 3, 10)
+    assert other == base.but(label_smoothing=0.0)
