@@ -9,20 +9,20 @@ import torch
 
 from regard.claims import calculations, exact
 from regard.claims.calculations import rotation
-from regard.claims.parts import Evidence, Numbers, Size
+from regard.claims.parts import Evidence, Measured, Size
 from regard.claims.registry import CLAIMS, PARTS
-from regard.claims.verdicts import Verdict
+from regard.claims.verdicts import Judgement
 from regard.layers import sinusoids
 
 SEEDS = (1, 2)
 
 
 @cache
-def computed(name: str, seed: int) -> Numbers:
+def computed(name: str, seed: int) -> Measured:
     return PARTS[name].run(seed, Path(), Size())
 
 
-def findings(name: str) -> dict[str, Verdict]:
+def findings(name: str) -> dict[str, Judgement]:
     claim = CLAIMS[name]
     numbers = {
         (part.name, seed): computed(part.name, seed) for part in claim.parts for seed in SEEDS
@@ -32,7 +32,7 @@ def findings(name: str) -> dict[str, Verdict]:
 
 @pytest.mark.parametrize("name", ["positions", "convolutions", "gradients", "head-costs"])
 def test_what_is_calculated_holds(name: str) -> None:
-    assert set(findings(name).values()) == {Verdict.HOLDS}
+    assert set(findings(name).values()) == {Judgement.HOLDS}
 
 
 def test_a_rotation_by_hand() -> None:

@@ -8,8 +8,8 @@ from regard.claims.recipes import (
     SMALLEST,
     VOCABULARY,
     of_ratio,
-    recipe_of,
     settings_of,
+    training_recipe,
 )
 from regard.claims.registry import PARTS
 from regard.claims.trainings import Trained
@@ -24,7 +24,7 @@ def test_every_training_is_used_and_known() -> None:
 def test_ratios_have_equal_parameters(ratio: int) -> None:
     sizes = of_ratio(ratio)
     assert sizes["d_ff"] / sizes["d_model"] == pytest.approx(ratio, rel=0.2)
-    found = parameters(recipe_of(f"ratio-{ratio}", 1, 10).model, VOCABULARY)
+    found = parameters(training_recipe(f"ratio-{ratio}", 1, 10).model, VOCABULARY)
     assert found == pytest.approx(parameters(SMALLEST.model, VOCABULARY), rel=0.002)
 
 
@@ -43,5 +43,5 @@ def test_settings_name_what_differs_and_not_the_seed() -> None:
 
 
 def test_a_variant_differs_from_base_in_its_fields_only() -> None:
-    base, other = recipe_of("base", 3, 10), recipe_of("no-smoothing", 3, 10)
+    base, other = training_recipe("base", 3, 10), training_recipe("no-smoothing", 3, 10)
     assert other == base.but(label_smoothing=0.0)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from regard.claims import trainings
-from regard.claims.parts import Numbers, Size
+from regard.claims.parts import Measured, Size
 from regard.claims.registry import CLAIMS, claims_named
-from regard.claims.study import Done, try_claims
-from regard.claims.verdicts import Verdict
+from regard.claims.study import Finished, try_claims
+from regard.claims.verdicts import Judgement
 from regard.errors import DataError, RecipeError, TrainingError
 from regard.run.journal import read_journal
 
@@ -32,7 +32,7 @@ def out(corpus: Path, tmp_path: Path) -> Path:
 
 
 def test_a_stopped_study_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(done: Done) -> None:
+    def stop(done: Finished) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -41,20 +41,20 @@ def test_a_stopped_study_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> 
     before = kept.read_bytes(), kept.stat().st_mtime_ns
     measured = trainings.measured
 
-    def fails(*_: object) -> Numbers:
+    def fails(*_: object) -> Measured:
         raise KeyboardInterrupt  # when the second training is over
 
     monkeypatch.setattr(trainings, "measured", fails)
     with pytest.raises(KeyboardInterrupt):
         try_claims([CLAIMS["mask"]], out, [1], size=TINY)
     monkeypatch.setattr(trainings, "measured", measured)
-    heard: list[Done] = []
+    heard: list[Finished] = []
     [outcome] = try_claims([CLAIMS["mask"]], out, [1], size=TINY, heard=heard.append)
     assert (kept.read_bytes(), kept.stat().st_mtime_ns) == before
     assert [(d.part, d.number, d.total) for d in heard] == [("base", 1, 2), ("no-mask", 2, 2)]
     steps = [r for r in read_journal(out / "runs/no-mask-1/journal.jsonl") if r["event"] == "save"]
     assert len(steps) == 1  # the training was not done again
-    assert outcome.verdict is Verdict.UNDECIDED  # of one seed
+    assert outcome.verdict is Judgement.UNDECIDED  # of one seed
     result = json.loads((out / "result.json").read_text())
     assert result["seeds"] == [1]
     assert result["claims"][0]["findings"][0]["name"] == "training"

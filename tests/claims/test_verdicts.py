@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.claims.verdicts import (
-    Figure,
     Finding,
-    Verdict,
+    Judgement,
+    Quantity,
     bounds,
     judge_alike,
     judge_at_most,
@@ -17,7 +17,7 @@ from regard.claims.verdicts import (
     overall,
 )
 
-HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED
+HOLDS, FAILS, UNDECIDED = Judgement.HOLDS, Judgement.FAILS, Judgement.UNDECIDED
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=10)
 
 
@@ -39,7 +39,7 @@ def test_bounds_by_hand() -> None:
         ([6, 6], [5, 5], HOLDS),
     ],
 )
-def test_more(values: list[float], others: list[float], expected: Verdict) -> None:
+def test_more(values: list[float], others: list[float], expected: Judgement) -> None:
     assert judge_more(values, others) is expected
 
 
@@ -53,7 +53,7 @@ def test_more(values: list[float], others: list[float], expected: Verdict) -> No
         ([50], [50], UNDECIDED),
     ],
 )
-def test_alike(values: list[float], others: list[float], expected: Verdict) -> None:
+def test_alike(values: list[float], others: list[float], expected: Judgement) -> None:
     assert judge_alike(values, others, margin=1.0) is expected
 
 
@@ -80,7 +80,7 @@ def test_at_most() -> None:
 
 
 def test_a_claim_fails_if_a_statement_does() -> None:
-    def findings(*verdicts: Verdict) -> list[Finding]:
+    def findings(*verdicts: Judgement) -> list[Finding]:
         return [Finding("x", "", (), verdict) for verdict in verdicts]
 
     assert overall(findings(HOLDS, HOLDS)) is HOLDS
@@ -89,6 +89,6 @@ def test_a_claim_fails_if_a_statement_does() -> None:
 
 
 def test_figures_as_text() -> None:
-    assert str(Figure("base", (50.0, 52.0, 54.0))) == "base 52.0 ± 2.0"
-    assert str(Figure("error", (7.1e-8,), 0)) == "error 7.1e-08"
-    assert Figure("one", (1.0,)).spread is None
+    assert str(Quantity("base", (50.0, 52.0, 54.0))) == "base: 52.0 ± 2.0"
+    assert str(Quantity("error", (7.1e-8,), 0)) == "error: 7.1e-08"
+    assert Quantity("one", (1.0,)).spread is None

@@ -1,4 +1,4 @@
-"""What the paper's text claims, each as a small experiment: `regard claims`.
+"""The claims of the paper's text, each as a small experiment: `regard claims`.
 
 A claim needs *parts*: calculations, and trainings of small models on the built-in corpus. Each part
 is done once for each seed and gives named numbers, which are kept on the disk. A claim's judge

@@ -3,7 +3,7 @@
 from regard.claims.parts import Claim, Evidence
 from regard.claims.recipes import CHANGES, RATIOS
 from regard.claims.trainings import Trained
-from regard.claims.verdicts import Figure, Finding, judge_alike, judge_more
+from regard.claims.verdicts import Finding, Quantity, judge_alike, judge_more
 
 NEARLY = 1.0
 """BLEU by which models may differ whose results are said to be nearly identical."""
@@ -25,7 +25,11 @@ def _heads(evidence: Evidence) -> list[Finding]:
 
 
 def _residual(evidence: Evidence) -> list[Finding]:
-    return [_better(evidence, "bleu", "BLEU is higher with the connections", "no-residual")]
+    return [
+        _better(
+            evidence, "bleu", "BLEU is higher with residual connections than without", "no-residual"
+        )
+    ]
 
 
 def _warm_up(evidence: Evidence) -> list[Finding]:
@@ -47,7 +51,7 @@ def _mask(evidence: Evidence) -> list[Finding]:
             evidence.figures("train_perplexity", both, 3),
             judge_more(base, other),
         ),
-        _better(evidence, "decoding", "without it, BLEU of decoding is lower", "no-mask"),
+        _better(evidence, "decoding", "without the mask, BLEU of decoding is lower", "no-mask"),
     ]
 
 
@@ -76,7 +80,7 @@ def _learned(evidence: Evidence) -> list[Finding]:
 
 def _longer(evidence: Evidence) -> list[Finding]:
     short, learned, base = (evidence.of(n, "long") for n in ("short", "short-learned", "base"))
-    seen = Figure("on sentences as long as in training", evidence.of("short", "short"))
+    seen = Quantity("on sentences as long as in training", evidence.of("short", "short"))
     labels = {"sinusoids": "short", "trained on all lengths": "base"}
     return [
         Finding(

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.arithmetic.plain import PLAIN
 from regard.attention import attention
-from regard.claims.parts import Numbers
+from regard.claims.parts import Measured
 from regard.claims.recipes import WIDTHS
 from regard.layers import FeedForward, sinusoids
 from regard.measure.outline import flop
@@ -35,7 +35,7 @@ _KEYS, _QUERIES = 32, 4096
 _ROWS, _LENGTH = 8, 64
 
 
-def positions(seed: int) -> Numbers:
+def positions(seed: int) -> Measured:
     """How far PE(pos + k) is from R_k PE(pos), for random k; and from a table that is no sinusoid.
 
     R_k turns the plane of each pair (sine, cosine) by k times the rate of the pair, and is the same
@@ -70,7 +70,7 @@ def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
     return torch.block_diag(*blocks)
 
 
-def convolutions(seed: int) -> Numbers:
+def convolutions(seed: int) -> Measured:
     """How far FFN(x) is from two convolutions with a kernel of 1 and a ReLU between, in fp64."""
     torch.manual_seed(seed)
     d_model, d_ff = BASE.model.d_model, BASE.model.d_ff
@@ -93,7 +93,7 @@ _DRAWN: dict[str, Callable[[torch.Generator, int], Tensor]] = {
 DISTRIBUTIONS = tuple(_DRAWN)
 
 
-def variances(seed: int) -> Numbers:
+def variances(seed: int) -> Measured:
     """Variance / d_k of dot products, by distribution and d_k, and mean / sqrt(d_k).
 
     `initial` is that of q and k in an untrained base model, for normal states.
@@ -114,7 +114,7 @@ def variances(seed: int) -> Numbers:
     return found
 
 
-def softmax_gradients(seed: int) -> Numbers:
+def softmax_gradients(seed: int) -> Measured:
     """The size of the softmax's gradient with and without scaling, by d_k.
 
     It is the Frobenius norm of diag(p) - p p^T, where p weighs 32 keys, averaged over queries;
@@ -134,7 +134,7 @@ def softmax_gradients(seed: int) -> Numbers:
     return found
 
 
-def head_costs(seed: int) -> Numbers:
+def head_costs(seed: int) -> Measured:
     """Parameters and operations of base with h heads of width d_model / h, by h.
 
     `flop_h` is computed from the sizes; `counted_h` is counted by PyTorch while it computes
@@ -156,7 +156,7 @@ def head_costs(seed: int) -> Numbers:
     return found
 
 
-def score_costs(seed: int) -> Numbers:
+def score_costs(seed: int) -> Measured:
     """Processor time and memory of dot products and of additive attention, by d_k, and their ratio.
 
     Forward and backward pass of 8 sentences of 64 positions in one head; the fastest of five. The

@@ -5,8 +5,8 @@ from regard.claims.calculations import DISTRIBUTIONS, HEADS
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import WIDTHS
 from regard.claims.verdicts import (
-    Figure,
     Finding,
+    Quantity,
     judge_alike,
     judge_at_most,
     judge_more,
@@ -22,8 +22,8 @@ def _positions(evidence: Evidence) -> list[Finding]:
     error = evidence.of("positions", "error")
     random = evidence.of("positions", "random_error")
     figures = (
-        Figure("largest error", error, 0),
-        Figure("of the best linear map of a random table", random, 0),
+        Quantity("largest error", error, 0),
+        Quantity("of the best linear map of a random table", random, 0),
     )
     statement = "one rotation R_k gives PE(pos + k) = R_k PE(pos) for every pos, up to rounding"
     return [Finding("linear", statement, figures, judge_at_most(error, ROUNDING_FP32))]
@@ -32,7 +32,7 @@ def _positions(evidence: Evidence) -> list[Finding]:
 def _convolutions(evidence: Evidence) -> list[Finding]:
     error = evidence.of("convolutions", "error")
     statement = "FFN(x) equals conv1d, ReLU, conv1d with kernels of 1 and the same weights"
-    figures = (Figure("largest difference (fp64)", error, 0),)
+    figures = (Quantity("largest difference (fp64)", error, 0),)
     return [Finding("equal", statement, figures, judge_at_most(error, ROUNDING_FP64))]
 
 
@@ -49,18 +49,18 @@ def _variances(evidence: Evidence) -> list[Finding]:
     statement = "variance / d_k is 1 for q and k of an untrained base model, too"
     return [
         *found,
-        Finding("initial", statement, (Figure("d_k 64", initial, 3),), verdict),
+        Finding("initial", statement, (Quantity("d_k 64", initial, 3),), verdict),
     ]
 
 
-def _by_seed(figures: tuple[Figure, ...]) -> list[tuple[float, ...]]:
+def _by_seed(figures: tuple[Quantity, ...]) -> list[tuple[float, ...]]:
     return list(zip(*(figure.values for figure in figures), strict=True))
 
 
 def _gradients(evidence: Evidence) -> list[Finding]:
-    def figures(kind: str) -> tuple[Figure, ...]:
+    def figures(kind: str) -> tuple[Quantity, ...]:
         named = {f"d_k {d}": f"{kind}_{d}" for d in WIDTHS}
-        most = Figure("largest weight at 256", evidence.of("gradients", f"{kind}_most_256"), 2)
+        most = Quantity("largest weight at 256", evidence.of("gradients", f"{kind}_most_256"), 2)
         return (*evidence.figures_of("gradients", named, 3), most)
 
     small, large = (evidence.of("gradients", f"dot_{d}") for d in (WIDTHS[0], WIDTHS[-1]))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from regard.claims.verdicts import Figure, Finding
+from regard.claims.verdicts import Finding, Quantity
 
-Numbers = dict[str, float]
+Measured = dict[str, float]
 """The numbers that a part gives, by name."""
 
 
@@ -34,7 +34,7 @@ class Part(Protocol):
     def settings(self, size: Size) -> str:
         """Everything that decides its numbers, besides the seed."""
 
-    def run(self, seed: int, out: Path, size: Size) -> Numbers:
+    def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Compute the numbers; a training that was stopped continues from its last checkpoint."""
 
 
@@ -43,14 +43,14 @@ class Calculation:
     """A part that needs no training: seconds."""
 
     name: str
-    function: Callable[[int], Numbers]
+    function: Callable[[int], Measured]
     """Computes the numbers for a seed."""
 
     def settings(self, size: Size) -> str:
         """The name: a calculation has no settings."""
         return self.name
 
-    def run(self, seed: int, out: Path, size: Size) -> Numbers:
+    def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Compute the numbers; they do not depend on the size of the trainings."""
         return self.function(seed)
 
@@ -58,22 +58,26 @@ class Calculation:
 class Evidence:
     """The numbers of all parts that a claim needs, for each seed."""
 
-    def __init__(self, numbers: Mapping[tuple[str, int], Numbers], seeds: Sequence[int]):
+    def __init__(self, numbers: Mapping[tuple[str, int], Measured], seeds: Sequence[int]):
         self._numbers, self._seeds = numbers, seeds
 
     def of(self, part: str, number: str) -> tuple[float, ...]:
         """A number of a part, for each seed."""
         return tuple(self._numbers[part, seed][number] for seed in self._seeds)
 
-    def figures(self, number: str, parts: Mapping[str, str], digits: int = 1) -> tuple[Figure, ...]:
+    def figures(
+        self, number: str, parts: Mapping[str, str], digits: int = 1
+    ) -> tuple[Quantity, ...]:
         """A figure of the same number for each of some parts, which are given by label."""
-        return tuple(Figure(label, self.of(part, number), digits) for label, part in parts.items())
+        return tuple(
+            Quantity(label, self.of(part, number), digits) for label, part in parts.items()
+        )
 
     def figures_of(
         self, part: str, numbers: Mapping[str, str], digits: int = 1
-    ) -> tuple[Figure, ...]:
+    ) -> tuple[Quantity, ...]:
         """A figure of each of some numbers of one part, which are given by label."""
-        return tuple(Figure(label, self.of(part, n), digits) for label, n in numbers.items())
+        return tuple(Quantity(label, self.of(part, n), digits) for label, n in numbers.items())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from regard.recipe import ModelRecipe, Recipe
 VOCABULARY = 1000
 ROOM = 64
 """Width of a row, and pieces of the longest sentence: every sentence of the corpus has room."""
-SHORT = 24
+SHORT_PIECES = 24
 """Pieces of the longest sentence where only short ones are learned from: 59 % of the corpus."""
 
 SMALLEST = Recipe().but(
@@ -63,7 +63,12 @@ def of_ratio(ratio: int) -> dict[str, Any]:
 
 def _one_head(d_k: int, score: str) -> dict[str, Any]:
     """One head of this width, on short sentences: additive attention takes memory and time."""
-    text = {"max_length": SHORT, "row_length": SHORT, "source_tokens": 768, "target_tokens": 768}
+    text = {
+        "max_length": SHORT_PIECES,
+        "row_length": SHORT_PIECES,
+        "source_tokens": 768,
+        "target_tokens": 768,
+    }
     return {"heads": 1, "d_k": d_k, "d_v": 64, "score": score, **text}
 
 
@@ -78,8 +83,12 @@ CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "no-mask": {"causal": False},
         "no-smoothing": {"label_smoothing": 0.0},
         "learned": {"positions": "learned", "max_positions": ROOM},
-        "short": {"max_length": SHORT},
-        "short-learned": {"max_length": SHORT, "positions": "learned", "max_positions": ROOM},
+        "short": {"max_length": SHORT_PIECES},
+        "short-learned": {
+            "max_length": SHORT_PIECES,
+            "positions": "learned",
+            "max_positions": ROOM,
+        },
         **{f"{score}-{d_k}": _one_head(d_k, score) for d_k in WIDTHS for score in SCORES},
         **{f"ratio-{ratio}": of_ratio(ratio) for ratio in RATIOS},
     }
@@ -88,8 +97,8 @@ CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def settings_of(name: str) -> str:
-    """What decides a training: all fields that differ from the defaults, as JSON."""
-    recipe, defaults = recipe_of(name, 1, 1).model_dump(), Recipe().model_dump()
+    """The settings that decide a training: all fields that differ from the defaults, as JSON."""
+    recipe, defaults = training_recipe(name, 1, 1).model_dump(), Recipe().model_dump()
     changed = {
         field: value
         for section, fields in recipe.items()
@@ -99,7 +108,7 @@ def settings_of(name: str) -> str:
     return json.dumps(changed)
 
 
-def recipe_of(name: str, seed: int, steps: int) -> Recipe:
+def training_recipe(name: str, seed: int, steps: int) -> Recipe:
     """The recipe of a training with this name."""
     lengths = {"steps": steps, "validate_every": steps, "seed": seed}
     return SMALLEST.but(**{**lengths, **CHANGES[name]})

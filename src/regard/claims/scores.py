@@ -41,7 +41,11 @@ def _additive(evidence: Evidence) -> list[Finding]:
     small, middle, large = WIDTHS
     better = "additive attention has a higher BLEU than dot products without scaling"
     return [
-        finding(small, f"the two are alike, within {ALIKE} BLEU, without scaling", alike=True),
+        finding(
+            small,
+            f"additive attention and unscaled dot products are alike, within {ALIKE} BLEU",
+            alike=True,
+        ),
         finding(middle, better, alike=False),
         finding(large, better, alike=False),
     ]

@@ -17,7 +17,7 @@ from threading import Thread
 from time import sleep
 from typing import Any, NamedTuple
 
-from regard.claims.parts import Claim, Evidence, Numbers, Part, Size
+from regard.claims.parts import Claim, Evidence, Measured, Part, Size
 from regard.claims.registry import PARTS
 from regard.claims.tables import Outcome, result_json
 from regard.claims.trainings import Trained, prepare_corpora
@@ -26,12 +26,12 @@ from regard.files.whole import write_file
 from regard.machine.workers import Workers
 
 
-class Done(NamedTuple):
+class Finished(NamedTuple):
     """A part that is finished, for one seed."""
 
     part: str
     seed: int
-    numbers: Numbers
+    numbers: Measured
     number: int
     """How many parts are finished now."""
     total: int
@@ -45,7 +45,7 @@ def try_claims(
     *,
     size: Size | None = None,
     jobs: int = 0,
-    heard: Callable[[Done], object] = lambda _: None,
+    heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[Outcome]:
     """Try some claims in the directory `out`, and write `out`/result.json.
 
@@ -56,18 +56,18 @@ def try_claims(
     size = size or Size()
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [(part, seed) for seed in seeds for part in parts.values()]
-    found = {(p.name, seed): _kept(out, p, seed, size) for p, seed in tasks}
-    numbers = {task: kept for task, kept in found.items() if kept is not None}
-    todo = [(part.name, seed) for part, seed in tasks if (part.name, seed) not in numbers]
+    numbers = _all_kept(out, tasks, size)
     for i, ((name, seed), kept) in enumerate(numbers.items(), 1):
-        heard(Done(name, seed, kept, i, len(tasks)))
-    if any(isinstance(PARTS[name], Trained) for name, _ in todo):
+        heard(Finished(name, seed, kept, i, len(tasks)))
+    todo = [(part, seed) for part, seed in tasks if (part.name, seed) not in numbers]
+    if any(isinstance(part, Trained) for part, _ in todo):
         prepare_corpora(out, size)
     with Workers(min(jobs, len(todo))) as workers:
-        done = workers.map(_Job(out, size, os.getpid()), todo)
-        for (name, seed), new in zip(todo, done, strict=True):
+        names = [(part.name, seed) for part, seed in todo]
+        done = workers.map(_Job(out, size, os.getpid()), names)
+        for (name, seed), new in zip(names, done, strict=True):
             numbers[name, seed] = new
-            heard(Done(name, seed, new, len(numbers), len(tasks)))
+            heard(Finished(name, seed, new, len(numbers), len(tasks)))
     evidence = Evidence(numbers, seeds)
     outcomes = [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]
     write_file(out / "result.json", json.dumps(result_json(outcomes, seeds, size), indent=1) + "\n")
@@ -83,7 +83,7 @@ class _Job:
     parent: int
     watching: bool = False
 
-    def __call__(self, task: tuple[str, int]) -> Numbers:
+    def __call__(self, task: tuple[str, int]) -> Measured:
         if os.getpid() != self.parent and not self.watching:
             self.watching = True
             Thread(target=_end_with, args=[self.parent], daemon=True).start()
@@ -108,7 +108,15 @@ def _path(out: Path, name: str, seed: int) -> Path:
     return out / "parts" / f"{name}-{seed}.json"
 
 
-def _kept(out: Path, part: Part, seed: int, size: Size) -> Numbers | None:
+def _all_kept(
+    out: Path, tasks: Sequence[tuple[Part, int]], size: Size
+) -> dict[tuple[str, int], Measured]:
+    """The numbers of those tasks that are finished, by part and seed."""
+    found = {(part.name, seed): _kept(out, part, seed, size) for part, seed in tasks}
+    return {task: kept for task, kept in found.items() if kept is not None}
+
+
+def _kept(out: Path, part: Part, seed: int, size: Size) -> Measured | None:
     """The numbers of a finished part; None if it is not finished. Raises DataError."""
     path = _path(out, part.name, seed)
     if not path.exists():

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.claims.parts import Claim, Size
-from regard.claims.verdicts import Finding, Verdict, overall
+from regard.claims.verdicts import Finding, Judgement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
 """A row of a page that is filled in: what stands after `<!-- claim/finding -->` is replaced."""
-ENGLISH = {verdict: str(verdict) for verdict in Verdict}
+ENGLISH = {verdict: str(verdict) for verdict in Judgement}
 KOREAN = {
-    Verdict.HOLDS: "성립",
-    Verdict.FAILS: "여기서는 성립하지 않음",
-    Verdict.UNDECIDED: "이 크기로는 판정할 수 없음",
+    Judgement.HOLDS: "성립",
+    Judgement.FAILS: "여기서는 성립하지 않음",
+    Judgement.UNDECIDED: "이 크기로는 판정할 수 없음",
 }
 
 
@@ -29,12 +29,12 @@ class Outcome:
     findings: tuple[Finding, ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Judgement:
         """The verdict of the claim: that of its statements together."""
         return overall(self.findings)
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
+def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
     """A row for each finding: claim and section, the paper's words, statement, figures, verdict.
 
     The claim and the paper's words stand in the first of its rows only.
@@ -54,7 +54,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
     """The rows as a Markdown table."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *rows(outcomes)]
+    lines = [_HEAD, ("---",) * len(_HEAD), *table_rows(outcomes)]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
@@ -87,10 +87,10 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def filled(page: str, result: Mapping[str, Any], words: Mapping[Verdict, str]) -> str:
+def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str]) -> str:
     """A page whose marked rows have the figures and verdicts of `result_json`, in these words.
 
-    Raises KeyError for a mark without a finding.
+    A mark without a finding gets two dashes: it has not been measured.
     """
     found = {
         (claim["name"], finding["name"]): finding
@@ -99,9 +99,11 @@ def filled(page: str, result: Mapping[str, Any], words: Mapping[Verdict, str]) -
     }
 
     def row(match: re.Match[str]) -> str:
-        finding = found[match[2], match[3]]
+        finding = found.get((match[2], match[3]))
+        if finding is None:
+            return f"{match[1]} – | – |"
         figures = "; ".join(figure["text"] for figure in finding["figures"])
-        return f"{match[1]} {figures} | {words[Verdict(finding['verdict'])]} |"
+        return f"{match[1]} {figures} | {words[Judgement(finding['verdict'])]} |"
 
     return _MARKED.sub(row, page)
 

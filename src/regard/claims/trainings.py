@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from regard.api import prepare, train
-from regard.claims.parts import Numbers, Size
-from regard.claims.recipes import ROOM, SHORT, VOCABULARY, recipe_of, settings_of
+from regard.claims.parts import Measured, Size
+from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, settings_of, training_recipe
 from regard.corpus import examples, write_corpus
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
@@ -47,9 +47,12 @@ class Trained:
         """The recipe, and the size."""
         return f"{settings_of(self.name)} {size}"
 
-    def run(self, seed: int, out: Path, size: Size) -> Numbers:
+    def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Train, in a run directory under `out`, and measure."""
-        recipe, run = recipe_of(self.name, seed, size.steps), out / "runs" / f"{self.name}-{seed}"
+        recipe, run = (
+            training_recipe(self.name, seed, size.steps),
+            out / "runs" / f"{self.name}-{seed}",
+        )
         try:
             train(out=run, data=data_of(recipe, out), recipe=recipe)
         except TrainingError:
@@ -71,10 +74,10 @@ def prepare_corpora(out: Path, size: Size) -> None:
     for name, seed, count in (("train", _TRAIN, size.pairs), ("valid", _VALID, VALID_PAIRS)):
         if not (corpus / f"{name}.de").exists():
             write_corpus(corpus / name, seed, count)
-    for longest in (ROOM, SHORT):
+    for longest in (ROOM, SHORT_PIECES):
         folder = out / f"data-{longest}"
         if not folder.exists():
-            recipe = recipe_of("base" if longest == ROOM else "short", 1, size.steps)
+            recipe = training_recipe("base" if longest == ROOM else "short", 1, size.steps)
             prepare(
                 out=folder,
                 source=corpus / "train.en",
@@ -87,7 +90,7 @@ def prepare_corpora(out: Path, size: Size) -> None:
             )
 
 
-def measured(run: Path, data: Path, tested: int) -> Numbers:
+def measured(run: Path, data: Path, tested: int) -> Measured:
     """The numbers of a trained model; see `Trained`."""
     model = open_model(run)
     transformer, recipe = model.transformer, model.recipe
@@ -102,7 +105,7 @@ def measured(run: Path, data: Path, tested: int) -> Numbers:
     }
 
 
-def _translated(model: Model, tested: int) -> Numbers:
+def _translated(model: Model, tested: int) -> Measured:
     """BLEU of all, short and long unseen sentences; a long one is translated whole."""
     unseen = list(islice(examples(_TEST), tested))
     longest = model.transformer.longest
@@ -113,8 +116,8 @@ def _translated(model: Model, tested: int) -> Numbers:
     lengths = [1 + max(map(len, pair)) for pair in encoded]
     chosen = {
         "bleu": range(tested),
-        "short": [i for i in range(tested) if lengths[i] <= SHORT],
-        "long": [i for i in range(tested) if lengths[i] > SHORT],
+        "short": [i for i in range(tested) if lengths[i] <= SHORT_PIECES],
+        "long": [i for i in range(tested) if lengths[i] > SHORT_PIECES],
     }
     return {
         name: bleu([outputs[i] for i in places], [[unseen[i].target for i in places]])
@@ -134,7 +137,7 @@ def token_accuracy(model: Transformer, pairs: Pairs, recipe: Recipe) -> float:
     return right / total
 
 
-def _diverged() -> Numbers:
+def _diverged() -> Measured:
     guess = float(VOCABULARY)
     return {
         "bleu": 0.0, "short": 0.0, "long": 0.0, "accuracy": 0.0,

@@ -17,7 +17,7 @@ STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
 MOST_SEEDS = len(STUDENT) + 1
 
 
-class Verdict(StrEnum):
+class Judgement(StrEnum):
     """The answer that the figures give to a claim."""
 
     HOLDS = "holds"
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Figure:
+class Quantity:
     """A measured quantity: one value for each seed."""
 
     label: str
@@ -47,7 +47,7 @@ class Figure:
     def __str__(self) -> str:
         form = f".{self.digits}f" if 0 < self.digits < 5 else ".3g"
         spread = "" if self.spread is None else f" ± {self.spread:{form}}"
-        return f"{self.label} {self.mean:{form}}{spread}"
+        return f"{self.label}: {self.mean:{form}}{spread}"
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Finding:
 
     name: str
     statement: str
-    figures: tuple[Figure, ...]
-    verdict: Verdict
+    figures: tuple[Quantity, ...]
+    verdict: Judgement
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.figures))
@@ -76,26 +76,26 @@ def bounds(values: Sequence[float], others: Sequence[float]) -> tuple[float, flo
     return fmean(differences) - half, fmean(differences) + half
 
 
-def judge_more(values: Sequence[float], others: Sequence[float]) -> Verdict:
+def judge_more(values: Sequence[float], others: Sequence[float]) -> Judgement:
     """Whether values are larger than others."""
     low, high = bounds(values, others)
-    return Verdict.HOLDS if low > 0 else Verdict.FAILS if high < 0 else Verdict.UNDECIDED
+    return Judgement.HOLDS if low > 0 else Judgement.FAILS if high < 0 else Judgement.UNDECIDED
 
 
-def judge_alike(values: Sequence[float], others: Sequence[float], margin: float) -> Verdict:
+def judge_alike(values: Sequence[float], others: Sequence[float], margin: float) -> Judgement:
     """Whether values and others differ by less than `margin`."""
     low, high = bounds(values, others)
     if -margin < low and high < margin:
-        return Verdict.HOLDS
-    return Verdict.FAILS if low > margin or high < -margin else Verdict.UNDECIDED
+        return Judgement.HOLDS
+    return Judgement.FAILS if low > margin or high < -margin else Judgement.UNDECIDED
 
 
-def judge_at_most(values: Sequence[float], bound: float) -> Verdict:
+def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
     """Whether no value exceeds a bound, such as the rounding error of a calculation."""
-    return Verdict.HOLDS if max(values) <= bound else Verdict.FAILS
+    return Judgement.HOLDS if max(values) <= bound else Judgement.FAILS
 
 
-def overall(findings: Sequence[Finding]) -> Verdict:
+def overall(findings: Sequence[Finding]) -> Judgement:
     """The verdict of a claim: it holds if all its statements do, and fails if any fails."""
     found = {finding.verdict for finding in findings}
-    return next(v for v in (Verdict.FAILS, Verdict.UNDECIDED, Verdict.HOLDS) if v in found)
+    return next(v for v in (Judgement.FAILS, Judgement.UNDECIDED, Judgement.HOLDS) if v in found)

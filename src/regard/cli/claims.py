@@ -9,7 +9,7 @@ import typer
 from regard.cli.options import QuietOption
 
 if TYPE_CHECKING:
-    from regard.claims.study import Done
+    from regard.claims.study import Finished
     from regard.claims.tables import Outcome
 
 _NamesArgument = Annotated[
@@ -99,7 +99,7 @@ def claims(
         _show_table(outcomes)
 
 
-def _show_part(done: "Done") -> None:
+def _show_part(done: "Finished") -> None:
     """A line of progress for each finished part."""
     from regard.cli.console import note
 

@@ -58,7 +58,7 @@ _LongOption = Annotated[
 ]
 _LongerOption = Annotated[
     bool,
-    typer.Option("--longer", help="Translate sentences longer than any in training whole (§3.5)."),
+    typer.Option("--longer", help="Translate sentences longer than any in training whole."),
 ]
 _ExactOption = Annotated[
     bool | None,
@@ -104,10 +104,6 @@ def translate(
     Several models translate together by the mean of their probabilities. They must have the same
     tokenizer, as runs on the same prepared data have; beam and alpha are the first one's.
 
-    A sentence longer than any in training is cut into parts. With --longer it is translated whole,
-    up to 2,048 pieces; the paper expects that of sinusoidal positions, and `regard claims longer`
-    measures it.
-
     With --out the input is checked, then translated in blocks that are kept as they are finished,
     by as many processes as torchrun starts.
 
@@ -126,10 +122,8 @@ def translate(
     from regard.cli.translating import ParagraphLines, SentenceLines
 
     _refuse_unfit(out, long, n_best, paragraphs, alignments)
-    translator, precision = _opened(models, precision, exact, threads)
+    translator, precision = _opened(models, precision, exact, threads, longer)
     _set_search(translator, beam, alpha, n_best)
-    if longer:
-        translator.accept_longer()
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
     options = n_best, as_json, long == "split", retry, alignments, window, paragraphs or ""
@@ -176,7 +170,7 @@ def _refuse_unfit(
 
 
 def _opened(
-    models: Sequence[Path], precision: str, exact: bool | None, threads: int
+    models: Sequence[Path], precision: str, exact: bool | None, threads: int, longer: bool
 ) -> "tuple[Translator, str]":
     """The translator, and its precision; `auto` is replaced by the precision that it chooses."""
     from regard.decoding import settled
@@ -186,7 +180,10 @@ def _opened(
     precision = settled(precision)
     set_threads(threads)
     keep_freed_memory()
-    return load(*models, precision=precision, exact=exact), precision
+    translator = load(*models, precision=precision, exact=exact)
+    if longer:
+        translator.accept_longer()
+    return translator, precision
 
 
 def _set_search(
