@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import DataError
+from regard.errors import DataError, ModelError
 from regard.text.tokenizer import EOS
 from regard.translation import join_sentences
+from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER, Heard, translator
 
 
@@ -86,3 +87,21 @@ def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: i
     assert all(len(ids) <= longest for ids in some.model.sources)
     said = "".join(TOKENIZER.decode(some.model.sources))
     assert sorted("".join(said.split())) == sorted("".join(line.split()))
+
+
+def test_longer_sentences_are_translated_whole_on_demand() -> None:
+    line = " ".join(LINES[:3])
+    pieces = len(TOKENIZER.encode([line])[0])
+    short, whole = translator(longest=pieces // 2), translator(longest=pieces + 1)
+    with pytest.raises(DataError, match=f"{pieces + 1} pieces; this model was trained on at most"):
+        short.translate([line])
+    short.accept_longer()
+    assert short.translate([line]) == whole.translate([line])
+    with pytest.raises(DataError, match="trained on at most 2048"):
+        short.translate(["1 " * 3000])
+
+
+def test_learned_positions_end_with_the_table() -> None:
+    learned = translator(RECIPE.but(positions="learned", max_positions=300, max_extra=5))
+    with pytest.raises(ModelError, match=r"learned 300 positions .* model\.positions = sinusoidal"):
+        learned.accept_longer()

@@ -143,16 +143,16 @@ def for_decoding(
         return for_inference(device, dtype)
     packed = PackedLinear if exact is False else BlockedLinear
     products = LaidOut(model, embedding, Int8Linear if precision == "int8" else packed)
-    if exact and _may_be_exact_in_batches(attention):
+    if _exact_in_batches(attention, exact):
         sizes = attention.heads, attention.d_k, attention.d_v
         return ExactInference(products, torch.float32, *sizes)
     int8_beside_bf16 = precision == "int8" and has_bf16(device)
     return Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
 
 
-def _may_be_exact_in_batches(attention: nn.Module) -> bool:
-    """Whether a sentence may decode to the same bits in any batch; if not, one is decoded alone."""
-    return not isinstance(attention, AdditiveAttention)
+def _exact_in_batches(attention: nn.Module, exact: bool | None) -> bool:
+    """Whether sentences decode exactly in batches, if asked for; otherwise one at a time."""
+    return bool(exact) and not isinstance(attention, AdditiveAttention)
 
 
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:

@@ -24,6 +24,9 @@ class Size(NamedTuple):
     """Unseen sentences that are translated."""
 
 
+FULL = Size()
+
+
 class Part(Protocol):
     """A calculation, or a training."""
 

@@ -17,7 +17,7 @@ from threading import Thread
 from time import sleep
 from typing import Any, NamedTuple
 
-from regard.claims.parts import Claim, Evidence, Measured, Part, Size
+from regard.claims.parts import FULL, Claim, Evidence, Measured, Part, Size
 from regard.claims.registry import PARTS
 from regard.claims.tables import Outcome, result_json
 from regard.claims.trainings import Trained, prepare_corpora
@@ -43,7 +43,7 @@ def try_claims(
     out: Path,
     seeds: Sequence[int],
     *,
-    size: Size | None = None,
+    size: Size = FULL,
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[Outcome]:
@@ -53,7 +53,6 @@ def try_claims(
     `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if
     `out` holds parts of another size, and what training raises.
     """
-    size = size or Size()
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [(part, seed) for seed in seeds for part in parts.values()]
     numbers = _all_kept(out, tasks, size)
@@ -68,10 +67,14 @@ def try_claims(
         for (name, seed), new in zip(names, done, strict=True):
             numbers[name, seed] = new
             heard(Finished(name, seed, new, len(numbers), len(tasks)))
-    evidence = Evidence(numbers, seeds)
-    outcomes = [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]
+    outcomes = judged(claims, Evidence(numbers, seeds))
     write_file(out / "result.json", json.dumps(result_json(outcomes, seeds, size), indent=1) + "\n")
     return outcomes
+
+
+def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Outcome]:
+    """The outcome of each claim by the numbers of its parts."""
+    return [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]
 
 
 @dataclass
