@@ -280,6 +280,18 @@ def test_a_line_that_is_too_long_is_refused_before_the_first_is_translated(
     assert "--long long: it is split or refuse" in refused(*command, "--long", "long")
 
 
+def test_longer_translates_a_long_line_whole(world: World, command: list[str | Path]) -> None:
+    command[3] = world.write("long.en", "the dog " * 40 + "\n")
+    result = regard(*command, "--beam", "1", "--longer")
+    assert (result.status, len(result.stdout.splitlines())) == (0, 1)
+    assert "parts" not in result.stderr
+    out = world.folder / "longer.txt"
+    assert regard(*command, "--beam", "1", "--longer", "--out", out).status == 0
+    assert out.read_text("utf-8") == result.stdout
+    said = refused(*command, "--beam", "1", "--out", out)  # the same file, by other settings
+    assert "longer" in said or "exists" in said
+
+
 def test_a_stream_cannot_be_translated_in_blocks(world: World) -> None:
     with unchanged(world.folder):
         said = refused(
