@@ -5,7 +5,8 @@
     ├── DataError          a corpus that is missing, misaligned, not UTF-8, empty or unreadable
     ├── ModelError         a model directory or checkpoint that is missing or damaged
     │   └── Unreadable     one that may be intact, but cannot be read now, or by this version
-    ├── TrainingError      training that cannot continue, for example because the loss is not finite
+    ├── TrainingError      training that cannot begin or continue
+    │   └── Diverged       because the loss or a weight is no longer a number
     └── MissingExtra       an optional dependency that is not installed
 
 A message is one sentence: the place (file and line), the problem, the bound, the remedy.
@@ -63,6 +64,10 @@ class Unreadable(ModelError):
 
 class TrainingError(RegardError):
     """Training cannot begin, or cannot continue."""
+
+
+class Diverged(TrainingError):
+    """Training has diverged: the loss, or a weight, is no longer a number."""
 
 
 class MissingExtra(RegardError):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batch
-from regard.errors import TrainingError
+from regard.errors import Diverged
 from regard.machine.devices import is_out_of_memory
 from regard.machine.processes import ALONE, OutOfMemory, Processes
 from regard.run.run import Run
@@ -128,10 +128,10 @@ def follow_up(
 
 
 def stop_unless_finite(loss: float, optimizer: Optimizer, step: int, rate: float) -> None:
-    """Raise TrainingError, with what to change, if training has diverged."""
+    """Raise Diverged, with what to change, if the loss or a weight is not finite."""
     if not (math.isfinite(loss) and optimizer.is_finite()):
         problem = "some weights are not numbers" if math.isfinite(loss) else f"the loss is {loss}"
-        raise TrainingError(
+        raise Diverged(
             f"step {step}: {problem}: training diverged at rate {rate:.2e}; the "
             "checkpoints are from before: raise training.warmup_steps, enlarge the batch "
             "(training.accumulate), or try training.precision=fp32"

@@ -10,7 +10,7 @@ from regard.claims.parts import Measured, Size
 from regard.claims.registry import CLAIMS, claims_named
 from regard.claims.study import Finished, try_claims
 from regard.claims.verdicts import Judgement
-from regard.errors import DataError, RecipeError, TrainingError
+from regard.errors import DataError, Diverged, RecipeError, TrainingError
 from regard.run.journal import read_journal
 
 TINY = Size(steps=3, pairs=1000, tested=20)
@@ -69,11 +69,17 @@ def test_numbers_of_a_training(out: Path) -> None:
 
 def test_a_training_that_diverges_guesses(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverge(**_: object) -> None:
-        raise TrainingError("step 1: the loss is nan")
+        raise Diverged("step 1: the loss is nan")
+
+    def refuse(**_: object) -> None:
+        raise TrainingError("no GPU")
 
     monkeypatch.setattr(trainings, "train", diverge)
     numbers = trainings.Trained("no-warm-up").run(1, out, TINY)
     assert (numbers["bleu"], numbers["perplexity"]) == (0, trainings.VOCABULARY)
+    monkeypatch.setattr(trainings, "train", refuse)  # not every error is a divergence
+    with pytest.raises(TrainingError, match="no GPU"):
+        trainings.Trained("no-warm-up").run(1, out, TINY)
 
 
 def test_processes_give_the_same_numbers(tmp_path: Path) -> None:
@@ -94,6 +100,12 @@ def test_parts_of_another_size_are_refused(tmp_path: Path) -> None:
     path.write_text('{"settings": 5')
     with pytest.raises(DataError, match="cannot be read as a finished part: remove it"):
         try_claims([CLAIMS["mask"]], tmp_path, [1], size=TINY)
+
+
+def test_a_directory_of_another_size_is_refused(out: Path) -> None:
+    with pytest.raises(DataError, match=r"another size, .*\"steps\": 3.*choose another --out"):
+        try_claims([CLAIMS["mask"]], out, [1], size=TINY._replace(steps=4))
+    assert not (out / "parts").exists()
 
 
 def test_claims_by_name() -> None:

@@ -2,6 +2,7 @@
 
 DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
 DIR/corpus, DIR/data-*     the built-in corpus, prepared
+DIR/size.json              the size of the trainings
 DIR/runs/NAME-SEED         the run directory of a training
 DIR/result.json            figures and verdicts of the claims that were tried last
 """

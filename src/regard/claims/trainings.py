@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +16,8 @@ from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, settings_of, t
 from regard.corpus import examples, write_corpus
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
-from regard.errors import TrainingError
+from regard.errors import DataError, Diverged
+from regard.files.whole import write_file
 from regard.loss import perplexity
 from regard.measure.validation import plain_loss
 from regard.recipe import Recipe
@@ -49,15 +51,13 @@ class Trained:
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Train, in a run directory under `out`, and measure."""
-        recipe, run = (
-            training_recipe(self.name, seed, size.steps),
-            out / "runs" / f"{self.name}-{seed}",
-        )
+        recipe = training_recipe(self.name, seed, size.steps)
+        run, data = out / "runs" / f"{self.name}-{seed}", data_of(recipe, out)
         try:
-            train(out=run, data=data_of(recipe, out), recipe=recipe)
-        except TrainingError:
+            train(out=run, data=data, recipe=recipe)
+        except Diverged:
             return _diverged()
-        return measured(run, data_of(recipe, out), size.tested)
+        return measured(run, data, size.tested)
 
 
 def data_of(recipe: Recipe, out: Path) -> Path:
@@ -68,8 +68,15 @@ def data_of(recipe: Recipe, out: Path) -> Path:
 def prepare_corpora(out: Path, size: Size) -> None:
     """Write the built-in corpus to `out` and prepare it, with long sentences and without them.
 
-    What is there already is left as it is.
+    What is there already is left as it is; raises DataError if it is of another size.
     """
+    written = out / "size.json"
+    if written.exists() and written.read_text("utf-8") != json.dumps(size._asdict()):
+        raise DataError(
+            f"was begun with another size, {written.read_text('utf-8')}: choose another --out", out
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    write_file(written, json.dumps(size._asdict()))
     corpus = out / "corpus"
     for name, seed, count in (("train", _TRAIN, size.pairs), ("valid", _VALID, VALID_PAIRS)):
         if not (corpus / f"{name}.de").exists():
