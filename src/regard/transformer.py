@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.arithmetic.plain import PLAIN
-from regard.attention import causal_mask, segment_mask
+from regard.attention import MultiHeadAttention, causal_mask, segment_mask
 from regard.data.rows import Rows
 from regard.equations import Arithmetic, Cache, Computing, Mask
 from regard.layers import Embedding, FeedForward

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.claims.verdicts import (
-    Finding,
     Judgement,
     Quantity,
+    Statement,
     bounds,
     judge_alike,
     judge_at_most,
@@ -80,8 +80,8 @@ def test_at_most() -> None:
 
 
 def test_a_claim_fails_if_a_statement_does() -> None:
-    def findings(*verdicts: Judgement) -> list[Finding]:
-        return [Finding("x", "", (), verdict) for verdict in verdicts]
+    def findings(*verdicts: Judgement) -> list[Statement]:
+        return [Statement("x", "", (), verdict) for verdict in verdicts]
 
     assert overall(findings(HOLDS, HOLDS)) is HOLDS
     assert overall(findings(HOLDS, UNDECIDED)) is UNDECIDED

@@ -3,28 +3,28 @@
 from regard.claims.parts import Claim, Evidence
 from regard.claims.recipes import CHANGES, RATIOS
 from regard.claims.trainings import Trained
-from regard.claims.verdicts import Finding, Quantity, judge_alike, judge_more
+from regard.claims.verdicts import Quantity, Statement, judge_alike, judge_more
 
 NEARLY = 1.0
 """BLEU by which models may differ whose results are said to be nearly identical."""
 BASE_ARM = Trained("base")
 
 
-def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Finding:
+def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Statement:
     """Whether the BLEU of base is higher than that of another training."""
     base, other = evidence.of("base", "bleu"), evidence.of(worse, "bleu")
     figures = evidence.figures("bleu", {"base": "base", worse: worse})
-    return Finding(name, statement, figures, judge_more(base, other))
+    return Statement(name, statement, figures, judge_more(base, other))
 
 
-def _heads(evidence: Evidence) -> list[Finding]:
+def _heads(evidence: Evidence) -> list[Statement]:
     return [
         _better(evidence, "one", "4 heads give a higher BLEU than one head", "one-head"),
         _better(evidence, "many", "4 heads give a higher BLEU than 32 heads", "many-heads"),
     ]
 
 
-def _residual(evidence: Evidence) -> list[Finding]:
+def _residual(evidence: Evidence) -> list[Statement]:
     return [
         _better(
             evidence, "bleu", "BLEU is higher with residual connections than without", "no-residual"
@@ -32,7 +32,7 @@ def _residual(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _warm_up(evidence: Evidence) -> list[Finding]:
+def _warm_up(evidence: Evidence) -> list[Statement]:
     statement = "BLEU is higher with warm-up than by step^-0.5 from the first step on"
     lower = f"{statement}, at a rate whose highest value is that of warm-up"
     return [
@@ -41,11 +41,11 @@ def _warm_up(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _mask(evidence: Evidence) -> list[Finding]:
+def _mask(evidence: Evidence) -> list[Statement]:
     both = {"base": "base", "no-mask": "no-mask"}
     base, other = (evidence.of(name, "train_perplexity") for name in both)
     return [
-        Finding(
+        Statement(
             "training",
             "without the mask, the perplexity in training is lower",
             evidence.figures("train_perplexity", both, 3),
@@ -55,7 +55,7 @@ def _mask(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _smoothing(evidence: Evidence) -> list[Finding]:
+def _smoothing(evidence: Evidence) -> list[Statement]:
     both = {"base": "base", "no-smoothing": "no-smoothing"}
     findings = []
     for number, digits, statement in (
@@ -65,32 +65,32 @@ def _smoothing(evidence: Evidence) -> list[Finding]:
     ):
         base, other = (evidence.of(name, number) for name in both)
         findings.append(
-            Finding(number, statement, evidence.figures(number, both, digits),
+            Statement(number, statement, evidence.figures(number, both, digits),
                     judge_more(base, other))
         )  # fmt: skip
     return findings
 
 
-def _learned(evidence: Evidence) -> list[Finding]:
+def _learned(evidence: Evidence) -> list[Statement]:
     base, learned = evidence.of("base", "bleu"), evidence.of("learned", "bleu")
     figures = evidence.figures("bleu", {"sinusoids": "base", "learned": "learned"})
     statement = f"BLEU of learned positions and sinusoids differs by less than {NEARLY}"
-    return [Finding("alike", statement, figures, judge_alike(base, learned, NEARLY))]
+    return [Statement("alike", statement, figures, judge_alike(base, learned, NEARLY))]
 
 
-def _longer(evidence: Evidence) -> list[Finding]:
+def _longer(evidence: Evidence) -> list[Statement]:
     short, learned, base = (evidence.of(n, "long") for n in ("short", "short-learned", "base"))
     seen = Quantity("on sentences as long as in training", evidence.of("short", "short"))
     labels = {"sinusoids": "short", "trained on all lengths": "base"}
     return [
-        Finding(
+        Statement(
             "better",
             "on sentences longer than any in training, BLEU is higher with sinusoids than with "
             "learned positions",
             evidence.figures("long", {"sinusoids": "short", "learned": "short-learned"}),
             judge_more(short, learned),
         ),
-        Finding(
+        Statement(
             "at-all",
             "on these, sinusoids reach at least half of the BLEU of a model trained on all lengths",
             (*evidence.figures("long", labels), seen),
@@ -99,7 +99,7 @@ def _longer(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _inner_width(evidence: Evidence) -> list[Finding]:
+def _inner_width(evidence: Evidence) -> list[Statement]:
     findings = []
     for name in (f"ratio-{ratio}" for ratio in RATIOS):
         d_model, d_ff = CHANGES[name]["d_model"], CHANGES[name]["d_ff"]

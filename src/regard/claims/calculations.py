@@ -20,8 +20,8 @@ from regard.arithmetic.plain import PLAIN
 from regard.attention import attention
 from regard.claims.parts import Measured
 from regard.claims.recipes import WIDTHS
+from regard.cost import flop
 from regard.layers import FeedForward, sinusoids
-from regard.measure.outline import flop
 from regard.paper import BASE, parameters
 from regard.transformer import Transformer
 from regard.variants import additive_scores

@@ -5,8 +5,8 @@ from regard.claims.calculations import DISTRIBUTIONS, HEADS
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import WIDTHS
 from regard.claims.verdicts import (
-    Finding,
     Quantity,
+    Statement,
     judge_alike,
     judge_at_most,
     judge_more,
@@ -18,7 +18,7 @@ ROUNDING_FP32 = 2e-7
 ROUNDING_FP64 = 1e-12
 
 
-def _positions(evidence: Evidence) -> list[Finding]:
+def _positions(evidence: Evidence) -> list[Statement]:
     error = evidence.of("positions", "error")
     random = evidence.of("positions", "random_error")
     figures = (
@@ -26,30 +26,30 @@ def _positions(evidence: Evidence) -> list[Finding]:
         Quantity("of the best linear map of a random table", random, 0),
     )
     statement = "one rotation R_k gives PE(pos + k) = R_k PE(pos) for every pos, up to rounding"
-    return [Finding("linear", statement, figures, judge_at_most(error, ROUNDING_FP32))]
+    return [Statement("linear", statement, figures, judge_at_most(error, ROUNDING_FP32))]
 
 
-def _convolutions(evidence: Evidence) -> list[Finding]:
+def _convolutions(evidence: Evidence) -> list[Statement]:
     error = evidence.of("convolutions", "error")
     statement = "FFN(x) equals conv1d, ReLU, conv1d with kernels of 1 and the same weights"
     figures = (Quantity("largest difference (fp64)", error, 0),)
-    return [Finding("equal", statement, figures, judge_at_most(error, ROUNDING_FP64))]
+    return [Statement("equal", statement, figures, judge_at_most(error, ROUNDING_FP64))]
 
 
-def _variances(evidence: Evidence) -> list[Finding]:
+def _variances(evidence: Evidence) -> list[Statement]:
     found = []
     for name in DISTRIBUTIONS:
         figures = evidence.figures_of("variances", {f"d_k {d}": f"{name}_{d}" for d in WIDTHS}, 3)
         worst = tuple(max(each, key=lambda v: abs(v - 1)) for each in _by_seed(figures))
         verdict = judge_alike(worst, [1.0] * len(worst), 0.05)
         statement = f"variance / d_k of dot products is 1; components: {name}"
-        found.append(Finding(name, statement, figures, verdict))
+        found.append(Statement(name, statement, figures, verdict))
     initial = evidence.of("variances", "initial")
     verdict = judge_alike(initial, [1.0] * len(initial), 0.1)
     statement = "variance / d_k is 1 for q and k of an untrained base model, too"
     return [
         *found,
-        Finding("initial", statement, (Quantity("d_k 64", initial, 3),), verdict),
+        Statement("initial", statement, (Quantity("d_k 64", initial, 3),), verdict),
     ]
 
 
@@ -57,7 +57,7 @@ def _by_seed(figures: tuple[Quantity, ...]) -> list[tuple[float, ...]]:
     return list(zip(*(figure.values for figure in figures), strict=True))
 
 
-def _gradients(evidence: Evidence) -> list[Finding]:
+def _gradients(evidence: Evidence) -> list[Statement]:
     def figures(kind: str) -> tuple[Quantity, ...]:
         named = {f"d_k {d}": f"{kind}_{d}" for d in WIDTHS}
         most = Quantity("largest weight at 256", evidence.of("gradients", f"{kind}_most_256"), 2)
@@ -66,13 +66,13 @@ def _gradients(evidence: Evidence) -> list[Finding]:
     small, large = (evidence.of("gradients", f"dot_{d}") for d in (WIDTHS[0], WIDTHS[-1]))
     narrow, wide = (evidence.of("gradients", f"scaled_{d}") for d in (WIDTHS[0], WIDTHS[-1]))
     return [
-        Finding(
+        Statement(
             "dot",
             "without scaling, the softmax's gradient is smaller at d_k 256 than at 16",
             figures("dot"),
             judge_more(small, large),
         ),
-        Finding(
+        Statement(
             "scaled",
             "with scaling, it is the same at every d_k, within 5 %",
             figures("scaled"),
@@ -81,7 +81,7 @@ def _gradients(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _head_costs(evidence: Evidence) -> list[Finding]:
+def _head_costs(evidence: Evidence) -> list[Statement]:
     findings = []
     for name, what in (
         ("parameters", "h heads of width d_model / h have the parameters of one full head"),
@@ -95,7 +95,7 @@ def _head_costs(evidence: Evidence) -> list[Finding]:
             for values in (evidence.of("head-costs", f"{name}_{h}") for h in HEADS)
         ]
         figures = evidence.figures_of("head-costs", shown, 0)
-        findings.append(Finding(name, what, figures, judge_at_most(most, 0.0)))
+        findings.append(Statement(name, what, figures, judge_at_most(most, 0.0)))
     return findings
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from regard.claims.verdicts import Finding, Quantity
+from regard.claims.verdicts import Quantity, Statement
 
 Measured = dict[str, float]
 """The numbers that a part gives, by name."""
@@ -92,4 +92,4 @@ class Claim:
     quote: str
     """The paper's words."""
     parts: tuple[Part, ...]
-    judge: Callable[[Evidence], list[Finding]]
+    judge: Callable[[Evidence], list[Statement]]

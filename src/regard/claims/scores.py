@@ -9,7 +9,7 @@ from regard.claims import calculations
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import SCORES, WIDTHS
 from regard.claims.trainings import Trained
-from regard.claims.verdicts import Finding, judge_alike, judge_more
+from regard.claims.verdicts import Statement, judge_alike, judge_more
 
 ALIKE = 2.0
 """BLEU by which models may differ that are said to be alike."""
@@ -19,24 +19,24 @@ def _arms(*scores: str) -> tuple[Trained, ...]:
     return tuple(Trained(f"{score}-{d_k}") for d_k in WIDTHS for score in scores)
 
 
-def _scaling(evidence: Evidence) -> list[Finding]:
+def _scaling(evidence: Evidence) -> list[Statement]:
     findings = []
     for d_k in WIDTHS:
         names = {score: f"{score}-{d_k}" for score in ("scaled", "dot")}
         scaled, dot = (evidence.of(name, "short") for name in names.values())
         statement = f"d_k {d_k}: BLEU is higher with scaling than without"
         figures = evidence.figures("short", names)
-        findings.append(Finding(f"d_k-{d_k}", statement, figures, judge_more(scaled, dot)))
+        findings.append(Statement(f"d_k-{d_k}", statement, figures, judge_more(scaled, dot)))
     return findings
 
 
-def _additive(evidence: Evidence) -> list[Finding]:
-    def finding(d_k: int, statement: str, *, alike: bool) -> Finding:
+def _additive(evidence: Evidence) -> list[Statement]:
+    def finding(d_k: int, statement: str, *, alike: bool) -> Statement:
         names = {score: f"{score}-{d_k}" for score in SCORES}
         additive, dot = (evidence.of(names[score], "short") for score in ("additive", "dot"))
         verdict = judge_alike(additive, dot, ALIKE) if alike else judge_more(additive, dot)
         figures = evidence.figures("short", names)
-        return Finding(f"d_k-{d_k}", f"d_k {d_k}: {statement}", figures, verdict)
+        return Statement(f"d_k-{d_k}", f"d_k {d_k}: {statement}", figures, verdict)
 
     small, middle, large = WIDTHS
     better = "additive attention has a higher BLEU than dot products without scaling"
@@ -51,14 +51,14 @@ def _additive(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _additive_costs(evidence: Evidence) -> list[Finding]:
+def _additive_costs(evidence: Evidence) -> list[Statement]:
     findings = []
     for d_k in WIDTHS:
         for unit, what in (("ms", "faster"), ("MB", "smaller in memory")):
             names = {f"{kind} ({unit})": f"{kind}_{unit}_{d_k}" for kind in ("dot", "additive")}
             dot, additive = (evidence.of("score-costs", name) for name in names.values())
             findings.append(
-                Finding(
+                Statement(
                     f"{unit.lower()}-{d_k}",
                     f"d_k {d_k}: dot products are {what} than additive attention",
                     evidence.figures_of("score-costs", names, 2),

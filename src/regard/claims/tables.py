@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.claims.parts import Claim, Size
-from regard.claims.verdicts import Finding, Judgement, overall
+from regard.claims.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
@@ -26,7 +26,7 @@ class Outcome:
     """A claim and the findings about it."""
 
     claim: Claim
-    findings: tuple[Finding, ...]
+    findings: tuple[Statement, ...]
 
     @property
     def verdict(self) -> Judgement:
@@ -73,7 +73,7 @@ def result_json(outcomes: Sequence[Outcome], seeds: Sequence[int], size: Size) -
     return {"seeds": list(seeds), "size": size._asdict(), "claims": claims}
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: Statement) -> dict[str, Any]:
     figures = [
         {"label": f.label, "values": list(f.values), "mean": f.mean, "spread": f.spread,
          "text": str(f)}

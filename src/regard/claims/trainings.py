@@ -8,23 +8,19 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import torch
-
 from regard.api import prepare, train
 from regard.claims.parts import Measured, Size
 from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, settings_of, training_recipe
 from regard.corpus import examples, write_corpus
-from regard.data.batches import Batches
 from regard.data.pairs import Pairs
 from regard.errors import DataError, Diverged
 from regard.files.whole import write_file
 from regard.loss import perplexity
-from regard.measure.validation import plain_loss
+from regard.measure.validation import loss_and_accuracy
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import bleu
-from regard.transformer import Transformer
 from regard.translation import Translator
 
 VALID_PAIRS = 500
@@ -103,10 +99,11 @@ def measured(run: Path, data: Path, tested: int) -> Measured:
     transformer, recipe = model.transformer, model.recipe
     pairs = Pairs.open(data, "valid")
     last = [r for r in read_journal(run / "journal.jsonl") if r["event"] == "step"][-5:]
+    loss, accuracy = loss_and_accuracy(transformer, pairs, recipe)
     train_loss = sum(r["plain_loss"] for r in last) / len(last)
     return {
-        "perplexity": perplexity(plain_loss(transformer, pairs, recipe), 1),
-        "accuracy": 100 * token_accuracy(transformer, pairs, recipe),
+        "perplexity": perplexity(loss, 1),
+        "accuracy": accuracy,
         "train_perplexity": math.exp(train_loss),
         **_translated(model, tested),
     }
@@ -130,18 +127,6 @@ def _translated(model: Model, tested: int) -> Measured:
         name: bleu([outputs[i] for i in places], [[unseen[i].target for i in places]])
         for name, places in chosen.items()
     }
-
-
-@torch.no_grad()
-def token_accuracy(model: Transformer, pairs: Pairs, recipe: Recipe) -> float:
-    """The share of target pieces that are the most likely ones, given those before (§5.4)."""
-    right = total = 0
-    roomy = recipe.data.model_copy(update={"source_tokens": 4096, "target_tokens": 4096})
-    for batch in Batches(pairs, roomy, seed=0, layout="grouped").rest_of_epoch():
-        found = model(batch.source, batch.target).argmax(-1)
-        right += int((found == batch.labels)[batch.labels != 0].sum())
-        total += batch.target_tokens
-    return right / total
 
 
 def _diverged() -> Measured:

@@ -51,7 +51,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Statement:
     """A statement that follows from a claim, what came out, and the verdict."""
 
     name: str
@@ -95,7 +95,7 @@ def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
     return Judgement.HOLDS if max(values) <= bound else Judgement.FAILS
 
 
-def overall(findings: Sequence[Finding]) -> Judgement:
+def overall(findings: Sequence[Statement]) -> Judgement:
     """The verdict of a claim: it holds if all its statements do, and fails if any fails."""
     found = {finding.verdict for finding in findings}
     return next(v for v in (Judgement.FAILS, Judgement.UNDECIDED, Judgement.HOLDS) if v in found)
