@@ -61,7 +61,8 @@ def test_variances_are_those_of_d_k(monkeypatch: pytest.MonkeyPatch) -> None:
         for d_k in (16, 64, 256):
             assert numbers[f"{name}_{d_k}"] == pytest.approx(1, abs=0.06)
             assert numbers[f"{name}_mean_{d_k}"] == pytest.approx(0, abs=0.03)
-    assert numbers["initial"] == pytest.approx(1, abs=0.1)
+    assert numbers["apart"] == pytest.approx(1, abs=0.1)
+    assert numbers["joined"] == pytest.approx(1 / 4, abs=0.05)  # q and k are smaller by sqrt 2
 
 
 def test_gradients_of_the_softmax_are_those_of_autograd() -> None:

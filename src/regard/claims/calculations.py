@@ -96,7 +96,8 @@ DISTRIBUTIONS = tuple(_DRAWN)
 def variances(seed: int) -> Measured:
     """Variance / d_k of dot products, by distribution and d_k, and mean / sqrt(d_k).
 
-    `initial` is that of q and k in an untrained base model, for normal states.
+    `apart` and `joined` are of q and k in an untrained base model with these `model.initial`, for
+    normal states.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -105,12 +106,13 @@ def variances(seed: int) -> Measured:
             products = (draw(generator, d_k) * draw(generator, d_k)).sum(1)
             found[f"{name}_{d_k}"] = float(products.var()) / d_k
             found[f"{name}_mean_{d_k}"] = float(products.mean()) / d_k**0.5
-    torch.manual_seed(seed)
-    heads = Transformer(BASE.model.model_copy(update={"layers": 1, "decoder_layers": 1}), 3)
-    with torch.no_grad():
-        states = torch.randn(1, 1024, BASE.model.d_model)
-        query, key, _ = heads.encoder[0].self_attention.project(states)
-        found["initial"] = float((query @ key.transpose(2, 3)).var()) / BASE.model.d_k
+    for initial in ("apart", "joined"):
+        torch.manual_seed(seed)
+        heads = Transformer(BASE.but(layers=1, initial=initial).model, 3)
+        with torch.no_grad():
+            states = torch.randn(1, 1024, BASE.model.d_model)
+            query, key, _ = heads.encoder[0].self_attention.project(states)
+            found[initial] = float((query @ key.transpose(2, 3)).var()) / BASE.model.d_k
     return found
 
 
