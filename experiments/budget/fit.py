@@ -26,9 +26,9 @@ FIELDS = ("base", "data", "b", "repeats")
 BOUNDS = np.array([(0.1, 0.35), (1.0, 1e5), (0.1, 1.0), (5.0, 60.0)])
 FIRST_STEP = 1250
 """Validations before this step say more about the warm-up than about the text."""
-CHARACTERS_PER_TOKEN = {"multi30k-de": 4.073}
-"""Characters of the validation set for each of its sub-words, with 4,000 of them."""
-DIFFERENT = {"multi30k-de": 528_000.0}
+CHARACTERS_PER_TOKEN = {("multi30k-de", 4000): 4.073, ("multi30k-de", 8000): 4.522}
+"""Characters of the validation set for each of its sub-words, by corpus and vocabulary."""
+DIFFERENT = {("multi30k-de", 4000): 528_000.0, ("multi30k-de", 8000): 458_529.0}
 """Target sub-words of the training set."""
 
 
@@ -73,14 +73,13 @@ def lowest(points: list[tuple[float, float, float, float]]) -> NDArray[np.float6
 def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
     """(weights, target tokens, different ones, loss per character) of a run's validations."""
     settings, path = dict(settings), HERE / "journals" / f"{name}.jsonl"
-    corpus = str(settings.pop("corpus"))
-    settings.pop("vocabulary")
+    text = str(settings.pop("corpus")), settings.pop("vocabulary")
     start = Recipe.read(HERE / "start.toml", {"small": Recipe()})
-    weights = weights_of(start.set(*(f"{field}={value}" for field, value in settings.items())))
+    weights = weights_of(start.set(*(f"{field}={json.dumps(value)}" for field, value in settings.items())))
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     tokens = {r["step"]: r["target_tokens"] for r in records if r["event"] == "step"}
     return [
-        (weights, tokens[r["step"]], DIFFERENT[corpus], r["loss"] / CHARACTERS_PER_TOKEN[corpus])
+        (weights, tokens[r["step"]], DIFFERENT[text], r["loss"] / CHARACTERS_PER_TOKEN[text])
         for r in records
         if r["event"] == "validation" and r["step"] in tokens and r["step"] >= FIRST_STEP
     ]

@@ -45,7 +45,7 @@ def train(
         folder = Path(os.environ["REGARD_DATA"])
         files = [f"--{option}={folder / path}" for option, path in corpora[corpus].items()]
         regard("prepare", "--out", str(data), *base, *files)
-    changes = [f"--set={field}={value}" for field, value in settings.items()]
+    changes = [f"--set={field}={json.dumps(value)}" for field, value in settings.items()]
     regard("train", "--data", str(data), "--out", str(out / name), "--threads", threads,
            "--quiet", *base, *changes)  # fmt: skip
     lines = (out / name / "journal.jsonl").read_text().splitlines()
