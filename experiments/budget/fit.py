@@ -75,7 +75,8 @@ def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float
     settings, path = dict(settings), HERE / "journals" / f"{name}.jsonl"
     text = str(settings.pop("corpus")), settings.pop("vocabulary")
     start = Recipe.read(HERE / "start.toml", {"small": Recipe()})
-    weights = weights_of(start.set(*(f"{field}={json.dumps(value)}" for field, value in settings.items())))
+    changes = [f"{field}={json.dumps(value)}" for field, value in settings.items()]
+    weights = weights_of(start.set(*changes))
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     tokens = {r["step"]: r["target_tokens"] for r in records if r["event"] == "step"}
     return [
