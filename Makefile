@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 SET_UP := .venv/set-up
 PEERS := transformers joeynmt ctranslate2
+GPU_PYTHON ?= python3
+GPU_PACKAGES := .benchmark/gpu
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | sort | \
@@ -28,6 +30,16 @@ format: $(SET_UP)  ## format the code, and mend what lint can mend
 setup: $(SET_UP)  ## install regard and its pinned dependencies into .venv
 
 bench-setup: $(SET_UP) $(PEERS:%=.benchmark/%/set-up)  ## install what benchmarks/ compares with
+
+gpu: $(GPU_PACKAGES)/set-up  ## check and measure the GPU here, by a Python whose PyTorch finds it
+	$(GPU_PYTHON) benchmarks/gpu.py --packages $(GPU_PACKAGES) $(GPU_OPTIONS)
+
+# Without the packages' own dependencies: PyTorch and numpy are those that are there.
+$(GPU_PACKAGES)/set-up: benchmarks/peers/requirements-gpu.txt constraints.txt
+	@echo "Installing into $(@D)." >&2
+	$(GPU_PYTHON) -m pip install --quiet --upgrade --no-deps --target $(@D) --requirement $< \
+		--constraint constraints.txt
+	@touch $@
 
 clean:  ## remove .venv and every cache
 	rm -rf .venv .benchmark build dist .pytest_cache .mypy_cache .ruff_cache \
@@ -59,4 +71,4 @@ $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 			"'sudo apt-get install python3-venv'." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.PHONY: help demo test check format setup bench-setup clean
+.PHONY: help demo test check format setup bench-setup gpu clean

@@ -11,6 +11,16 @@ import pytest
 
 import shapes
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide GPUs from all tests, unless `-m gpu` asks for those that need one.
+
+    Otherwise each test that trains would do so on the GPU, and compile a program for minutes.
+    """
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 shapes.check_shapes()
 
 # nohup and a shell's & have their children ignore these, and so would those that tests start.

@@ -135,6 +135,19 @@ class Arithmetic(ABC):
         """The mask that `attend` takes; `allowed` is True where a query may attend (§3.2)."""
 
     @abstractmethod
+    def mask_of_segments(
+        self,
+        queries: Int[Tensor, "rows queries"],
+        keys: Int[Tensor, "rows keys"],
+        *,
+        causal: bool = False,
+    ) -> Mask:
+        """The mask by which a position attends to its own segment, numbered by row.
+
+        With `causal`, it does not attend to later positions (§3.2.3).
+        """
+
+    @abstractmethod
     def cache(
         self,
         keys: Float[Tensor, "sentences heads slots d_k"],

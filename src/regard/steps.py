@@ -16,7 +16,9 @@ from regard.arithmetic.choose import ForTraining, for_training
 from regard.arithmetic.cpu import Cpu
 from regard.data.batches import Batch
 from regard.equations import Arithmetic
+from regard.errors import RegardError, TrainingError
 from regard.machine.compiled import compiled
+from regard.machine.devices import is_out_of_memory
 from regard.machine.threads import side_by_side
 from regard.recipe import Recipe, TrainingRecipe
 from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
@@ -53,7 +55,7 @@ def steps_for(
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
         model.embedding.table(recipe.data.row_length)  # make it before the step is traced
-        return Compiled(model, smoothing, warn, loss)
+        return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
 
 
@@ -102,21 +104,45 @@ class Whole:
 
 
 class Compiled(Whole):
-    """Learns on a GPU by one program, which the first batch compiles from `batch_loss`."""
+    """Learns on a GPU by one program, which the first batch compiles from `batch_loss`.
+
+    If it or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is called with
+    the reason, and the batch is learned from without graphs, by the arithmetic that the model had;
+    if that fails too, without a program. `arithmetic` is for the first program only.
+    """
 
     def __init__(
         self,
         model: Transformer,
         smoothing: float,
+        arithmetic: Arithmetic,
         warn: Callable[[str], None],
         loss: BatchLoss | None = None,
     ):
         super().__init__(model, smoothing, loss)
-        self._program = compiled(self.loss, warn)
+        self._warn, self._before = warn, model.by
+        self._positions = model.embedding.positions
+        self._next = [
+            ("compiled without CUDA graphs", compiled(self.loss)),
+            ("not compiled", self.loss),
+        ]
+        self._program = compiled(self.loss, graphs=True)
+        model.compute_by(arithmetic)
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        return add_gradient(*self._program(self.model, batch, self.smoothing))
+        # A search may have made a longer table, for which the program would be compiled anew.
+        self.model.embedding.positions = self._positions
+        try:
+            return add_gradient(*self._program(self.model, batch, self.smoothing))
+        except Exception as error:  # a compiler may raise any; it has added nothing to the gradient
+            if isinstance(error, RegardError) or is_out_of_memory(error) or not self._next:
+                raise
+            name, self._program = self._next.pop(0)
+            reason = str(error).strip().split("\n")[0] or type(error).__name__
+        self._warn(f"the step is {name}, and so is slower: {reason}")
+        self.model.compute_by(self._before)
+        return self.learn(batch)
 
 
 class Sharded(Whole):
@@ -134,7 +160,15 @@ class Sharded(Whole):
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        return add_gradient(*self._optimizer.compute(self.loss, batch, self.smoothing))
+        try:
+            return add_gradient(*self._optimizer.compute(self.loss, batch, self.smoothing))
+        except (MemoryError, RuntimeError) as error:
+            if self._optimizer.exchange.settled and is_out_of_memory(error):
+                raise TrainingError(
+                    "memory ran out, although two updates of this size fitted: the same command "
+                    "continues from the last checkpoint, and --micro-batches needs less memory"
+                ) from error
+            raise
 
 
 class Halves:

@@ -6,6 +6,7 @@ loop knows neither search nor scores: `validate` is handed in.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -42,12 +43,13 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
         position = training.batches.state()
         batches = [b.to(setup.device) for b in training.batches.take(by.accumulate)]
         try:
-            loss = update(steps, optimizer, batches, rate, setup.processes)
+            wishes = partial(run.clock.wishes, state)
+            loss = update(steps, optimizer, batches, rate, setup.processes, wishes)
         except OutOfMemory:  # nothing was learned: try the same pairs again, in smaller parts
             training = run.resumption.cut_smaller(training, position)
             continue
         run.clock.tick(state, loss.source_tokens, loss.target_tokens)
-        due = run.clock.due(state)
+        due = run.clock.due(state, loss.wishes)
         if any(due):
             follow_up(run, training, due, rate, loss, validate)
     if state.gives_up(by.patience):
@@ -62,6 +64,7 @@ class Loss(NamedTuple):
     plain: Tensor
     source_tokens: int
     target_tokens: int
+    wishes: list[int]
 
     def per_token(self) -> tuple[float, float]:
         """(smoothed, plain) loss per target token; waits for the device."""
@@ -74,11 +77,12 @@ def update(
     batches: Sequence[Batch],
     rate: float,
     processes: Processes = ALONE,
+    wishes: Callable[[], list[int]] = list,
 ) -> Loss:
     """One optimizer step on the loss per target token, of the batches of all processes (§5.3).
 
     `batches` are those of this process. Nothing here waits for a GPU: the losses stay there. If the
-    memory of one process does not suffice, all of them raise OutOfMemory, and learn nothing.
+    memory of one process does not suffice, all raise OutOfMemory; the same exchange sums `wishes`.
     """
     try:
         losses: Tensor | None = None
@@ -91,21 +95,19 @@ def update(
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-        processes.agree_on_memory(losses is not None)
+        mine = [sum(b.source_tokens for b in batches), sum(b.target_tokens for b in batches)]
+        tokens_and_wishes = processes.agree_on_memory(losses is not None, mine + wishes())
     except OutOfMemory:
         optimizer.forget()
         raise
     assert losses is not None
-    source_tokens, target_tokens = processes.sum(
-        sum(batch.source_tokens for batch in batches),
-        sum(batch.target_tokens for batch in batches),
-    )
+    source_tokens, target_tokens, *agreed = tokens_and_wishes
     processes.add_up(losses)
     if processes.count > 1:
         optimizer.add_up(processes.add_up)
     optimizer.step(rate, target_tokens)
     smoothed, plain = losses.unbind()
-    return Loss(smoothed, plain, source_tokens, target_tokens)
+    return Loss(smoothed, plain, source_tokens, target_tokens, agreed)
 
 
 def follow_up(

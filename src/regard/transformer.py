@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.arithmetic.plain import PLAIN
-from regard.attention import MultiHeadAttention, causal_mask, segment_mask
+from regard.attention import MultiHeadAttention
 from regard.data.rows import Rows
 from regard.equations import Arithmetic, Cache, Computing, Mask
 from regard.layers import Embedding, FeedForward
@@ -246,7 +246,7 @@ class Transformer(Computing):
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
-        mask = self.by.mask(segment_mask(source.segments, source.segments))
+        mask = self.by.mask_of_segments(source.segments, source.segments)
         for layer in self.encoder:
             x = layer(x, mask)
         return x
@@ -256,11 +256,8 @@ class Transformer(Computing):
     ) -> Float[Tensor, "rows target d_model"]:
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.embedding(target.ids, target.positions, target.ids.shape[1])
-        allowed = segment_mask(target.segments, target.segments)
-        if self.causal:
-            allowed = allowed & causal_mask(target.ids.shape[1], y.device)
-        self_mask = self.by.mask(allowed)
-        cross_mask = self.by.mask(segment_mask(target.segments, source.segments))
+        self_mask = self.by.mask_of_segments(target.segments, target.segments, causal=self.causal)
+        cross_mask = self.by.mask_of_segments(target.segments, source.segments)
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
         return y

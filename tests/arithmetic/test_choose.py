@@ -10,8 +10,9 @@ import torch
 from arithmetic.cases import BF16, FP32, INT8, NUMBA, ONEDNN, inference, skip_without
 from regard.arithmetic import choose
 from regard.arithmetic.cpu import Cpu
-from regard.arithmetic.cuda import Cuda
+from regard.arithmetic.cuda import CUDNN, EFFICIENT, Cuda
 from regard.arithmetic.exact import BlockedLinear
+from regard.arithmetic.flex import FlexCuda
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products
 from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear, largest_weight
@@ -68,8 +69,14 @@ def test_training_on_other_devices() -> None:
     gpu = choose.for_training(recipe(), GPU, BF16, 2)
     assert type(gpu.whole) is Cuda
     assert gpu.whole.learning
-    assert (gpu.large, gpu.compiled) == (math.inf, True)
-    plain = choose.ForTraining(PLAIN, tuple, math.inf, compiled=False)
+    assert gpu.large == math.inf
+    assert gpu.compiled is choose.for_compiled_step
+    assert type(choose.for_compiled_step()) is FlexCuda  # until a GPU has measured all of them
+    for attention, kernels in (("efficient", EFFICIENT), ("cudnn", CUDNN)):
+        other = choose.for_compiled_step(attention)
+        assert type(other) is Cuda
+        assert (other.learning, other.kernels) == (True, kernels)
+    plain = choose.ForTraining(PLAIN, tuple, math.inf)
     assert choose.for_training(recipe(), OTHER, FP32, 2) == plain
     for device in CPU, GPU, OTHER:
         assert choose.for_training(recipe("plain"), device, FP32, 2) == plain

@@ -58,7 +58,7 @@ def test_training_and_validation_call_the_definitions_alone(
 
     validate = validator(data, recipe)
     functions = called(lambda: trained(tmp_path / "validated", data, recipe, validate))
-    assert functions >= {*DEFINITIONS, RANKING, ("measure/validation.py", "plain_loss")}
+    assert functions >= {*DEFINITIONS, RANKING, ("measure/validation.py", "_sums_at_once")}
     assert files_of_arithmetic(functions) == {"plain.py", "choose.py"}
 
 

@@ -1,13 +1,24 @@
-"""The GPU benchmark without a GPU: it says so, and `--smoke` runs every part."""
+"""The GPU's tasks without a GPU: the driver says so, keeps its record, and `--smoke` runs tasks."""
 
+import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
+
+
+@pytest.fixture
+def gpu() -> Any:
+    sys.path.append(str(SCRIPT.parent))
+    import gpu
+
+    return gpu
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,12 +35,106 @@ def test_without_a_gpu_it_says_so_in_one_sentence() -> None:
     )
 
 
-@pytest.mark.slow
-def test_every_part_runs_and_nothing_is_kept() -> None:
+def test_a_task_is_a_process_and_nothing_is_kept() -> None:
     before = sorted(SCRIPT.parent.glob("results/gpu-*"))
-    done = run("--smoke")
+    done = run("--smoke", "equations", "learning")
     assert done.returncode == 0, done.stderr
-    firsts = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert {"base", "big", "pipeline", "attention", "decoding"} <= set(firsts)
-    assert {"regard", "torch.nn.Transformer", "packed ahead", "bfloat16"} <= set(firsts)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("equations: passes; loss, float32, heads of 16 ")
+    assert second == "learning: left out: give --data, a folder that `regard prepare` made"
     assert sorted(SCRIPT.parent.glob("results/gpu-*")) == before
+
+
+def options(out: Path, **changes: Any) -> argparse.Namespace:
+    given = {"tasks": [], "again": False, "budget": 1000.0, "out": out, "data": None}
+    return argparse.Namespace(**given | {"packages": None, "smoke": False} | changes)
+
+
+def test_the_record_is_written_after_each_task_and_the_same_command_continues(
+    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, ran = tmp_path / "gpu-nvidia-h100.json", []
+
+    def fake(task: Any, seconds: float, args: Any) -> dict[str, Any]:
+        recorded = json.loads(path.read_text())["tasks"] if path.exists() else {}
+        assert [name for name in ran if name != task.name] == [*recorded][: len(ran)]
+        ran.append(task.name)
+        if task.name == "search":
+            raise KeyboardInterrupt
+        return {"failed": "status 1: no"} if task.name == "equations" else {"ms": 1.0}
+
+    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "run", fake)
+    with pytest.raises(KeyboardInterrupt):
+        gpu.run_all(options(tmp_path))
+    assert ran == ["machine", "equations", "search"]
+    ran.clear()
+    monkeypatch.setattr(gpu, "run", lambda task, *_: ran.append(task.name) or {"passes": True})
+    assert gpu.run_all(options(tmp_path, tasks=["machine", "equations", "search"])) == 0
+    assert ran == ["equations", "search"]  # what failed, and what was not done
+    assert gpu.run_all(options(tmp_path, tasks=["machine"], again=True)) == 0
+    assert ran[2:] == ["machine"]
+    assert "machine: is in " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("found", [{"failed": "took more than 9 s"}, {"passes": False, "x": 1.0}])
+def test_a_task_that_fails_sets_the_status(
+    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "run", lambda *_: found)
+    assert gpu.run_all(options(tmp_path, tasks=["machine"])) == 1
+
+
+def test_the_budget_bounds_all_tasks(
+    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, limits = 0.0, []
+
+    def fake(task: Any, seconds: float, args: Any) -> dict[str, Any]:
+        nonlocal now
+        limits.append(seconds)
+        now += seconds
+        return {"ms": 1.0}
+
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr(gpu, "gpu_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "run", fake)
+    gpu.run_all(options(tmp_path, budget=150.0))
+    assert limits == [60, 60, 30]
+    assert "the budget of 150 s is used up" in capsys.readouterr().out
+
+
+def test_a_task_that_hangs_or_crashes_is_ended_and_named(
+    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "HERE", tmp_path)
+    script = tmp_path / "gpu_tasks.py"
+    script.write_text("import time; time.sleep(60)")
+    task, smoke = gpu.Task("machine", 9), options(tmp_path, smoke=True)
+    assert gpu.run(task, 0.5, smoke) == {"failed": "took more than 0 s"}
+    script.write_text("raise SystemExit('the GPU fell off the bus')")
+    assert gpu.run(task, 20, smoke) == {"failed": "status 1: the GPU fell off the bus"}
+
+
+def test_every_task_has_work(gpu: Any) -> None:
+    import gpu_tasks
+
+    assert set(gpu_tasks.tasks(None)) == {task.name for task in gpu.TASKS}
+
+
+@pytest.mark.slow
+def test_tasks_of_each_kind_run(gpu: Any, tmp_path: Path) -> None:
+    """In one process, which is quicker."""
+    names = ["machine", "search", "compiled, flex", "dropout", "attention"]
+    names += ["base, flex", "torch.nn.Transformer", "decoding, 1,000"]
+    answer = tmp_path / "answer.json"
+    command = [sys.executable, str(SCRIPT.parent / "gpu_tasks.py"), *names]
+    done = subprocess.run(
+        [*command, "--answer", str(answer), "--smoke"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = dict(zip(names, json.loads(answer.read_text()), strict=True))
+    assert all(one.get("passes", True) for one in found.values())
+    for name in ("base, flex", "torch.nn.Transformer", "decoding, 1,000"):
+        assert found[name]["tokens_per_second"] > 0

@@ -28,6 +28,22 @@ def test_the_device_is_a_gpu_where_there_is_one() -> None:
     assert (devices.choose_device().type == "cuda") == torch.cuda.is_available()
 
 
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough"), True),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (ValueError("CUDA error: out of memory"), False),
+    ],
+)
+def test_errors_that_mean_too_little_memory(error: Exception, short: bool) -> None:
+    """CUDA itself may lack memory for a graph or for a kernel, not only PyTorch's allocator."""
+    assert devices.is_out_of_memory(error) == short
+
+
 def test_people_are_told_what_is_computed_in() -> None:
     assert devices.in_words(torch.bfloat16, "auto") == "bfloat16"
     assert devices.in_words(torch.float32, "int8") == "int8 and float32"

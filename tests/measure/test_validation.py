@@ -8,18 +8,20 @@ import pytest
 import sacrebleu
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from regard.arithmetic.choose import for_validation
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.inference import Inference
 from regard.arithmetic.plain import Plain
 from regard.arithmetic.products import Products
-from regard.data.batches import Batches
+from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
 from regard.data.rows import one_per_row
 from regard.equations import Arithmetic, Computing
-from regard.errors import DataError
+from regard.errors import DataError, TrainingError
+from regard.measure import validation
 from regard.measure.validation import loss_and_accuracy, validator
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
@@ -209,3 +211,40 @@ def with_long_validation(folder: Path, longest: int) -> Path:
         [train], [train], folder / "data", RECIPE, valid_sources=[valid], valid_targets=[valid]
     )
     return folder / "data"
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_batch_without_room_beside_training_is_measured_in_halves(
+    data: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """CUDA graphs keep the memory that they were captured in."""
+    recipe = RECIPE.but(source_tokens=4001, target_tokens=4001)
+    model, pairs = model_for(data).eval(), Pairs.open(data, "valid")
+    whole = loss_and_accuracy(model, pairs, recipe)
+    sizes: list[int] = []
+    at_once = validation._sums_at_once
+
+    def short_of_memory(model: Transformer, batch: Batch) -> Tensor:
+        sizes.append(len(batch.labels))
+        if len(batch.labels) > most:
+            raise torch.OutOfMemoryError("no room")
+        return at_once(model, batch)
+
+    monkeypatch.setattr(validation, "_sums_at_once", short_of_memory)
+    assert loss_and_accuracy(model, pairs, recipe) == pytest.approx(whole, rel=1e-6)
+    rows, parts = sizes[0], [size for size in sizes if size <= most]
+    assert rows > most
+    assert sum(parts) == rows
+
+
+def test_a_pair_that_validation_has_no_memory_for_is_named(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(validation, "_sums_at_once", full)
+    with pytest.raises(
+        TrainingError, match=r"validation: a pair of \d+ \+ \d+ pieces does not fit"
+    ):
+        loss_and_accuracy(model_for(data), Pairs.open(data, "valid"), RECIPE)

@@ -21,13 +21,13 @@ can decode to the same bits in any batch; or rounded to 8 bits.
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
 from regard.arithmetic.cpu import Cpu
-from regard.arithmetic.cuda import Cuda
+from regard.arithmetic.cuda import CUDNN, EFFICIENT, Cuda
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
@@ -42,6 +42,8 @@ from regard.machine.devices import has_bf16
 from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention
 
+COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
+"""How the compiled step of a GPU attends; `benchmarks/gpu.py` measures each."""
 LARGE = 10**10
 """A batch is large if its slots times the model's weights are at least this: about 0.1 s of work.
 For less, the two halves wait for each other's Python."""
@@ -73,8 +75,9 @@ class ForTraining(NamedTuple):
     side, each with its own generator of dropout masks."""
     large: float
     """A batch is large if its slots times the model's weights are at least this; inf: none is."""
-    compiled: bool
-    """Whether a step may be compiled, if all batches have one shape."""
+    compiled: Callable[[], Arithmetic] | None = None
+    """Makes the arithmetic of a compiled step, if all batches have one shape; None: no step is
+    compiled."""
 
 
 def for_training(
@@ -84,9 +87,9 @@ def for_training(
     refuse_arithmetic(recipe, device, threads)
     asked = recipe.arithmetic
     if asked == "plain" or device.type not in ("cpu", "cuda"):
-        return ForTraining(PLAIN, tuple, math.inf, compiled=False)
+        return ForTraining(PLAIN, tuple, math.inf)
     if device.type == "cuda":
-        return ForTraining(Cuda(learning=True), tuple, math.inf, compiled=True)
+        return ForTraining(Cuda(learning=True), tuple, math.inf, for_compiled_step)
     products = Int8Products() if recipe.precision == "int8" else _products(dtype)
     divided = 2 if threads % 2 == 0 else 1
     by_loops = asked in ("auto", "loops") and threads == divided
@@ -100,7 +103,16 @@ def for_training(
 
     pays = asked != "whole" and (divided == 2 or by_loops)
     large = math.inf if not pays else LARGE if asked == "auto" else 0
-    return ForTraining(Cpu(products), parts, large, compiled=False)
+    return ForTraining(Cpu(products), parts, large)
+
+
+def for_compiled_step(attention: str = COMPILED_ATTENTION) -> Arithmetic:
+    """The arithmetic of a GPU's compiled step."""
+    if attention == "flex":
+        from regard.arithmetic.flex import FlexCuda  # slow to import
+
+        return FlexCuda(learning=True)
+    return Cuda(learning=True, kernels=CUDNN if attention == "cudnn" else EFFICIENT)
 
 
 def for_update(

@@ -33,8 +33,10 @@ class PairLosses(NamedTuple):
 class ConsistencyParts(Protocol):
     """The attributes and methods that this loss needs of an arithmetic."""
 
-    chunk: int
     products: Products
+
+    def chunk_of(self, tokens: int) -> int:
+        """How many of this number of tokens have their logits computed together."""
 
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
@@ -79,9 +81,10 @@ class _ConsistentCrossEntropy(torch.autograd.Function):
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states, d_embedding = torch.empty_like(states), torch.zeros_like(embedding)
         z_sum, tokens = torch.zeros_like(mean), len(labels)
-        products = [by.products.to_logits(by, embedding, min(by.chunk, tokens)) for _ in range(2)]
-        for begin in range(0, tokens, by.chunk):
-            here = slice(begin, begin + by.chunk)
+        chunk = by.chunk_of(tokens)
+        products = [by.products.to_logits(by, embedding, min(chunk, tokens)) for _ in range(2)]
+        for begin in range(0, tokens, chunk):
+            here = slice(begin, begin + chunk)
             t = labels[here, None]
             real = t != 0
             passes = [half[here] for half in states.view(2, tokens, -1)]

@@ -97,6 +97,10 @@ class Cpu(Plain):
         """PyTorch's fused Adam."""
         fused_adam(master, weights, gradient, moments, constants, rate, tokens)
 
+    def chunk_of(self, tokens: int) -> int:
+        """`chunk` tokens."""
+        return self.chunk
+
     # What the equations above compute between matrix products; `one_core.Loops` does it by loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:

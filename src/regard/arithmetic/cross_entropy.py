@@ -23,8 +23,10 @@ from regard.arithmetic.products import Products
 class LossParts(Protocol):
     """The attributes and methods that the loss needs of an arithmetic."""
 
-    chunk: int
     products: Products
+
+    def chunk_of(self, tokens: int) -> int:
+        """How many of this number of tokens have their logits computed together."""
 
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
@@ -77,9 +79,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
         d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
-        to_logits = by.products.to_logits(by, embedding, min(by.chunk, len(states)))
-        for first in range(0, len(states), by.chunk):
-            here = slice(first, first + by.chunk)
+        chunk = by.chunk_of(len(states))
+        to_logits = by.products.to_logits(by, embedding, min(chunk, len(states)))
+        for first in range(0, len(states), chunk):
+            here = slice(first, first + chunk)
             t = labels[here, None]
             z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
             logits = to_logits(z)
@@ -119,7 +122,7 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()
-    # scatter_add_ would copy all of p, twice.
+    # scatter_add_ would copy all of p, twice. (On a GPU, new_tensor would wait: see `cuda`.)
     entries = (torch.arange(len(p), device=p.device), labels[:, 0])
     p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
     return right, log_p

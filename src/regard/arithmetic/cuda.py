@@ -1,5 +1,12 @@
-"""A GPU: PyTorch's fused attention, and the loss in large chunks."""
+"""A GPU: PyTorch's fused attention, the loss in large chunks, and Adam in one pass.
 
+Nothing here waits for the GPU: no number is read from it, and none is copied to it from the host.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool
 from torch import Tensor, nn
@@ -7,15 +14,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.arithmetic import consistency
 from regard.arithmetic.consistency import PairLosses
-from regard.arithmetic.cross_entropy import smoothed_cross_entropy, softmax_gradient
+from regard.arithmetic.cross_entropy import smoothed_cross_entropy
 from regard.arithmetic.plain import Plain, fused_adam
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.equations import Adam, Mask, Moments, Ranking
+from regard.machine.compiled import compiled
+from regard.machine.devices import is_out_of_memory
 
-FUSED = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels: the first is fast for short rows and takes masks; MATH takes the head widths
 that the first does not. cuDNN's is left out: it builds a plan for each new shape."""
+CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
+"""The kernels with cuDNN's first, for steps in which all batches have one shape."""
 _LOGITS_AT_ONCE = 2**27
 """Logits ranked together: 512 MiB in fp32."""
 
@@ -33,15 +44,18 @@ class CudaMask(Mask):
 
 
 class Cuda(Plain):
-    """Every equation as it is fast on a GPU; `learning` says whether losses have gradients."""
+    """Every equation as it is fast on a GPU.
+
+    `learning` says whether losses have gradients, `kernels` which kernels may attend.
+    """
 
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
-    """Tokens whose logits are computed together in the loss: enough to occupy the device."""
+    """Most tokens whose logits the loss computes together: enough to occupy the device."""
 
-    def __init__(self, *, learning: bool):
-        self.learning, self.products = learning, Products()
+    def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
+        self.learning, self.kernels, self.products = learning, kernels, Products()
 
     def mask(self, allowed: Tensor) -> Mask:
         """A mask for a fused kernel."""
@@ -52,7 +66,7 @@ class Cuda(Plain):
     ) -> Tensor:
         """Equation (1) by PyTorch's fused kernel."""
         assert isinstance(mask, CudaMask)
-        with sdpa_kernel(FUSED):
+        with sdpa_kernel(self.kernels):
             output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
         return output * mask.reachable
 
@@ -92,14 +106,37 @@ class Cuda(Plain):
         rate: float,
         tokens: int | Tensor,
     ) -> None:
-        """PyTorch's fused Adam."""
-        fused_adam(master, weights, gradient, moments, constants, rate, tokens)
+        """Adam compiled to one pass over all that it reads and writes; in fp32, PyTorch's fused."""
+        if weights is master or self._one_pass is None:
+            fused_adam(master, weights, gradient, moments, constants, rate, tokens)
+            return
+        # Tensors, because a program is compiled anew for each new number.
+        numbers = (torch.full_like(moments.updates, 1.0) * number for number in (rate, tokens))
+        try:
+            self._one_pass(master, weights, gradient, moments, constants, *numbers)
+        except Exception as error:  # a compiler may raise any, before it has changed anything
+            if is_out_of_memory(error):
+                raise
+            self._one_pass = None
+            self.adam(master, weights, gradient, moments, constants, rate, tokens)
+
+    @cached_property
+    def _one_pass(self) -> Any:
+        return compiled(adam_in_one_pass)
+
+    def chunk_of(self, tokens: int) -> int:
+        """At most `chunk` tokens, in chunks of like size: each of them reads all embeddings."""
+        return max(1, -(-tokens // max(1, -(-tokens // self.chunk))))
 
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
-        return softmax_gradient(logits, labels, smoothing)
+        right = logits.gather(1, labels).float()
+        p = torch.softmax(logits, 1, out=logits)
+        chosen = p.gather(1, labels).float()
+        p.scatter_(1, labels, (chosen - (1 - smoothing)).to(p.dtype))
+        return right, chosen.clamp(min=1e-38).log()
 
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
@@ -110,3 +147,25 @@ class Cuda(Plain):
     def is_one(self, gradient: Tensor) -> bool:
         """False, because reading the gradient would wait for the GPU."""
         return False
+
+
+def adam_in_one_pass(
+    master: Tensor,
+    weights: Tensor,
+    gradient: Tensor,
+    moments: Moments,
+    constants: Adam,
+    rate: Tensor,
+    tokens: Tensor,
+) -> None:
+    """Update as `Arithmetic.adam` specifies, written so that a compiler makes one kernel of it."""
+    beta1, beta2, epsilon = constants
+    updates, mean, variance = moments
+    updates += 1
+    mean_scale, variance_scale = 1 - beta1**updates, (1 - beta2**updates).sqrt()
+    one = gradient.float() / tokens
+    mean.lerp_(one, 1 - beta1)
+    variance.mul_(beta2).addcmul_(one, one, value=1 - beta2)
+    master -= rate / mean_scale * mean / (variance.sqrt() / variance_scale + epsilon)
+    weights.copy_(master)
+    gradient.zero_()

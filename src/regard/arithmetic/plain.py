@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from regard.attention import attention
+from regard.attention import attention, causal_mask, segment_mask
 from regard.equations import Adam, Arithmetic, Cache, Mask, Moments, Ranking
 from regard.loss import consistency_loss, smoothed_loss
 from regard.search import most_likely
@@ -17,6 +17,11 @@ class Plain(Arithmetic):
     def mask(self, allowed: Tensor) -> Mask:
         """The mask as it is given."""
         return Mask(allowed)
+
+    def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
+        """The mask of equal segments."""
+        same = segment_mask(queries, keys)
+        return self.mask(same & causal_mask(keys.shape[1], keys.device) if causal else same)
 
     def cache(self, keys: Tensor, values: Tensor) -> Cache:
         """A cache without unused slots."""

@@ -62,7 +62,9 @@ def _summary(
     best = torch.cat(maxima)
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        tokens[:, [t % BLOCK for t in never if t // BLOCK == block]] = -torch.inf
+        for token in never:  # one by one: a GPU waits for an index that is a list
+            if token // BLOCK == block:
+                tokens[:, token % BLOCK].fill_(-torch.inf)
         best[:, block] = tokens.amax(dim=-1)
     return best, torch.cat(totals)
 

@@ -68,8 +68,11 @@ def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that the device has too little memory."""
-    on_cpu = "DefaultCPUAllocator" in str(error)  # of type RuntimeError
-    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # PyTorch's allocator on a CPU, and CUDA itself (for a graph or a kernel), raise RuntimeError.
+    short = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUDA_ERROR_OUT_OF_MEMORY")
+    return isinstance(error, RuntimeError) and any(what in str(error) for what in short)
 
 
 def free_memory(device: torch.device) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,6 +35,9 @@ SECONDS_TO_MEET = 300.0
 """The longest time for which the first process waits until all others have started."""
 SECONDS_TO_DIE = 2.0
 """The longest time until a killed process has disappeared: the system first frees its memory."""
+
+MOST_NUMBERS = 8
+"""The most numbers that a step sums over all processes."""
 
 
 class OutOfMemory(TrainingError):
@@ -83,10 +86,17 @@ class Processes:
         with self._noticing_an_end():
             dist.reduce_scatter_single(part, whole)
 
-    def agree_on_memory(self, enough: bool = True) -> None:
-        """Raise OutOfMemory in all processes if `enough` is False in any of them."""
-        if self.sum(not enough)[0]:
+    def agree_on_memory(self, enough: bool = True, numbers: Sequence[int] = ()) -> list[int]:
+        """Sum each number; raise OutOfMemory in all processes if `enough` is False in any of them.
+
+        Every call exchanges as many numbers, because a process that is out of memory calls this
+        where others call it from another place.
+        """
+        unused = [0] * (MOST_NUMBERS - len(numbers))
+        short, *sums = self.sum(not enough, *numbers, *unused)
+        if short:
             raise OutOfMemory("a batch does not fit the memory")
+        return sums[: len(numbers)]
 
     def give(self, tensor: Tensor) -> None:
         """Broadcast, in place: replace the tensor by that of the first process."""

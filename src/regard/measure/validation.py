@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.arithmetic.choose import for_validation
-from regard.data.batches import Batches, BatchShare
+from regard.data.batches import Batch, Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.treebank import TOP
-from regard.errors import DataError
+from regard.errors import DataError, TrainingError
 from regard.files.lines import read_lines
 from regard.loss import perplexity
+from regard.machine.devices import free_memory, is_out_of_memory
 from regard.machine.processes import ALONE, Processes
 from regard.parsing import Parser
 from regard.recipe import ModelRecipe, Recipe
@@ -158,16 +160,36 @@ def loss_and_accuracy(
     share = BatchShare(processes.rank, processes.count)
     batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
     total = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right tokens, tokens
-    for each in batches.rest_of_epoch():
-        batch = each.to(device)
-        states = model.decode(batch.target, model.encode(batch.source), batch.source).flatten(0, 1)
-        labels = batch.labels.flatten()
-        weight = model.embedding.tokens.weight
-        total[0] += model.by.cross_entropy(states, weight, labels, smoothing=0.0)[1]
-        for some, right in zip(
-            states.split(LABELS_AT_ONCE), labels.split(LABELS_AT_ONCE), strict=True
-        ):
-            total[1] += ((model.embedding.logits(some).argmax(-1) == right) & (right != 0)).sum()
-        total[2] += batch.target_tokens
+    for batch in batches.rest_of_epoch():
+        total += _sums(model, batch.to(device))
     processes.add_up(total)
     return float(total[0] / total[2]), float(100 * total[1] / total[2])
+
+
+def _sums(model: Transformer, batch: Batch) -> Tensor:
+    """Loss, right tokens and tokens; in halves if they do not fit beside what training keeps."""
+    try:
+        return _sums_at_once(model, batch)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    if len(batch.labels) == 1:
+        raise TrainingError(
+            f"validation: a pair of {batch.source_tokens} + {batch.target_tokens} pieces does not "
+            "fit the memory: prepare the data without it, or lower the size of the model"
+        )
+    free_memory(model.device)
+    first, second = (_sums(model, half) for half in batch.halves())
+    return first + second
+
+
+def _sums_at_once(model: Transformer, batch: Batch) -> Tensor:
+    total = torch.zeros(3, dtype=torch.float64, device=model.device)
+    states = model.decode(batch.target, model.encode(batch.source), batch.source).flatten(0, 1)
+    labels = batch.labels.flatten()
+    weight = model.embedding.tokens.weight
+    total[0] += model.by.cross_entropy(states, weight, labels, smoothing=0.0)[1]
+    for some, right in zip(states.split(LABELS_AT_ONCE), labels.split(LABELS_AT_ONCE), strict=True):
+        total[1] += ((model.embedding.logits(some).argmax(-1) == right) & (right != 0)).sum()
+    total[2] += batch.target_tokens
+    return total

@@ -45,45 +45,46 @@ class Clock:
         state.seconds += now - self._counted_at
         self._counted_at = now
 
-    def due(self, state: TrainingState) -> Due:
+    def wishes(self, state: TrainingState) -> list[int]:
+        """The wishes of this process for after the step: two kinds of saves, an end, each signal.
+
+        The minutes make a save due, for averaging or only for resuming. The sums over all processes
+        are the argument of `due`. Only the first one's clock counts.
+        """
+        recipe, first, now = self._recipe, self._processes.first, time.monotonic()
+        by_clock = first and 0 < recipe.save_minutes <= (now - self._due_saved_at) / 60
+        resume = first and 0 < recipe.resume_minutes <= (now - self._saved_at) / 60
+        late = first and self._is_late(state.seconds + now - self._counted_at)
+        signals = [self.interrupt.signum == signum for signum in SIGNALS]
+        return [by_clock, resume, late, *signals]
+
+    def due(self, state: TrainingState, wishes: list[int]) -> Due:
         """Decide what to do after this step; after the last one, log, validate and save.
 
-        All processes decide alike: the first one's clock counts, and a signal to any of them.
+        All processes decide alike, for `wishes` are sums over all of them.
         """
         recipe, step = self._recipe, state.step
-        save_now, resume, leave = self._agree(state)
+        self._due_at = time.monotonic()
+        save_now, resume, is_late, *signals = wishes
+        if any(signals):
+            self.interrupt.signum = SIGNALS[signals.index(max(signals))]
+        if is_late:
+            self.over, state.ended = True, recipe.minutes
         last = self.over or step == recipe.steps
         by_steps = recipe.save_every > 0 and step % recipe.save_every == 0
         return Due(
             log=last or step == 1 or step % recipe.log_every == 0,
             validate=last or step % recipe.validate_every == 0,
-            save=by_steps or save_now or (last and recipe.averages_last),
-            resume=resume or last,
-            leave=leave,
+            save=by_steps or save_now > 0 or (last and recipe.averages_last),
+            resume=resume > 0 or last,
+            leave=any(signals),
         )
 
-    def _agree(self, state: TrainingState) -> tuple[bool, bool, bool]:
-        """Whether the minutes make a save due, for averaging or only for resuming, and whether a
-        signal has come; ends late runs.
-        """
-        self._due_at = time.monotonic()
-        recipe, first = self._recipe, self._processes.first
-        by_clock = first and 0 < recipe.save_minutes <= (self._due_at - self._due_saved_at) / 60
-        resume = first and 0 < recipe.resume_minutes <= (self._due_at - self._saved_at) / 60
-        late = first and self._is_late(state)
-        mine = [self.interrupt.signum == signum for signum in SIGNALS]
-        save_now, resumes, is_late, *signals = self._processes.sum(by_clock, resume, late, *mine)
-        if any(signals):
-            self.interrupt.signum = SIGNALS[signals.index(max(signals))]
-        if is_late:
-            self.over, state.ended = True, self._recipe.minutes
-        return save_now > 0, resumes > 0, any(signals)
-
-    def _is_late(self, state: TrainingState) -> bool:
+    def _is_late(self, seconds: float) -> bool:
         """Whether no more time is left than validating, saving and averaging at the end take."""
         budget = 60 * self._recipe.minutes
         closing = max(self._closing, CLOSING * budget)
-        return 0 < budget <= state.seconds + closing + TUNING * budget * self._recipe.tune
+        return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
 
     def saved(self, *, extra: bool) -> None:
         """Begin anew to count the minutes to the next save; an `extra` one delays no due one.

@@ -52,6 +52,7 @@ class ShardedAdam:
             self._places[name] = slice(self._count, self._count + parameter.numel())
             self._count += parameter.numel()
         self._restored: dict[str, Tensor] = {}
+        self.exchange = Exchange(processes, same_shapes=recipe.data.layout == "packed")
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Take over weights and FlatAdam's state in the first process; `give` hands them out."""
@@ -67,7 +68,7 @@ class ShardedAdam:
         """Divide the weights and moments of the first process among all processes."""
         for parameter in self._model.parameters():
             to_processes(parameter.data)
-        self._root = _divided(self._model, self._dtype, self._device, self._processes)
+        self._root = _divided(self._model, self._dtype, self._device, self.exchange)
         self._shards = _Shards(self._model, self._processes)
         training = self._recipe.training
         self._adam = torch.optim.Adam(
@@ -104,6 +105,7 @@ class ShardedAdam:
         """Drop the gradient, also that of a backward pass that was interrupted."""
         self._root.reset_iter_state()
         self._shards.drop_gradients()
+        self.exchange.fitted = 0
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
         """Update with the collected gradient divided by `tokens`, the loss's token count."""
@@ -114,6 +116,7 @@ class ShardedAdam:
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
         self._shards.drop_gradients()
+        self.exchange.fitted += 1
 
     def is_finite(self) -> bool:
         """Whether every weight of this process is a number."""
@@ -225,7 +228,7 @@ class _Root(nn.Module):
 
 
 def _divided(
-    model: Transformer, dtype: torch.dtype, device: torch.device, processes: Processes
+    model: Transformer, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
 ) -> Any:
     """The root of the model, whose layers, and the rest, are divided and moved to the device."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -236,7 +239,7 @@ def _divided(
             f"--shard: PyTorch {torch.__version__} cannot undo a step that ran out of memory: "
             "install 2.13 or later"
         )
-    mesh = init_device_mesh(device.type, (processes.count,))
+    mesh = init_device_mesh(device.type, (exchange.processes.count,))
     mixed = dtype != torch.float32
     policy = MixedPrecisionPolicy(
         param_dtype=dtype if mixed else None,
@@ -247,33 +250,54 @@ def _divided(
     for module in (*model.encoder, *model.decoder, root):
         divided: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
         divided.set_gradient_divide_factor(1.0)  # a sum; `step` divides it by the tokens
-        divided.set_custom_all_gather(_Gather(processes))
-        divided.set_custom_reduce_scatter(_AddUp(processes))
+        divided.set_custom_all_gather(_Gather(exchange))
+        divided.set_custom_reduce_scatter(_AddUp(exchange))
     return root
 
 
-class _Exchange:
-    """An exchange between the processes, before which they agree that none is out of memory.
+class Exchange:
+    """Exchanges between the processes, before which they agree that none is out of memory.
 
-    A process that is out of memory takes no part, and the others would wait for it for ever.
+    A process that is out of memory takes no part, and the others would wait for it for ever. Once
+    two updates fitted the memory, batches of the same shapes fit it too, so the processes agree no
+    more, and an error ends them all.
     """
 
-    def __init__(self, processes: Processes):
-        self._processes = processes
+    def __init__(self, processes: Processes, *, same_shapes: bool):
+        self.processes, self._same_shapes = processes, same_shapes
+        self.fitted = 0
+        """Updates since memory last ran out."""
+
+    def agree(self) -> None:
+        """Raise OutOfMemory in all processes if one of them is out of memory."""
+        if not self.settled:
+            self.processes.agree_on_memory()
+
+    @property
+    def settled(self) -> bool:
+        """Whether memory is not expected to run out; if it does, no process can continue."""
+        return self._same_shapes and self.fitted >= 2
+
+
+class _Part:
+    """The base of what `fully_shard` calls to allocate and to exchange."""
+
+    def __init__(self, exchange: Exchange):
+        self._exchange = exchange
 
     def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
 
 
-class _Gather(_Exchange):
+class _Gather(_Part):
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
     ) -> None:
-        self._processes.agree_on_memory()
-        self._processes.gather(output_tensor, input_tensor)
+        self._exchange.agree()
+        self._exchange.processes.gather(output_tensor, input_tensor)
 
 
-class _AddUp(_Exchange):
+class _AddUp(_Part):
     def __call__(
         self,
         output_tensor: Tensor,
@@ -282,5 +306,5 @@ class _AddUp(_Exchange):
         op: Any,
         async_op: bool = False,
     ) -> None:
-        self._processes.agree_on_memory()
-        self._processes.add_up_shards(output_tensor, input_tensor)
+        self._exchange.agree()
+        self._exchange.processes.add_up_shards(output_tensor, input_tensor)

@@ -1,0 +1,78 @@
+"""One task of gpu.py, in a process of its own: python gpu_tasks.py TASK... --answer FILE [--smoke].
+
+With several tasks the answers are a list. The answer is a JSON object: figures, details, and
+`passes` where a task checks something.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+def tasks(data: Path | None) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every task by name."""
+    import gpu_checks as checks
+    import gpu_speed as speed
+
+    kernels = ("flex", "efficient", "cudnn")
+    return {
+        "machine": speed.machine,
+        "equations": checks.equations,
+        "search": checks.searching,
+        **{f"compiled, {kernel}": partial(checks.compiling, kernel) for kernel in kernels},
+        "dropout": checks.dropout,
+        "deterministic": checks.deterministic,
+        "learning": partial(checks.learning, data),
+        "memory": checks.memory,
+        **{
+            f"{shape}, {kernel}": partial(speed.training, shape, attention=kernel)
+            for shape in ("base", "big")
+            for kernel in kernels
+        },
+        "base, rows of 128": partial(speed.training, "base", row_length=128),
+        "base, not compiled": partial(speed.training, "base", attention=None),
+        "torch.nn.Transformer": speed.straightforward,
+        "torch.nn.Transformer without cuDNN": partial(speed.straightforward, cudnn=False),
+        "torch.nn.Transformer without cuDNN, compiled": partial(
+            speed.straightforward, cudnn=False, fast=True
+        ),
+        "pipeline": speed.pipeline,
+        "attention": speed.attention,
+        "decoding, 1,000": partial(speed.decoding, 1000),
+        "decoding, 3,003": partial(speed.decoding, 3003),
+        "decoding, fp32": partial(speed.decoding, 1000, "float32"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="+", metavar="TASK")
+    parser.add_argument("--answer", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--packages", type=Path)
+    parser.add_argument("--smoke", action="store_true")
+    args = parser.parse_args()
+    if args.packages:
+        sys.path.append(str(args.packages))  # last: what Python has comes first
+    import torch
+
+    torch.manual_seed(1)
+    known = tasks(args.data)
+    about = {"torch": torch.__version__}
+    found = []
+    for name in args.names:
+        answer = known[name]()
+        if torch.cuda.is_available():
+            answer["peak_memory"] = torch.cuda.max_memory_allocated()
+        found.append({**answer, **about})
+    args.answer.write_text(json.dumps(found if len(found) > 1 else found[0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""A GPU's arithmetic, where it differs from all others; its equations are held in test_equations.
+
+What its kernels do, a GPU alone can show.
+"""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arithmetic.cases import of_a_gpu
+from regard.arithmetic.cuda import Cuda, adam_in_one_pass
+from regard.arithmetic.plain import PLAIN
+from regard.equations import Adam, Moments
+from run.killing import PROCESSES
+
+CONSTANTS = Adam(0.9, 0.98, 1e-9)
+
+
+@given(st.integers(0, 100_000), st.integers(1, 9_000))
+def test_chunks_are_of_like_size(tokens: int, most: int) -> None:
+    """A short last one would read all embeddings for a few tokens."""
+    by = of_a_gpu()
+    by.chunk = most
+    chunk = by.chunk_of(tokens)
+    assert 1 <= chunk <= most
+    sizes = [min(chunk, tokens - first) for first in range(0, tokens, chunk)]
+    assert len(sizes) == -(-tokens // most)
+    if sizes:
+        assert max(sizes) - min(sizes) < len(sizes) + 1
+
+
+def test_the_right_entry_of_the_gradient_is_not_rounded_on_the_way() -> None:
+    """1 - smoothing is 0.8984 in bf16; subtracted as that, it would leave an error of 0.4 %."""
+    logits = torch.zeros(1, 2, dtype=torch.bfloat16)
+    of_a_gpu().softmax_gradient(logits, torch.tensor([[0]]), 0.1)
+    assert logits.double().tolist() == [[pytest.approx(0.5 - 0.9, rel=2**-9), 0.5]]
+
+
+def state() -> tuple[torch.Tensor, torch.Tensor, Moments]:
+    torch.manual_seed(1)
+    master = torch.randn(101)
+    moments = Moments(torch.zeros(()), torch.zeros(101), torch.zeros(101))
+    return master, master.bfloat16(), moments
+
+
+def updated(by: Cuda, rates: tuple[float, ...] = (0.01, 0.02, 0.03)) -> list[torch.Tensor]:
+    master, weights, moments = state()
+    for rate in rates:
+        gradient = torch.randn(101).bfloat16()
+        by.adam(master, weights, gradient, moments, CONSTANTS, rate, 7)
+        assert not gradient.any()
+    return [master, weights, *moments]
+
+
+def test_a_compiler_that_fails_leaves_adam_to_pytorch() -> None:
+    def refused(*_: object) -> None:
+        raise RuntimeError("no compiler")
+
+    by = Cuda(learning=True)
+    by._one_pass = refused
+    plain = updated(copy.copy(PLAIN))  # type: ignore[arg-type]
+    for mine, right in zip(updated(by), plain, strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-5, atol=1e-7)
+    assert by._one_pass is None
+
+
+def test_memory_that_runs_out_in_adam_is_reported() -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    by = Cuda(learning=True)
+    by._one_pass = full
+    with pytest.raises(torch.OutOfMemoryError):
+        updated(by)
+
+
+def test_adam_is_one_program_for_all_rates() -> None:
+    """In a process where no shapes are checked: those checks cannot be traced."""
+    process = PROCESSES.Process(target=compile_adam)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    process.close()
+
+
+def compile_adam() -> None:
+    from regard.machine.compiled import compiled
+
+    by = Cuda(learning=True)
+    by._one_pass = compiled(adam_in_one_pass, backend="aot_eager")
+    for mine, right in zip(updated(by), updated(of_a_gpu()), strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-6, atol=1e-8)
+    assert by._one_pass is not None  # nothing failed
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
