@@ -64,8 +64,9 @@ def flop_of_tokens(
 ) -> float:
     """Count the operations of a run that has learned from this many tokens of the pairs.
 
-    `sources` and `targets` are the lengths of all pairs. Products with weights are counted for the
-    tokens; of those of attention, a run has its share of an epoch's.
+    `sources` and `targets` are the lengths of all pairs. Products with weights are counted for
+    `source_tokens` and `target_tokens`. Products of attention are estimated: those of an epoch,
+    times the ratio of `target_tokens` to the target tokens of an epoch.
     """
     epoch = flop(model, vocabulary, sources, targets)
     share = target_tokens / max(1, int(np.sum(targets, dtype=np.int64)))
@@ -79,7 +80,7 @@ class Cost:
     counted_flop: float
     """Counted operations; see `flop_of_tokens`."""
     seconds: float
-    """Time of training, validating and saving included."""
+    """Seconds of training; for a run with validation and saving, for a plan without them."""
     devices: int
     """GPUs; without one, processes of torchrun."""
     single_precision_flop_per_second: float

@@ -55,7 +55,7 @@ class Cache:
         faster.
         """
         self.slots += keys.shape[2]
-        # Capacity grows in small steps: a product with part of a larger store would copy that part.
+        # Capacity grows in small steps: a product with part of a larger tensor copies that part.
         self.keys = padded(self.keys, self.slots, self._multiple)
         self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)

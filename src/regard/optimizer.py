@@ -73,7 +73,7 @@ class FlatAdam:
 
     @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with the sum of the gradients divided by `tokens`, the tokens of their losses."""
+        """Update with the summed gradient / `tokens`, the number of tokens in the summed loss."""
         assert self._passed or self._collected, "there is no gradient since the last step"
         if self._collected:
             self._collect()

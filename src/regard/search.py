@@ -188,7 +188,7 @@ def search(
 def _results(
     ended: list[tuple[Tensor, list[Hypotheses]]], n_best: int, eos: int
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, from its first pool that holds any."""
+    """The best hypotheses of each sentence, from the first of its pools that is not empty."""
     results: dict[int, list[Hypothesis]] = {}
     for numbers, pools in ended:
         choices = zip(*(pool.read(eos) for pool in pools), strict=True)
@@ -249,7 +249,7 @@ class _Rules:
         self, live: Hypotheses, finished: Hypotheses, max_lengths: Int[Tensor, " sentences"]
     ) -> Bool[Tensor, " sentences"]:
         """Whether each sentence has room and a live hypothesis that may yet be one of its best."""
-        # The highest score that log p can still reach: it only falls, and this penalty is largest.
+        # No live hypothesis can score more: log p only falls, and this penalty is the largest.
         bound = live.log_p[:, 0] / self.penalty[max_lengths]
         length = live.tokens.shape[-1] - 1
         return (bound > finished.score[:, -1]) & (length < max_lengths)

@@ -284,7 +284,7 @@ def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], ob
 
 
 def _refuse_other_files(start: Start, data: Path) -> None:
-    """Raise RegardError where the data was made of other files than those given."""
+    """Raise RegardError if the data was prepared from files other than those given."""
     manifest = prepared_manifest(data)
     inputs = manifest.get("inputs", {})
     advice = "choose another --out, or leave these options out to continue with the original files"
@@ -305,7 +305,7 @@ def _refuse_other_files(start: Start, data: Path) -> None:
 
 
 def _refuse_other_task(data: Path, recipe: Recipe) -> None:
-    """Raise RecipeError where data was prepared for another task than the recipe's."""
+    """Raise RecipeError if the data was prepared for a task other than the recipe's."""
     found, wanted = recipe_of(data).task, recipe.task
     if found != wanted:
         names = {"text": "translation", "trees": "parsing"}

@@ -263,7 +263,7 @@ class Transformer(Computing):
         return y
 
     def start(self, source: Rows) -> DecoderState:
-        """Encode sentences, one a row, and project their keys and values for every layer."""
+        """Encode sentences, one per row, and project their keys and values for every layer."""
         encoded = self.encode(source)
         memory = [layer.cross_attention.keys_values(encoded) for layer in self.decoder]
         return DecoderState(
@@ -279,7 +279,11 @@ class Transformer(Computing):
     def step(
         self, tokens: Int[Tensor, " rows"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows vocabulary"], DecoderState]:
-        """Logits of the token that follows `tokens`, the last of each row, and the new state."""
+        """The logits of the next token of each row, and the new state.
+
+        `tokens` holds the last token of each row. Raises ValueError if a step was made from
+        `state` already.
+        """
         sentences, beams, slots = state.ancestry.shape
         if state.past[0].slots != slots:
             raise ValueError("a step was made from this state already: use the state it returned")

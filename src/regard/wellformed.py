@@ -29,8 +29,8 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""The largest number of phrases that begin at one word, and so of unary phrases in a chain. In
-treebanks up to 8 begin at one word, and chains have up to 4."""
+"""The largest number of phrases that begin at one word. It also limits chains of unary phrases. In
+treebanks, up to 8 phrases begin at one word, and a chain has up to 4."""
 DEEPEST = 100
 """The largest depth of nested phrases; in treebanks it is up to 28."""
 

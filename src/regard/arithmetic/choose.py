@@ -118,7 +118,7 @@ def for_compiled_step(attention: str = COMPILED_ATTENTION) -> Arithmetic:
 def for_update(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, weights: int
 ) -> Arithmetic:
-    """The arithmetic that computes Adam's updates of this number of weights."""
+    """The arithmetic that computes Adam's updates, chosen by the number of weights."""
     if recipe.arithmetic == "plain" or device.type not in ("cpu", "cuda"):
         return PLAIN
     if device.type == "cuda":

@@ -32,7 +32,8 @@ from regard.arithmetic.layouts import PackedLinear
 from regard.arithmetic.products import Products
 
 BLOCKS = (4, 8, *range(16, 257, 16))
-"""Rows of a block. Not 1: another kernel multiplies a single row. Many small blocks are slow."""
+"""The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
+single row, and reach 256, because many small blocks are slow."""
 WIDTH = 8
 """Sources are padded to a multiple of this: another kernel multiplies few queries."""
 

@@ -68,7 +68,7 @@ class _Int8Linear(torch.autograd.Function):
 def _product(
     by: Cpu, x: Tensor, weight: Rounded, bias: Tensor | None, relu: bool
 ) -> Float[Tensor, "rows outputs"]:
-    """x W^T + b, with x rounded; with `relu`, 0 where that is negative."""
+    """x W^T + b, or with `relu` max(0, x W^T + b), where x is rounded to 8 bits first."""
     rounded = by.round_rows(x)
     sums = _exact_product(rounded.integers, weight.integers.t())
     return by.scale_products(sums, rounded.scale, weight.scale, bias, relu, x.dtype)

@@ -45,7 +45,7 @@ def most_likely_by_blocks(
 def _summary(
     logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...], at_once: int
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
-    """The largest logit of each block, without the tokens `never`, and each row's log sum exp.
+    """The largest logit of each block, tokens in `never` left out, and each row's log-sum-exp.
 
     Both are fp32. A few rows are read at a time, so that they fit a CPU's caches or a GPU's memory.
     """

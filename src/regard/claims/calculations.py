@@ -94,10 +94,10 @@ DISTRIBUTIONS = tuple(_DRAWN)
 
 
 def variances(seed: int) -> Measured:
-    """Variance / d_k of dot products, by distribution and d_k, and mean / sqrt(d_k).
+    """Variance / d_k and mean / sqrt(d_k) of q · k (§3.2.1), by distribution and d_k.
 
-    `apart` and `joined` are of q and k in an untrained base model with these `model.initial`, for
-    normal states.
+    `apart` and `joined` are variance / d_k in an untrained base model whose `model.initial` has
+    that value, for states drawn from a normal distribution.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}

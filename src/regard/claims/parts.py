@@ -14,7 +14,7 @@ Measured = dict[str, float]
 
 
 class Size(NamedTuple):
-    """The size of the trainings: the verdicts are about this size."""
+    """The size of the trainings that a claim compares; a verdict holds for this size only."""
 
     steps: int = 1000
     """Optimizer steps of each training."""

@@ -19,7 +19,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
 
 
 def claims_named(names: Iterable[str]) -> list[Claim]:
-    """The claims with these names, in the order of the paper's tables here; all for no name.
+    """The claims with these names, in the order of CLAIMS; all claims if `names` is empty.
 
     Raises RecipeError for an unknown name.
     """

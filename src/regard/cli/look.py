@@ -105,7 +105,7 @@ def look(
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
     view = _View(found, kind, layer, _heads(found, head), word)
-    view.layer_of(kind or "encoder")  # refused before anything is written
+    view.layer_of(kind or "encoder")  # refuses a layer that is too high before anything is written
     if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")
     if html:
@@ -127,9 +127,9 @@ class _View:
     found: "Look"
     kind: str | None
     layer: int | None
-    """Counted from 1; None is the last."""
+    """The layer, counted from 1; None means the last."""
     heads: list[int]
-    """Counted from 0; if the list is empty, each form chooses: all heads, or the sharpest."""
+    """Heads, counted from 0; if there are none, each form shows all heads, or the sharpest."""
     word: str | None
 
     def layer_of(self, kind: str) -> int:

@@ -183,7 +183,7 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
 def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePair]":
     """Read MODEL=en-de, or MODEL with the `default` pair, or several of these joined by +.
 
-    Raises RecipeError without a pair, or if models that work together have different ones.
+    Raises RecipeError if a model has no language pair, or joined models have different pairs.
     """
     from regard.errors import RecipeError
     from regard.serve.languages import LanguagePair

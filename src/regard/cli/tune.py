@@ -17,7 +17,7 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and keep them.
 
-    Never give a test set here: a figure measured on it would no longer be one of unseen text.
+    Never give a test set here: its BLEU would then no longer be measured on unseen text.
 
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """

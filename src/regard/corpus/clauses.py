@@ -154,7 +154,7 @@ def clause(
 
 
 def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
-    """Add a relative clause to `head` if possible; `head.relative` takes its German words."""
+    """Add a relative clause to `head` if possible, its German words in `head.relative`."""
     noun = head.noun
     first, last = head.english.children[0], head.english.children[-1]
     if noun is None or not isinstance(last, Word):

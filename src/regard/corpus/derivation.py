@@ -79,7 +79,7 @@ class Derivation:
         self.splits: list[SplitVerb] = []
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Draw True with this probability, else False."""
         return self._roll() < probability
 
     def pick(self, options: Sequence[_T]) -> _T:

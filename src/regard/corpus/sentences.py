@@ -162,7 +162,10 @@ def _conjoined(d: Derivation, when: When) -> tuple[Clause, Phrase | Word, Word, 
 
 
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
-    """A clause with a subordinate one in its tree, and that one's German words, to be put last."""
+    """A main clause whose English tree holds a subordinate clause, and that clause in German.
+
+    The German words are returned apart, with the conjunction and commas: they end the sentence.
+    """
     first, english, german, second = _conjoined(d, when)
     first.predicates[0].core.children.append(Phrase("SBAR", [english, second.english()]))
     return first, commas([german, *second.final()])

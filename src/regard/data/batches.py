@@ -153,7 +153,7 @@ class Batches:
 
     @property
     def epoch(self) -> float:
-        """Epochs seen so far, the part of the present one included, for instance 2.25."""
+        """Epochs seen so far, with the fraction of the present epoch: for instance 2.25."""
         return self._epoch + (self._window + self._batch / len(self._plan())) / self._windows
 
     @property

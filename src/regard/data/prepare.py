@@ -133,7 +133,7 @@ def _share(found: Survey) -> float:
 
 
 def _sample(known: Tokenizer | None, found: Survey) -> float | None:
-    """The share that the tokenizer is learned from; None if one is given."""
+    """The share of clean pairs that the tokenizer is learned from; None if `known` is given."""
     return None if known else _share(found)
 
 

@@ -1,4 +1,4 @@
-"""§5.1: departures of the data and the batches."""
+"""§5.1: departures from the paper in the data and the batches."""
 
 from regard.departures.case import (
     Compared,

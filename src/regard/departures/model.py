@@ -1,4 +1,4 @@
-"""§3: departures of the model."""
+"""§3: departures from the paper in the model."""
 
 from regard.departures.case import Compared, Departure, Finding, as_row, never, unstated, values
 

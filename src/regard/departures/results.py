@@ -1,4 +1,4 @@
-"""§6: departures of the search, the scores and the parsers."""
+"""§6: departures from the paper in the search, the scores and the parsers."""
 
 from regard.departures.case import Compared, Departure, Finding, as_row, is_parser, never, values
 

@@ -1,4 +1,4 @@
-"""§5.2 to §5.4, and the averaging of §6.1: departures of training."""
+"""§5.2 to §5.4, and the averaging of §6.1: departures from the paper in training."""
 
 from regard.departures.case import (
     Compared,

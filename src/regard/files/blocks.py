@@ -103,7 +103,7 @@ class Blocks:
     def join(self) -> None:
         """Join all blocks into the output, and remove the folder.
 
-        Raises RegardError if the output cannot be written, or exists with another content.
+        Raises RegardError if the output cannot be written, or exists with different content.
         """
         self._claim(len(self.tokens), wait=True)  # if another process is joining them, wait for it
         if not self.folder.exists():

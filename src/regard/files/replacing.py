@@ -66,7 +66,7 @@ def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> Non
 def _claimed(place: Path) -> Iterator[Path]:
     """A new folder beside `place`, and a lock that tells other writers that it is in use."""
     handle = None
-    while handle is None:  # as long as other writers take the lock file for a leftover
+    while handle is None:  # another writer may remove the lock file as a leftover
         lock = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{LOCK}")
         handle = _locked(lock, without_locks=True)
     try:

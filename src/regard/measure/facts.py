@@ -32,7 +32,7 @@ class _About(_Known):
 
 
 class _Record(_Known):
-    """A record of the journal; only a start has all fields."""
+    """A record of the journal; only a `start` record has all of these fields."""
 
     event: str
     step: int = 0

@@ -43,7 +43,8 @@ from regard.training import update
 MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or once they have taken this many seconds."""
 PROBED = 8
-"""On a CPU, a part this much smaller is tried first: a process without memory would be killed."""
+"""On a CPU, a part this many times smaller is tried first, to estimate the memory of larger parts:
+the system may kill a process that runs out of memory."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Search again where a translation looks wrong, and say what still does."""
+"""Search again for translations that look wrong, and report the flaws that remain."""
 
 from __future__ import annotations
 

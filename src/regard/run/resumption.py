@@ -99,7 +99,7 @@ class Resumption:
     def _found(self, optimizer: Optimizer) -> Restored | None:
         """Restore the newest checkpoint, if any, into the optimizer of the first process.
 
-        All processes return the rest of what that process found.
+        All processes return what else that process read: state, position and random numbers.
         """
         newest = self._directory.newest(1)
         if not newest:
@@ -136,7 +136,7 @@ class Resumption:
             self._warn(f"reading the data from its beginning: {error}")
 
     def _write_start(self, model: Transformer, batches: Batches, state: TrainingState) -> None:
-        """Write into the journal that the run starts here, and with what."""
+        """Write a `start` record into the journal: the step, sizes, device and processes."""
         setup = self._setup
         self._directory.journal.write(
             "start",

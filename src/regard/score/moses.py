@@ -18,10 +18,10 @@ _Rules = tuple[tuple["regex.Pattern[str]", str], ...]
 
 
 def split_compounds(line: str) -> str:
-    """Parts of compounds apart: `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'` on bytes.
+    """Separate the parts of compounds: `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'` on bytes.
 
-    A match cannot begin with what the last one took: `a-b-c` keeps its second hyphen. On bytes, a
-    letter outside ASCII is long enough for two matches: `a-é-c` keeps neither.
+    Matches cannot overlap, so `a-b-c` keeps its second hyphen. A letter outside ASCII has two bytes
+    or more, enough for two matches: `a-é-c` keeps no hyphen.
     """
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 

@@ -26,7 +26,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     if kind == "application/json" or kind.endswith("+json"):
         try:
             content = from_json(await request.body())
-        except ValueError as error:  # its text gives the line and column
+        except ValueError as error:  # the error's text gives the line and column
             raise HTTPException(400, f"Invalid JSON format: {error}") from None
         if not isinstance(content, dict):
             raise HTTPException(400, "Invalid JSON format: not an object")

@@ -71,8 +71,8 @@ class Tokenizer:
     def learn(
         cls, lines: Iterable[str], kind: TokenizerKind, vocabulary: int, symbols: Sequence[str] = ()
     ) -> Tokenizer:
-        """Learn at most `vocabulary` entries: fewer if no other two pieces occur together twice,
-        or, for word pieces, if to join none of them makes the text more likely.
+        """Learn at most `vocabulary` entries: fewer if no other pair of pieces occurs twice or,
+        for word pieces, if joining no other pair makes the text more likely.
 
         The last entries are `symbols`, which no text is encoded as. Lines of over LONGEST_LEARNT
         characters are ignored. Equal lines in equal order give an equal tokenizer. Raises

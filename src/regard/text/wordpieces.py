@@ -47,7 +47,7 @@ class Counts(NamedTuple):
     """Counts of some pairs, by which they are compared."""
 
     pair: NDArray[np.int64]
-    """How often each pair can be joined."""
+    """The number of places at which each pair can be joined."""
     left: NDArray[np.int64]
     """How often its left piece occurs, in pairs and elsewhere."""
     right: NDArray[np.int64]
@@ -60,7 +60,7 @@ class Counts(NamedTuple):
 
 
 def likelihood_gain(of: Counts) -> NDArray[np.float64]:
-    """By how much L rises when each pair is joined wherever it is."""
+    """The increase of L, for each pair, if every occurrence of the pair is joined."""
     n = of.pair
     left = _xlogx(of.left - np.where(of.same, 2 * n, n)) - _xlogx(of.left)
     right = np.where(of.same, 0.0, _xlogx(of.right - n) - _xlogx(of.right))
@@ -214,7 +214,7 @@ class _Pairs:
             self.forget(pair)
 
     def count_joined(self, left: int, right: int, piece: int, weight: int) -> None:
-        """Count the pieces after pairs of this weight were joined."""
+        """Update the counts of pieces after `weight` pairs (left, right) have become `piece`."""
         self.counts[left] -= weight
         self.counts[right] -= weight
         self.counts[piece] += weight

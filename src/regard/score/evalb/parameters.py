@@ -33,7 +33,7 @@ class EvalbParameters:
     cutoff: int = 40
     """CUTOFF_LEN: words of the longest sentence in the second summary."""
     max_errors: int = 10
-    """MAX_ERROR: the run ends at the first message that has more than this many before it."""
+    """MAX_ERROR: one message more than this is allowed, and the next ends the comparison."""
 
     def same_label(self, one: bytes, other: bytes) -> bool:
         """Whether two labels, or two tags, count as equal."""
