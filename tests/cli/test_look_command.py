@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cli.refusing import World, contents, process, refused, regard, unchanged
+from regard.run.model_directory import open_model
 
 SENTENCE = "the dog sees the cat"
 TARGET = "Hund sieht Katze"
@@ -82,6 +83,25 @@ def test_figures(world: World, form: str) -> None:
     assert (world.folder / f"x.{form}").read_bytes().startswith(begins)
 
 
+def test_figures_of_the_model_need_no_sentence(world: World) -> None:
+    before = contents(world.folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(world.folder)
+        for arguments in (["--figure", "1"], ["--figure", "2", "--out", "x.pdf"]):
+            result = regard("look", world.made / "model", *arguments)
+            assert result.status == 0 and not result.stdout, result
+    made = contents(world.folder)
+    assert made.keys() - before.keys() == {"figure-1.svg", "x.pdf"}
+    count = open_model(world.made / "model").transformer.parameter_count
+    assert f">{count:,}</text>" in (world.folder / "figure-1.svg").read_text("utf-8")
+
+
+def test_a_figure_of_the_model_beside_a_sentence(world: World) -> None:
+    looked(world, "--figure", "1", "--out", "a.svg", "--html", "a.html")
+    assert (world.folder / "a.html").exists()
+    assert "Multi-Head Attention" in (world.folder / "a.svg").read_text("utf-8")
+
+
 def test_a_word_by_its_place(world: World) -> None:
     looked(world, "--figure", "3", "--word", "dog", "--by-words", "--out", "a.svg")
     looked(world, "--figure", "3", "--word", "2", "--by-words", "--out", "b.svg")
@@ -100,7 +120,12 @@ def test_a_word_by_its_place(world: World) -> None:
         (["dog", "--kind", "self"], "--kind self: it is encoder, decoder or cross"),
         (["dog", "--text", "--layer", "2"], "--layer 2: this model has 1"),
         (["dog", "--text", "--head", "3"], "--head 3: this model has 2"),
-        (["dog", "--figure", "2"], "invalid value for --figure"),
+        (["dog", "--figure", "6"], "invalid value for --figure"),
+        ([], "no sentence: give one after the model"),
+        (["--figure", "3", "--word", "dog"], "no sentence: give one after the model"),
+        (["--figure", "1", "--text"], "no sentence: give one after the model"),
+        (["--figure", "1", "--layer", "1"], "no sentence: give one after the model"),
+        (["--figure", "2", "--out", "x.gif"], "a figure ends in .svg, .png or .pdf"),
         (["dog", "--figure", "3"], "--figure 3 shows one word: give it with --word"),
         (
             ["dog", "--figure", "3", "--word", "dg", "--by-words"],

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from regard.errors import MissingExtra
-from regard.view.figures import FAINT, FORMATS, figure, sharpest
+from regard.view.drawing import FORMATS
+from regard.view.figures import FAINT, figure, sharpest
 from regard.view.heat import heat
 from view.conftest import a_look
 

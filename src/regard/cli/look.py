@@ -1,4 +1,4 @@
-"""`regard look`: where every head attends, as a page, a figure, text or numbers."""
+"""`regard look`: where every head attends, as a page, a figure, text or numbers; or the model."""
 
 import io
 import json
@@ -12,12 +12,15 @@ import typer
 from regard.cli.options import ModelArgument, ThreadsOption
 
 if TYPE_CHECKING:
+    from regard.transformer import Transformer
     from regard.view.figures import Number
     from regard.view.look import Look
     from regard.view.recording import AttentionKind
 
 
-_SentenceArgument = Annotated[str, typer.Argument(help="The sentence to translate.")]
+_SentenceArgument = Annotated[
+    str | None, typer.Argument(help="The sentence to translate; Figures 1 and 2 need none.")
+]
 _TargetOption = Annotated[
     str | None, typer.Option("--target", help="Its translation, if not the model's own.")
 ]
@@ -27,7 +30,13 @@ _HtmlOption = Annotated[
 ]
 _TextOption = Annotated[bool, typer.Option("--text", help="Print a heat map.")]
 _FigureOption = Annotated[
-    int | None, typer.Option("--figure", min=3, max=5, help="Draw the paper's Figure 3, 4 or 5.")
+    int | None,
+    typer.Option(
+        "--figure",
+        min=1,
+        max=5,
+        help="Draw the paper's Figure 1 or 2 of the model, or 3, 4 or 5 of the sentence.",
+    ),
 ]
 _OutOption = Annotated[
     Path | None, typer.Option("--out", help="File of the figure: .svg, .png or .pdf.")
@@ -65,7 +74,7 @@ _WordOption = Annotated[
 
 def look(
     model: ModelArgument,
-    sentence: _SentenceArgument,
+    sentence: _SentenceArgument = None,
     target: _TargetOption = None,
     html: _HtmlOption = None,
     text: _TextOption = False,
@@ -81,17 +90,20 @@ def look(
     word: _WordOption = None,
     threads: ThreadsOption = 0,
 ) -> None:
-    """Look at the attention of one sentence.
+    """Look at the attention of one sentence, or at the model itself.
 
     The weights are those of equation (1), in fp32: of the model's own translation, or of the one
     you give. Figure 3 shows one word and every head; Figure 4 the sharpest head, then that and the
-    next sharpest for one word; Figure 5 the two sharpest heads. --head chooses others.
+    next sharpest for one word; Figure 5 the two sharpest heads. --head chooses others. Figure 1 is
+    the model and Figure 2 its attention, with their modules' names, shapes and numbers of
+    parameters.
 
     Examples:
 
     - `regard look runs/demo "The dog opened the door because it was hungry."`
     - `regard look runs/demo "The dog sleeps because it is old." --figure 4 --word it`
     - `regard look runs/demo "The cat is big." --text --search`
+    - `regard look runs/demo --figure 1 --out model.pdf`
     """
     from regard.errors import ModelError
     from regard.machine.devices import set_threads
@@ -99,8 +111,13 @@ def look(
     from regard.view.look import look_at
 
     _refuse_unfit(kind, figure, out, word, search and target is not None)
+    of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
+    _refuse_missing(sentence, figure, of_sentence)
     set_threads(threads)
     opened = open_model(model)
+    if sentence is None:
+        _draw_model(opened.transformer, figure or 1, out)
+        return
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
@@ -112,12 +129,27 @@ def look(
         view.write_page(html)
     if npz:
         view.write_npz(npz)
-    if figure:
+    if figure in (1, 2):
+        _draw_model(opened.transformer, figure, out)
+    elif figure:
         view.write_figure(figure, out)
     if as_json:
         view.write_json(as_json)
     if str(as_json) != "-":
         view.print(text)
+
+
+def _draw_model(model: "Transformer", number: int, path: Path | None) -> None:
+    """Write Figure 1 or 2, in the format that the file's name ends in."""
+    from regard.cli.console import note
+    from regard.files.whole import write_file
+    from regard.view.architecture import architecture
+    from regard.view.multihead import multihead
+
+    path = path or Path(f"figure-{number}.svg")
+    drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
+    write_file(path, drawn)
+    note(f"{path}: Figure {number}")
 
 
 @dataclass(frozen=True)
@@ -220,7 +252,7 @@ def _refuse_unfit(
 ) -> None:
     """Raise RecipeError for an unknown kind of attention, or options that exclude one another."""
     from regard.errors import RecipeError
-    from regard.view.figures import FORMATS
+    from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS
 
     if kind is not None and kind not in KINDS:
@@ -233,6 +265,17 @@ def _refuse_unfit(
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if nothing_to_search:
         raise RecipeError("--search: with --target there is no search; leave one of them out")
+
+
+def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
+    """Raise RecipeError if there is no sentence, and anything but Figure 1 or 2 is asked for."""
+    from regard.errors import RecipeError
+
+    more = any(option not in (None, False) for option in others)
+    if sentence is None and (more or figure not in (1, 2)):
+        raise RecipeError(
+            "no sentence: give one after the model; only --figure 1 and 2, with --out, need none"
+        )
 
 
 def _heads(found: "Look", given: list[int] | None) -> list[int]:

@@ -1,7 +1,9 @@
 """Attention visualizations: the weights of every head for one sentence, and pictures of them.
 
     pieces, recording, account -> look -> page, figures, heat
+    drawing -> figures, architecture -> multihead
 
 `look` translates a sentence, or takes a given translation, and keeps the attention weights of every
-head; `page`, `figures` and `heat` show these weights.
+head; `page`, `figures` and `heat` show these weights. `architecture` and `multihead` draw a model
+itself: Figures 1 and 2.
 """

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from regard.errors import MissingExtra
 from regard.view.colours import head_colours
+from regard.view.drawing import GREY, plotting, saved
 from regard.view.look import ATTENTION_NAMES, Look, entropy
 from regard.view.recording import AttentionKind
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Number = Literal[3, 4, 5]
-FORMATS = ("svg", "png", "pdf")
 _WORD = 0.3
 """Inches from the middle of a word to the middle of the next."""
 _LETTER = 0.085
@@ -55,26 +52,14 @@ def figure(
     all queries and, below, all `heads` for that query. Figure 5 shows each head for all queries, in
     a panel of its own. Raises MissingExtra without matplotlib.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("--figure", "view") from None
     panels: list[tuple[Sequence[int], int | None]] = [([head], None) for head in heads]
     if number < 5:
         panels = [*panels[: number - 3], (heads, word)]
     queries, keys = look.queries(kind), look.keys(kind)
     longest = _LETTER * (max(map(len, queries)) + max(map(len, keys)))
     width, height = _WORD * (max(len(queries), len(keys)) + 1), 1.6 + longest
-    settings: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "regard",
-        "font.size": 9,
-        "text.parse_math": False,
-    }
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # such a character is drawn as a box
-        drawn = Figure(figsize=(max(3.0, width), (height + 0.4) * len(panels)))
+    with plotting() as sheet:
+        drawn = sheet(figsize=(max(3.0, width), (height + 0.4) * len(panels)))
         share = 1 / len(panels)
         for place, (some, only) in enumerate(panels):
             bottom = 1 - (place + 1) * share + share * _LETTER * max(map(len, keys)) / height
@@ -83,13 +68,8 @@ def figure(
             title = f"{ATTENTION_NAMES[kind]}, layer {layer + 1}, "
             title += "head " if len(some) == 1 else "heads "
             title += ", ".join(str(head + 1) for head in some)
-            drawn.text(0.02, 1 - place * share - 0.01, title, va="top", color="#555d68")
-        file = io.BytesIO()
-        stamp = {"svg": "Date", "pdf": "CreationDate"}.get(form)
-        drawn.savefig(
-            file, format=form, dpi=150, facecolor="white", metadata={stamp: None} if stamp else None
-        )
-    return file.getvalue()
+            drawn.text(0.02, 1 - place * share - 0.01, title, va="top", color=GREY)
+        return saved(drawn, form)
 
 
 def _panel(

@@ -1,0 +1,130 @@
+"""Figure 2, drawn from a model's own attention: one head, and all heads together."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import nn
+
+from regard.attention import MultiHeadAttention
+from regard.transformer import Transformer
+from regard.view.architecture import GREEN, LILAC, ORANGE, PINK, YELLOW, numbered, parameters
+from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
+
+WIDTH, HEIGHT = 940.0, 560.0
+_ONE, _ALL = 200.0, 640.0
+"""The x of the middle of either half."""
+_SHADOW = 6.0
+"""How far each sheet of a pile lies from the one before it."""
+VIOLET = "#dfd5ee"
+
+
+def multihead(model: Transformer, form: str) -> bytes:
+    """Figure 2 for this model, as the bytes of an "svg", "png" or "pdf" file.
+
+    All attention of a model has the same shape; what is drawn is the first layer's. Raises
+    MissingExtra without matplotlib.
+    """
+    with plotting() as sheet:
+        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        draw_multihead(drawing, model)
+        return saved(drawing.figure, form)
+
+
+def draw_multihead(drawing: Drawing, model: Transformer) -> None:
+    """Draw Figure 2 on a sheet of WIDTH x HEIGHT points."""
+    found = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention)
+    ]
+    attention = found[0][1]
+    _one_head(drawing, attention)
+    _all_heads(drawing, attention)
+    each = sum(p.numel() for p in attention.parameters())
+    whole = sum(p.numel() for _, module in found for p in module.parameters())
+    places = [
+        f"{numbered('encoder', model.encoder)}.self_attention",
+        f"{numbered('decoder', model.decoder)}.self_attention",
+        f"{numbered('decoder', model.decoder)}.cross_attention",
+    ]
+    drawing.text(_ALL, 50, ", ".join(places), colour=GREY)
+    drawing.text(_ALL, 36, f"together {len(found)} × {each:,} = {whole:,} parameters", colour=GREY)
+
+
+def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
+    """The left half: equation (1) with the sizes of one head."""
+    x, d_k, d_v = _ONE, attention.d_k, attention.d_v
+    drawing.text(x, HEIGHT - 24, "Scaled Dot-Product Attention", size=14)
+    dropped = f", dropout {attention.dropout:g}" if attention.dropout else ""
+    rows = [
+        ("MatMul", "Q Kᵀ: queries × keys", LILAC),
+        ("Scale", f"1 / √{d_k} = {d_k**-0.5:.4g}", YELLOW),
+        ("Mask (opt.)", "padding; if masked, later positions", PINK),
+        ("SoftMax", f"over the keys{dropped}", GREEN),
+        ("MatMul", f"weights V: queries × {d_v}", LILAC),
+    ]
+    boxes = [
+        drawing.box(Box(x, 170 + 66 * row + 10 * (row == 4), 200, 42), colour, title, [line])
+        for row, (title, line, colour) in enumerate(rows)
+    ]
+    for below, above in pairwise(boxes):
+        drawing.arrow((x, below.top), (x, above.bottom))
+    last = boxes[-1]
+    drawing.arrow((x, last.top), (x, last.top + 26))
+    for name, at, shape in (
+        ("Q", x - 60, f"queries × {d_k}"), ("K", x + 60, f"keys × {d_k}"),
+        ("V", x + 150, f"keys × {d_v}"),
+    ):  # fmt: skip
+        drawing.text(at, 106, name, size=TITLE)
+        drawing.text(at, 90, shape, colour=GREY)
+        if name != "V":
+            drawing.arrow((at, 116), (at, boxes[0].bottom))
+    turn = last.bottom - 18
+    drawing.arrow((x + 150, 116), (x + 150, turn), (x + 60, turn), (x + 60, last.bottom))
+
+
+def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
+    """The right half: projections, heads, their concatenation, and a projection of that."""
+    x, heads = _ALL, attention.heads
+    drawing.text(x, HEIGHT - 24, "Multi-Head Attention", size=14)
+    together = Box(x, 300, 410, 56)
+    d_model, inner = attention.W_q.in_features, attention.W_o.in_features
+    for name, at, projection, per_head in (
+        ("V", x - 140, "W_v", attention.d_v), ("K", x, "W_k", attention.d_k),
+        ("Q", x + 140, "W_q", attention.d_k),
+    ):  # fmt: skip
+        module: nn.Linear = getattr(attention, projection)
+        lines = f"{projection}: {d_model:,} → {heads} × {per_head:,}", parameters(module)
+        box = _pile(drawing, Box(at, 200, 124, 54), LILAC, "Linear", lines, heads)
+        drawing.text(at, 106, name, size=TITLE)
+        memory = "queries" if name == "Q" else "keys"
+        drawing.text(at, 90, f"{memory} × {d_model:,}", colour=GREY)
+        drawing.arrow((at, 116), (at, box.bottom))
+        drawing.arrow((at, box.top + _lift(heads)), (at, together.bottom))
+    each = "1 head" if heads == 1 else f"{heads} heads, each"
+    lines = f"{each} as on the left: queries × {attention.d_v:,}", "no parameters"
+    _pile(drawing, together, VIOLET, "Scaled Dot-Product Attention", lines, heads)
+    drawing.text(x + 224, 310 + _lift(heads), f"h = {heads}", size=14, side="left")
+    line = f"queries × ({heads} × {attention.d_v:,}) = queries × {inner:,}"
+    concat = drawing.box(Box(x, 390, 220, 42), YELLOW, "Concat", [line])
+    out = f"W_o: {inner:,} → {d_model:,}", parameters(attention.W_o)
+    linear = drawing.box(Box(x, 464, 220, 54), ORANGE, "Linear", out)
+    drawing.arrow((x, together.top + _lift(heads)), (x, concat.bottom))
+    drawing.arrow((x, concat.top), (x, linear.bottom))
+    drawing.arrow((x, linear.top), (x, linear.top + 22))
+
+
+def _lift(heads: int) -> float:
+    """How far a pile rises above its first sheet."""
+    return _SHADOW * (min(heads, 3) - 1)
+
+
+def _pile(
+    drawing: Drawing, box: Box, colour: str, title: str, lines: tuple[str, ...], heads: int
+) -> Box:
+    """A box on up to two others: one sheet for each head, as far as there is room."""
+    for sheet in range(min(heads, 3) - 1, 0, -1):
+        by = sheet * _SHADOW
+        drawing.box(Box(box.x + by, box.y + by, box.width, box.height), colour)
+    return drawing.box(box, colour, title, lines)

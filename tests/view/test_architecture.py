@@ -1,0 +1,129 @@
+"""Figure 1: it says of a model what the model is, and its numbers add up."""
+
+import re
+from functools import cache
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import nn
+
+from regard.recipe import Recipe
+from regard.transformer import Transformer
+from regard.view.architecture import HEIGHT, WIDTH, architecture, draw_architecture
+from regard.view.drawing import FORMATS, Drawing, plotting
+from view.drawn import misplaced, written
+
+PARAMETERS = re.compile(r"([\d,]+) parameters$")
+MODELS = {
+    "two layers of 64": ({"layers": 2, "d_model": 64, "d_ff": 200, "heads": 4}, 501),
+    "unequal depth": ({"layers": 5, "decoder_layers": 1, "d_model": 32, "d_ff": 9, "heads": 1}, 70),
+    "learned positions": ({"layers": 1, "positions": "learned", "max_positions": 300}, 3000),
+    "unusual heads": ({"layers": 3, "d_model": 36, "heads": 5, "d_k": 7, "d_v": 11}, 90),
+    "base": ({}, 37_000),
+    "large": (
+        {"layers": 12, "decoder_layers": 10, "d_model": 4096, "d_ff": 16_384, "heads": 16,
+         "positions": "learned", "max_positions": 4096, "dropout": 0.3, "attention_dropout": 0.15},
+        250_000,
+    ),
+}  # fmt: skip
+
+
+def a_model(name: str) -> Transformer:
+    fields, vocabulary = MODELS[name]
+    with torch.device("meta"):
+        return Transformer(Recipe().but(**fields).model, vocabulary)
+
+
+@cache
+def said(name: str) -> list[str]:
+    """The texts of Figure 1 for a model."""
+    return written(architecture(a_model(name), "svg"))
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_numbers_of_the_boxes_add_up_to_the_model(name: str) -> None:
+    model, texts = a_model(name), said(name)
+    layers = {"encoder": len(model.encoder), "decoder": len(model.decoder)}
+    total, times = 0, 1
+    for text in texts:
+        if found := re.match(r"(encoder|decoder|embedding)\.", text):
+            times = layers.get(found[1], 1)
+        if found := PARAMETERS.search(text):
+            total += times * number(found[1])
+    assert total == model.parameter_count == sum(p.numel() for p in model.parameters())
+    assert f"{total:,}" in texts
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_module_with_parameters_is_named_with_its_number(name: str) -> None:
+    model, texts = a_model(name), said(name)
+    places = [f"{stack}.0" for stack in ("encoder", "decoder")]
+    for place in places:
+        layer = model.get_submodule(place)
+        last = len(model.get_submodule(place.split(".")[0])) - 1
+        shown = place if last == 0 else f"{place}…{last}"
+        for child, module in layer.named_children():
+            if hasattr(module, "norm"):
+                child, module = f"{child}.norm", module.norm
+            at = texts.index(f"{shown}.{child}: {type(module).__name__}")
+            counts = [t for t in texts[at : at + 3] if PARAMETERS.search(t)]
+            assert number(PARAMETERS.search(counts[0])[1]) == sum(
+                p.numel() for p in module.parameters()
+            )
+
+
+def test_a_small_model_draws_itself() -> None:
+    texts = said("two layers of 64")
+    assert texts.count("2 ×") == 2
+    assert texts.count("4 heads, d_k = 16, d_v = 16, d_model = 64") == 3
+    assert texts.count("64 → d_ff = 200 → 64, ReLU") == 2
+    assert "501 × 64: 32,064 parameters" in texts
+    assert texts.count("shared, counted at Input Embedding") == 2
+    assert texts.count("sines and cosines of width 64") == 2
+    assert [t for t in texts if "Multi-Head" in t] == [
+        "Multi-Head Attention", "Masked Multi-Head Attention", "Multi-Head Attention",
+    ]  # fmt: skip
+    assert texts.count("Add & Norm") == 5
+
+
+def test_unequal_depth_and_learned_positions() -> None:
+    texts = said("unequal depth")
+    assert "5 ×" in texts and "1 ×" in texts
+    assert "encoder.0…4.self_attention: MultiHeadAttention" in texts
+    assert "decoder.0.self_attention: MultiHeadAttention" in texts
+    texts = said("learned positions")
+    assert "300 × 512: 153,600 parameters" in texts
+    assert "the same table as left" in texts
+    assert not any("sines" in text for text in texts)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_texts_stay_apart_in_their_boxes_and_on_the_sheet(name: str) -> None:
+    with plotting() as sheet:
+        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        draw_architecture(drawing, a_model(name))
+        assert misplaced(drawing) == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_formats(form: str) -> None:
+    drawn = architecture(a_model("two layers of 64"), form)
+    assert drawn.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[form])
+
+
+def test_a_layer_with_an_unknown_module_is_not_drawn_wrongly() -> None:
+    model = a_model("two layers of 64")
+    model.encoder[0].add_module("gate", nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="Figure 1 has no Linear"):
+        architecture(model, "svg")
+
+
+def test_the_same_bytes_again_and_the_size_of_the_sheet() -> None:
+    drawn = architecture(a_model("base"), "svg")
+    assert drawn == architecture(a_model("base"), "svg")
+    assert ElementTree.fromstring(drawn).get("viewBox") == f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"

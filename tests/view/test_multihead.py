@@ -1,0 +1,46 @@
+"""Figure 2: the sizes of one head and of all, and parameters that add up."""
+
+import pytest
+
+from regard.attention import MultiHeadAttention
+from regard.view.drawing import Drawing, plotting
+from regard.view.multihead import HEIGHT, WIDTH, draw_multihead, multihead
+from view.drawn import misplaced, written
+from view.test_architecture import MODELS, PARAMETERS, a_model, number
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_numbers_of_the_boxes_add_up_to_the_attention(name: str) -> None:
+    model = a_model(name)
+    texts = written(multihead(model, "svg"))
+    *boxes, whole = [number(found[1]) for t in texts if (found := PARAMETERS.search(t))]
+    attention = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    assert len(boxes) == 4
+    assert sum(boxes) == sum(p.numel() for p in attention[0].parameters())
+    assert whole == sum(p.numel() for m in attention for p in m.parameters())
+    assert f"together {len(attention)} × {sum(boxes):,} = {whole:,} parameters" in texts
+
+
+def test_unusual_heads() -> None:
+    texts = written(multihead(a_model("unusual heads"), "svg"))
+    assert {"W_q: 36 → 5 × 7", "W_k: 36 → 5 × 7", "W_v: 36 → 5 × 11", "W_o: 55 → 36"} <= {*texts}
+    assert {"h = 5", "1 / √7 = 0.378", "weights V: queries × 11", "keys × 11"} <= {*texts}
+
+
+def test_dropout_on_the_weights_is_told_where_it_is() -> None:
+    assert "over the keys, dropout 0.15" in written(multihead(a_model("large"), "svg"))
+    assert "over the keys" in written(multihead(a_model("base"), "svg"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_texts_stay_apart_in_their_boxes_and_on_the_sheet(name: str) -> None:
+    with plotting() as sheet:
+        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        draw_multihead(drawing, a_model(name))
+        assert misplaced(drawing) == []
+
+
+def test_the_same_bytes_again_and_a_pdf() -> None:
+    model = a_model("two layers of 64")
+    assert multihead(model, "svg") == multihead(model, "svg")
+    assert multihead(model, "pdf").startswith(b"%PDF")
