@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import re
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.corpus import Example, example, examples, pronoun_accuracy, write_corpus
-from regard.corpus.lexicon import NOUNS, VERBS
+from regard.corpus.lexicon import COMPARATIVES, NOUNS, VERBS
+from regard.corpus.sentences import _FORMS, _OFTEN
 from regard.errors import DataError
 
 TRAIN, TEST = 20_000, 2_000
@@ -40,6 +42,50 @@ def test_separated_verbs(corpus: list[Example]):
             assert said in (forms.base, forms.third, forms.past), one
             found += 1
     assert found > 1500
+
+
+def test_make_and_what_follows_more(corpus: list[Example]):
+    german = {
+        adjective.english: adjective.german
+        for adjectives in COMPARATIVES.values()
+        for adjective in adjectives
+    }
+    made = ("macht", "mache", "machen", "machte", "machten", "gemacht")
+    distances = []
+    for one in corpus:
+        for link in one.comparatives:
+            assert one.source_tokens[link.source_index] in ("make", "makes", "made"), one
+            assert one.source_tokens[link.source_adjective - 1] == "more", one
+            adjective = one.source_tokens[link.source_adjective]
+            assert one.target_tokens[link.target_adjective] == german[adjective], one
+            assert one.target_tokens[link.target_index] in made, one
+            distances.append(link.source_adjective - link.source_index)
+        assert one.source_tokens.count("more") == len(one.comparatives)
+    assert len(distances) > 600
+    assert min(distances) >= 4 and sum(distances) / len(distances) > 5
+
+
+def test_the_adjective_alone_tells_machen_from_herstellen(corpus: list[Example]):
+    """So a translator has to look from `make` past its object, which may be the same."""
+    objects: dict[bool, set[str]] = {True: set(), False: set()}
+    for one in corpus:
+        if found := re.search(r"^.*?\bma[kd]es? (?:the|this|my) (\w+)( more\b|\.$)", one.source):
+            more = found[2] != "."
+            produced = re.search(r"her(ge)?stell|stell\w* [^,]* her\b", one.target)
+            assert bool(produced) != more, one
+            objects[more].add(found[1])
+    assert len(objects[True] & objects[False]) > 5
+
+
+def test_other_sentences_are_those_of_a_grammar_without_make():
+    """One sentence in 20 is drawn anew; the forms of all others follow from the same number."""
+    forms = Counter(form.__name__ for form in _OFTEN)
+    assert forms.pop("_made") * 20 == len(_OFTEN)
+    assert [form for form in _OFTEN if form.__name__ != "_made"][::19] == list(_FORMS)
+    rolls = [random.Random(f"1/{i}").random() for i in range(2000)]
+    for roll in rolls:
+        form = _OFTEN[int(roll * len(_OFTEN))]
+        assert form.__name__ == "_made" or form is _FORMS[int(roll * len(_FORMS))]
 
 
 def test_pronouns_point_at_their_antecedents(corpus: list[Example]):
@@ -92,6 +138,7 @@ TAGS = {
         "PRP",
         "PRP$",
         "RB",
+        "RBR",
         "RP",
         "TO",
         "VB",
@@ -196,6 +243,7 @@ def test_lengths(corpus: list[Example]):
         ("numeral", r"\(CD ", 0.04),
         ("preposition", r"\(PP ", 0.3),
         ("two adjectives", r"\(JJ \w+\) \(JJ", 0.08),
+        ("comparative", r"\(ADJP \(RBR more\) \(JJ \w+\)\)\)", 0.03),
         ("fronted time", r"^\(S \(\w+ \(\w+ (Yesterday|Today|Last|Now|On|In)\)", 0.06),
     ],
 )  # fmt: skip

@@ -2,12 +2,14 @@
 
 import itertools
 import re
+from collections import Counter
 
 import pytest
 
 from regard.corpus import Example, examples
 from regard.corpus.clauses import Clause
-from regard.corpus.derivation import Derivation, Word
+from regard.corpus.complements import Complement
+from regard.corpus.derivation import Derivation, Phrase, Word
 from regard.corpus.lexicon import NOUNS, VERBS
 from regard.corpus.morphology import Adjective, Determiner, english_number, german_number
 from regard.corpus.phrases import THE, A, Nominal, assemble, prepositional, pronoun
@@ -181,6 +183,48 @@ def build(base: str, tense: str, subject: Nominal, particle: str = "") -> tuple[
 )  # fmt: skip
 def test_verbs_in_both_places(base, particle, who, tense, english, main, final):
     assert build(base, tense, pronoun(who, "nominative"), particle) == (english, main, final)
+
+
+@pytest.mark.parametrize(
+    ("tense", "negated", "english", "main", "final"),
+    [
+        ("present", False, "she makes the path more difficult",
+         "sie macht den Weg schwieriger", "sie den Weg schwieriger macht"),
+        ("past", True, "she did not make the path more difficult",
+         "sie machte den Weg nicht schwieriger", "sie den Weg nicht schwieriger machte"),
+        ("perfect", False, "she has made the path more difficult",
+         "sie hat den Weg schwieriger gemacht", "sie den Weg schwieriger gemacht hat"),
+        ("want", False, "she wants to make the path more difficult",
+         "sie will den Weg schwieriger machen", "sie den Weg schwieriger machen will"),
+    ],
+)  # fmt: skip
+def test_make_more_difficult(tense, negated, english, main, final):
+    verb, subject = VERBS["result"][0], pronoun("she", "nominative")
+    path = assemble(BY_ENGLISH["path"], "accusative", False, THE)
+    parts = Complement(last=[Word("schwieriger")])
+    parts.add(path, "accusative")
+    more = Phrase("ADJP", [Word("more", "RBR"), Word("difficult", "JJ")])
+    inside = [Phrase("S", [path.english, more])]
+    found = verb_group(tense, verb.english, verb.german, subject, inside, negated=negated)
+    found.middle = parts.middle(negated)
+    clause = Clause(subject, [found])
+    assert text(clause.english().leaves()) == english
+    assert text(clause.main(Derivation(0, 0))) == main
+    assert text(clause.final()) == final
+
+
+def test_the_comparative_stands_before_what_ends_the_clause(corpus: list[Example]):
+    """The verb is before its object in a main clause, and last or last but one in a subordinate."""
+    places = Counter()
+    for one in corpus:
+        for link in one.comparatives:
+            verb, adjective = link.target_index, link.target_adjective
+            places["before" if verb < adjective else "after"] += 1
+            assert verb < adjective - 1 or verb == adjective + 1, one
+            ends = adjective + 1 + (verb > adjective)
+            tail = one.target_tokens[ends : ends + 2]
+            assert tail[0] in {",", "."} or tail[1] in {",", "."}, one
+    assert min(places["before"], places["after"]) > 100
 
 
 def sentences_with(corpus: list[Example], pattern: str) -> list[Example]:

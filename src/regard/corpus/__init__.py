@@ -21,13 +21,17 @@ The English sentence determines the German one. Where German allows a choice, a 
   that is a person, to the object. Elsewhere, `its` refers to the subject of the clause it is in. So
   a noun, 6 words earlier on average, decides the gender of er, sie, es, ihn, ihm, sein and ihr; for
   31 % of these pronouns a noun of another gender, or in the plural, stands between.
+- `make` is `machen` if its object is followed by `more` and an adjective, and `herstellen` if not:
+  `makes the old box of the king more beautiful` is `macht die alte Kiste des Königs schöner`. The
+  adjective that decides this stands 6 words after the verb on average, and 14 at most.
 
-Measured on 20,000 examples of seed 1: 11.8 English words on average and 30 at most; 49 % of the
-sentences have such a pronoun, and 14 % a separated verb. Of the English sentences of 2,000 examples
-of seed 2, none (0.0 %) is among them.
+Measured on 20,000 examples of seed 1: 11.9 English words on average and 31 at most; 48 % of the
+sentences have such a pronoun, 14 % a separated verb, and 4 % `make` with `more`. Of the English
+sentences of 2,000 examples of seed 2, none (0.0 %) is among them.
 """
 
 from regard.corpus.corpus import (
+    Comparative,
     Example,
     Pronoun,
     Separable,
@@ -38,6 +42,7 @@ from regard.corpus.corpus import (
 )
 
 __all__ = [
+    "Comparative",
     "Example",
     "Pronoun",
     "Separable",

@@ -153,6 +153,24 @@ def clause(
     return Clause(subject, [found], found.front)
 
 
+def making(d: Derivation, when: When, *, tail: bool = False) -> Clause:
+    """A clause with `make`: made the box, made the path more difficult.
+
+    tail: another clause follows this one, in which `it` may refer to the object.
+    """
+    subject = some_subject(d)
+    actor = subject.noun or MAN
+    verbs = DOING["result"][actor] + DOING["product"][actor]
+    if not verbs:
+        subject = noun_phrase(d, d.fresh(PERSONS), "nominative")
+        verbs = DOING["result"][MAN] + DOING["product"][MAN]
+    found = predicate(d, subject, when, PredicateLimits(one=tail), verb=d.pick(verbs))
+    if found.object and not tail and d.chance(0.5):
+        relative_clause(d, found.object, when)
+        found.after = found.object.relative
+    return Clause(subject, [found])
+
+
 def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
     """Add a relative clause to `head` if possible, its German words in `head.relative`."""
     noun = head.noun

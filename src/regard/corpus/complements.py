@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from regard.corpus.derivation import Derivation, Phrase, Word
-from regard.corpus.lexicon import DIRECTIONS, MAN, ROADS, SETTINGS, SPOTS, Verb, nouns
+from regard.corpus.lexicon import (
+    COMPARATIVES,
+    DIRECTIONS,
+    MAN,
+    ROADS,
+    SETTINGS,
+    SPOTS,
+    Verb,
+    nouns,
+)
 from regard.corpus.morphology import Case
 from regard.corpus.phrases import (
     Nominal,
@@ -13,6 +22,7 @@ from regard.corpus.phrases import (
     city_phrase,
     coordinated,
     direction_phrase,
+    modified,
     noun_phrase,
     person_name,
     place_phrase,
@@ -40,6 +50,8 @@ class Complement:
     adverb: list[Word] = field(default_factory=list)
     object: Nominal | None = None
     negative: bool = False
+    result: tuple[Word, Word] | None = None
+    """The adjective after `more` and the German comparative."""
 
     @property
     def ending(self) -> Nominal | None:
@@ -137,6 +149,8 @@ def complement(
         phrase = some_object(d, verb, subject, definite, one)
         tree, parts.last = prepositional(verb.preposition, verb.german_preposition, phrase)
         parts.english.append(tree)
+    elif verb.frame == "result":
+        _add_result(d, verb, parts, one)
     elif verb.objects:
         parts.object = target or some_object(d, verb, subject, style, one)
         parts.add(parts.object, verb.german_case)
@@ -148,6 +162,19 @@ def complement(
         parts.english.append(tree)
         parts.last += german
     return parts
+
+
+def _add_result(d: Derivation, verb: Verb, parts: Complement, one: bool) -> None:
+    """Add an object and what it becomes: the long journey more difficult."""
+    noun, plural = d.fresh(verb.objects), False if one else None
+    phrase = noun_phrase(d, noun, "accusative", style="definite", plural=plural)
+    parts.object = modified(d, phrase) if d.chance(0.3) else phrase
+    parts.add(parts.object, "accusative")
+    found = d.pick(COMPARATIVES[noun])
+    adjective, comparative = parts.result = Word(found.english, "JJ"), Word(found.german)
+    more = Phrase("ADJP", [Word("more", "RBR"), adjective])
+    parts.english.append(Phrase("S", [parts.object.english, more]))
+    parts.last.append(comparative)
 
 
 def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word]]:

@@ -45,6 +45,20 @@ class Separable:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparative:
+    """A form of `make`, and the adjective that ends its complement: make ... more difficult."""
+
+    source_index: int
+    """Place of the form of `make` in source_tokens."""
+    source_adjective: int
+    """Place of the adjective in source_tokens; `more` stands before it."""
+    target_index: int
+    """Place of the form of `machen` in target_tokens."""
+    target_adjective: int
+    """Place of the comparative in target_tokens."""
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """A sentence in both languages. Places are token indices from 0, punctuation included."""
 
@@ -56,6 +70,7 @@ class Example:
     target_tokens: tuple[str, ...]
     pronouns: tuple[Pronoun, ...]
     separable: tuple[Separable, ...]
+    comparatives: tuple[Comparative, ...]
 
 
 def example(seed: int, index: int) -> Example:
@@ -88,6 +103,15 @@ def example(seed: int, index: int) -> Example:
                 split.infinitive,
             )
             for split in d.splits
+        ),
+        tuple(
+            Comparative(
+                places[id(made.english)],
+                places[id(made.adjective)],
+                places[id(made.german)],
+                places[id(made.comparative)],
+            )
+            for made in d.made
         ),
     )
 

@@ -68,6 +68,16 @@ class SplitVerb:
     infinitive: str
 
 
+@dataclass(frozen=True, slots=True)
+class MadeMore:
+    """A form of `make`, the adjective that follows `more`, and the German of both."""
+
+    english: Word
+    adjective: Word
+    german: Word
+    comparative: Word
+
+
 class Derivation:
     """Makes the random choices of one sentence, and collects the dependencies in it."""
 
@@ -77,6 +87,7 @@ class Derivation:
         self._drawn: list[object] = []
         self.links: list[Link] = []
         self.splits: list[SplitVerb] = []
+        self.made: list[MadeMore] = []
 
     def chance(self, probability: float) -> bool:
         """Draw True with this probability, else False."""

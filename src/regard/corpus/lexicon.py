@@ -18,9 +18,13 @@ from regard.corpus.morphology import (
 )
 
 Frame = Literal[
-    "none", "accusative", "dative", "both", "phrase", "motion", "placement", "transport", "clause"
-]
-"""The complements a verb requires; `both` is two objects, `phrase` one with a preposition."""
+    "none", "accusative", "dative", "both", "phrase", "motion", "placement", "transport", "clause",
+    "product", "result",
+]  # fmt: skip
+"""The complements a verb requires; `both` is two objects, `phrase` one with a preposition.
+
+`product` is the object of `make`, and `result` an object with a comparative: make it more modern.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +168,8 @@ OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELA
 QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)
 STATES = _read_adjectives(wordlist.STATE_TABLE)
 ADJECTIVES = {noun: QUALITIES[noun] + STATES[noun] for noun in NOUNS}
+COMPARATIVES = _read_adjectives(wordlist.COMPARATIVE_TABLE)
+"""The adjectives that may follow `more` in the result of `make`, with their German comparatives."""
 VERBS: dict[Frame, tuple[Verb, ...]] = {
     cast(Frame, frame): tuple(
         _read_verb(cast(Frame, frame), line) for line in table.strip().splitlines()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.corpus.complements import ADULTS, Complement, add_adjunct, complement, particle
-from regard.corpus.derivation import Derivation, Phrase, Word
+from regard.corpus.derivation import Derivation, MadeMore, Phrase, Word
 from regard.corpus.lexicon import (
     ADJECTIVES,
     DOING,
@@ -210,6 +210,9 @@ def _active(
         tense, verb.english, verb.german, subject, parts.english, negated=negated, adverb=adverb
     )
     found.object, found.ending = parts.object, parts.ending
+    if parts.result:
+        main = found.right[-1] if found.right else found.finite
+        d.made.append(MadeMore(next(found.core.leaves()), parts.result[0], main, parts.result[1]))
     return _Draft(found, parts, tense, negated, timeless=verb.stative or bool(adverb))
 
 

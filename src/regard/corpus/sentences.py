@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from regard.corpus.clauses import Clause, clause
+from regard.corpus.clauses import Clause, clause, making
 from regard.corpus.derivation import Derivation, Link, Phrase, Referent, Word
 from regard.corpus.lexicon import (
     MAN,
@@ -239,6 +239,25 @@ def _reported(d: Derivation) -> SentencePair:
     return SentencePair(whole.english(), german)
 
 
+def _made(d: Derivation) -> SentencePair:
+    """The dog made the path more dangerous. Der Hund machte den Weg gefährlicher."""
+    when, way = _when(d), d.below(4)
+    if way < 2:
+        one = making(d, when)
+        return SentencePair(one.english(), one.main(d))
+    conjunction = d.pick(tuple(_CAUSAL))
+    tag, german, _ = _CAUSAL[conjunction]
+    if way == 2:
+        first = making(d, when, tail=True)
+        second = _continued(d, first, when)
+    else:
+        first, second = clause(d, when, tail=True), making(d, when)
+    first.predicates[0].core.children.append(
+        Phrase("SBAR", [Word(conjunction, tag), second.english()])
+    )
+    return SentencePair(first.english(), first.main(d) + commas([Word(german), *second.final()]))
+
+
 _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
     (_single,) * 6
     + (_subordinate_last,) * 8
@@ -249,6 +268,10 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 )
 
 
+_OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
+"""One sentence in 20 is `_made`. Each of the others is the one that `_FORMS` alone would give."""
+
+
 def make_sentence(d: Derivation) -> SentencePair:
     """Make a sentence of a random form."""
-    return d.pick(_FORMS)(d)
+    return d.pick(_OFTEN)(d)

@@ -87,6 +87,10 @@ owner Besitzer m Besitzers Besitzer; title Titel m Titels Titel; price Preis m P
 color Farbe f Farbe Farben; door Tür f Tür Türen; roof Dach n Daches Dächer;
 window Fenster n Fensters Fenster; ear Ohr n Ohres Ohren
 """,
+    "activity": """
+path Weg m Weges Wege; task Aufgabe f Aufgabe Aufgaben; journey Reise f Reise Reisen;
+game Spiel n Spiels Spiele
+""",
 }
 
 GROUPS = {
@@ -111,6 +115,7 @@ male,female,animal,goods,place,roof,door,window,engine,owner: old:alt
 animal,goods,place,roof,door,window,tail,color,title: beautiful:schön
 animal,tool,building,indoors,roof,door,window,tail,color: ugly:hässlich
 person,animal,thing,text,device,food,building,ear,tail,color,title,price,owner: strange:seltsam
+activity: new:neu strange:seltsam
 """
 STATE_TABLE = """
 person,animal,owner: tired:müde/müd hungry:hungrig sick:krank
@@ -128,6 +133,17 @@ device,vehicle,engine: loud:laut
 text,tail,ear,title: long:lang short:kurz
 food: cold:kalt warm:warm fresh:frisch
 price: high:hoch/hoh low:niedrig
+activity: long:lang short:kurz
+"""
+# Nouns, then what they can be made: english:german, which follow `more` and have the ending -er.
+COMPARATIVE_TABLE = """
+activity,text: difficult:schwieriger
+activity,vehicle,animal: dangerous:gefährlicher
+activity,goods: expensive:teurer
+male,female,animal: nervous:nervöser
+goods,animal: beautiful:schöner
+device,vehicle,furniture: modern:moderner
+text: famous:berühmter
 """
 
 # subjects > objects | verb[+particle or @preposition] [past] [participle] [third person]
@@ -226,6 +242,13 @@ person | !know knew known | wissen weiß wusste gewusst
 person | !hope | hoffen hofft hoffte gehofft
 person | !hear heard | hören hört hörte gehört
 person | !ask | fragen fragt fragte gefragt
+""",
+    "product": """
+person > clothing,device,furniture,vehicle | make made | her-stellen stellt stellte hergestellt
+""",
+    "result": """
+person,animal,movable > activity | make made | machen macht machte gemacht
+person,animal > goods,male,female,animal | make made | machen macht machte gemacht
 """,
 }
 
