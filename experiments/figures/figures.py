@@ -5,7 +5,7 @@
 
 The built-in grammar knows the true dependencies. Of each kind of them the head that is right most
 often on one set of sentences is counted on another. Writes result.json beside itself, and draws the
-figures of docs/figures.md.
+figures of docs/figures.md, but for Figure 3, which figure_3.py draws.
 """
 
 import argparse
@@ -46,6 +46,13 @@ class Link:
     key: int
     options: tuple[int, ...]
     """The places of the same sort of word, among which one may guess."""
+    also: tuple[int, ...] = ()
+    """Keys that are as good as `key`."""
+
+    @property
+    def keys(self) -> list[int]:
+        """Every key that is right."""
+        return [self.key, *self.also]
 
 
 def pronouns(e: Example) -> Iterator[Link]:
@@ -116,7 +123,10 @@ def tagged(e: Example, *tags: str) -> tuple[int, ...]:
     return tuple(i for i, tag in enumerate(tree.tags()) if tag.startswith(tags))
 
 
-MEASURES: dict[str, tuple[AttentionKind, Callable[[Example], Iterator[Link]]]] = {
+Measures = dict[str, tuple[AttentionKind, Callable[[Example], Iterator[Link]]]]
+"""The kind of attention, and the dependencies of a sentence, by name."""
+
+MEASURES: Measures = {
     "a pronoun to its antecedent": ("encoder", pronouns),
     "writing a separated particle, to the English verb": ("cross", particles),
     "writing a separated particle, to the German verb": ("decoder", halves),
@@ -144,28 +154,28 @@ class Count:
 
     def add(self, weights: NDArray[np.float32], link: Link, reachable: int) -> None:
         """One more; `weights` by layer and head, of this query."""
-        self.right += weights.argmax(-1) == link.key
-        self.weight += weights[..., link.key]
+        self.right += np.isin(weights.argmax(-1), link.keys)
+        self.weight += weights[..., link.keys].sum(-1)
         self.total += 1
-        self.places += Fraction(1, reachable)
+        self.places += Fraction(len(link.keys), reachable)
         if link.options:
-            self.options += Fraction(1, len(link.options))
+            self.options += Fraction(len(link.keys), len(link.options))
         self.offsets[link.key - link.query] += 1
 
 
-def count(model: Model, seed: int, sentences: int) -> dict[str, Count]:
+def count(model: Model, measures: Measures, seed: int, sentences: int) -> dict[str, Count]:
     """Counts of each measure, over the first `sentences` sentences of a stream that have it."""
     recipe = model.recipe.model
     shape = recipe.layers, recipe.heads
-    counts = {name: Count(np.zeros(shape, int), np.zeros(shape)) for name in MEASURES}
+    counts = {name: Count(np.zeros(shape, int), np.zeros(shape)) for name in measures}
     seen: Counter[str] = Counter()
     for e in examples(seed):
         links = {
             name: found
-            for name, (_, of) in MEASURES.items()
+            for name, (_, of) in measures.items()
             if seen[name] < sentences and (found := list(of(e)))
         }
-        if all(seen[name] == sentences for name in MEASURES):
+        if all(seen[name] == sentences for name in measures):
             return counts
         if not links:
             continue
@@ -174,7 +184,7 @@ def count(model: Model, seed: int, sentences: int) -> dict[str, Count]:
         if seeing.source[:-1] != e.source_tokens or seeing.written[:-1] != e.target_tokens:
             raise ValueError(f"the words of {e.source!r} are not the grammar's")
         for name, found in links.items():
-            kind = MEASURES[name][0]
+            kind = measures[name][0]
             for link in found:
                 weights = seeing.weights[kind][:, :, link.query]
                 reachable = link.query + 1 if kind == "decoder" else weights.shape[-1]
@@ -188,18 +198,18 @@ def untrained(model: Model) -> Model:
     return replace(model, transformer=Transformer(model.recipe.model, model.tokenizer.size).eval())
 
 
-def measure(model: Model, sentences: int) -> dict[str, Any]:
+def measure(model: Model, measures: Measures, sentences: int) -> dict[str, Any]:
     """For each dependency the head chosen, how often it is right, and how often chance would be."""
-    chosen_on, counted = count(model, CHOICE_SEED, sentences), count(model, TEST_SEED, sentences)
-    blank = untrained(model)
-    blank_chosen, blank_counted = (count(blank, s, sentences) for s in (CHOICE_SEED, TEST_SEED))
+    seeds, blank = (CHOICE_SEED, TEST_SEED), untrained(model)
+    chosen_on, counted = (count(model, measures, seed, sentences) for seed in seeds)
+    blank_chosen, blank_counted = (count(blank, measures, seed, sentences) for seed in seeds)
     result = {}
     for name, test in counted.items():
         layer, head = best(chosen_on[name])
         blank_layer, blank_head = best(blank_chosen[name])
         offset, _ = chosen_on[name].offsets.most_common(1)[0]
         result[name] = {
-            "kind": MEASURES[name][0],
+            "kind": measures[name][0],
             "layer": layer + 1,
             "head": head + 1,
             "dependencies": test.total,
@@ -210,6 +220,10 @@ def measure(model: Model, sentences: int) -> dict[str, Any]:
             "always_the_commonest_distance": test.offsets[offset],
             "best_head_untrained": int(blank_counted[name].right[blank_layer, blank_head]),
             "right_by_layer_and_head": test.right.tolist(),
+            "chosen_by_layer": [
+                {"head": int(row.argmax()) + 1, "right": int(test.right[i, row.argmax()])}
+                for i, row in enumerate(chosen_on[name].right)
+            ],
         }
     return result
 
@@ -235,25 +249,25 @@ def draw(model: Model, result: dict[str, Any]) -> None:
     e, seeing = seen(lambda e: any(s.target_particle - s.target_index > 4 for s in e.separable))
     heads = [head, *(h for h in range(model.recipe.model.heads) if h != head)]
     (link, *_) = joined(e)
-    save(3, figure(seeing, 3, "svg", kind, layer, heads, link.query))
+    save("particle", figure(seeing, 3, "svg", kind, layer, heads, link.query))
 
     kind, layer, head = of("a pronoun to its antecedent")
     e, seeing = seen(lambda e: any(link.query - link.key > 5 for link in pronouns(e)))
     (link, *_) = pronouns(e)
     others = seeing.weights[kind][layer, :, link.query].max(-1)
     others[head] = 0
-    save(4, figure(seeing, 4, "svg", kind, layer, [head, int(others.argmax())], link.query))
+    save("4", figure(seeing, 4, "svg", kind, layer, [head, int(others.argmax())], link.query))
 
     kind, layer, head = of("a determiner to its noun, an adjective between")
     _, _, other = of("a word to the one before it")
     _, seeing = seen(lambda e: bool(list(determiners(e)) and list(pronouns(e))))
-    save(5, figure(seeing, 5, "svg", kind, layer, [head, other], None))
+    save("5", figure(seeing, 5, "svg", kind, layer, [head, other], None))
 
 
-def save(number: int, content: bytes) -> None:
+def save(name: str, content: bytes) -> None:
     """One picture."""
     PICTURES.mkdir(exist_ok=True)
-    write_file(PICTURES / f"figure-{number}.svg", content)
+    write_file(PICTURES / f"figure-{name}.svg", content)
 
 
 def main() -> None:
@@ -263,7 +277,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     arguments = parser.parse_args()
     model = open_model(arguments.model)
-    result = measure(model, arguments.sentences)
+    result = measure(model, MEASURES, arguments.sentences)
     write_file(HERE / "result.json", json.dumps(result, indent=1) + "\n")
     draw(model, result)
 

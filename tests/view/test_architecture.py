@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.recipe import Recipe
 from regard.transformer import Transformer
-from regard.view.architecture import HEIGHT, WIDTH, architecture, draw_architecture
+from regard.view.architecture import FIGURE_1, architecture, draw_architecture
 from regard.view.drawing import FORMATS, Drawing, plotting
 from view.drawn import misplaced, written
 
@@ -105,7 +105,7 @@ def test_unequal_depth_and_learned_positions() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_texts_stay_apart_in_their_boxes_and_on_the_sheet(name: str) -> None:
     with plotting() as sheet:
-        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        drawing = Drawing(sheet, *FIGURE_1)
         draw_architecture(drawing, a_model(name))
         assert misplaced(drawing) == []
 
@@ -126,4 +126,4 @@ def test_a_layer_with_an_unknown_module_is_not_drawn_wrongly() -> None:
 def test_the_same_bytes_again_and_the_size_of_the_sheet() -> None:
     drawn = architecture(a_model("base"), "svg")
     assert drawn == architecture(a_model("base"), "svg")
-    assert ElementTree.fromstring(drawn).get("viewBox") == f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
+    assert ElementTree.fromstring(drawn).get("viewBox") == "0 0 {:.0f} {:.0f}".format(*FIGURE_1)

@@ -4,7 +4,7 @@ import pytest
 
 from regard.attention import MultiHeadAttention
 from regard.view.drawing import Drawing, plotting
-from regard.view.multihead import HEIGHT, WIDTH, draw_multihead, multihead
+from regard.view.multihead import FIGURE_2, draw_multihead, multihead
 from view.drawn import misplaced, written
 from view.test_architecture import MODELS, PARAMETERS, a_model, number
 
@@ -35,7 +35,7 @@ def test_dropout_on_the_weights_is_told_where_it_is() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_texts_stay_apart_in_their_boxes_and_on_the_sheet(name: str) -> None:
     with plotting() as sheet:
-        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        drawing = Drawing(sheet, *FIGURE_2)
         draw_multihead(drawing, a_model(name))
         assert misplaced(drawing) == []
 

@@ -90,13 +90,10 @@ def look(
     word: _WordOption = None,
     threads: ThreadsOption = 0,
 ) -> None:
-    """Look at the attention of one sentence, or at the model itself.
+    """Look at the attention of one sentence, or at the model (Figures 1 and 2).
 
-    The weights are those of equation (1), in fp32: of the model's own translation, or of the one
-    you give. Figure 3 shows one word and every head; Figure 4 the sharpest head, then that and the
-    next sharpest for one word; Figure 5 the two sharpest heads. --head chooses others. Figure 1 is
-    the model and Figure 2 its attention, with their modules' names, shapes and numbers of
-    parameters.
+    The weights are those of equation (1), in fp32. Figure 3 shows one word and every head; Figure 4
+    the sharpest head, then two for one word; Figure 5 the two sharpest. --head chooses others.
 
     Examples:
 
@@ -116,7 +113,7 @@ def look(
     set_threads(threads)
     opened = open_model(model)
     if sentence is None:
-        _draw_model(opened.transformer, figure or 1, out)
+        _draw_model(opened.transformer, figure, out)
         return
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
@@ -129,17 +126,15 @@ def look(
         view.write_page(html)
     if npz:
         view.write_npz(npz)
-    if figure in (1, 2):
-        _draw_model(opened.transformer, figure, out)
-    elif figure:
-        view.write_figure(figure, out)
+    if figure:
+        view.write_figure(figure, out, opened.transformer)
     if as_json:
         view.write_json(as_json)
     if str(as_json) != "-":
         view.print(text)
 
 
-def _draw_model(model: "Transformer", number: int, path: Path | None) -> None:
+def _draw_model(model: "Transformer", number: int | None, path: Path | None) -> None:
     """Write Figure 1 or 2, in the format that the file's name ends in."""
     from regard.cli.console import note
     from regard.files.whole import write_file
@@ -199,12 +194,15 @@ class _View:
         np.savez_compressed(file, **arrays)
         write_file(path, file.getvalue())
 
-    def write_figure(self, number: int, path: Path | None) -> None:
-        """Write Figure 3, 4 or 5, in the format that the file's name ends in."""
+    def write_figure(self, number: int, path: Path | None, model: "Transformer") -> None:
+        """Write one of Figures 1 to 5, in the format that the file's name ends in."""
         from regard.cli.console import note
         from regard.files.whole import write_file
         from regard.view.figures import figure, sharpest
 
+        if number < 3:
+            _draw_model(model, number, path)
+            return
         path = path or Path(f"figure-{number}.svg")
         of = cast("AttentionKind", self.kind or "encoder")
         word = None if number == 5 else self.word

@@ -210,10 +210,15 @@ def _active(
         tense, verb.english, verb.german, subject, parts.english, negated=negated, adverb=adverb
     )
     found.object, found.ending = parts.object, parts.ending
+    _note_result(d, parts, found)
+    return _Draft(found, parts, tense, negated, timeless=verb.stative or bool(adverb))
+
+
+def _note_result(d: Derivation, parts: Complement, found: Predicate) -> None:
+    """Record the main verb of both languages with the comparative that ends its complement."""
     if parts.result:
         main = found.right[-1] if found.right else found.finite
         d.made.append(MadeMore(next(found.core.leaves()), parts.result[0], main, parts.result[1]))
-    return _Draft(found, parts, tense, negated, timeless=verb.stative or bool(adverb))
 
 
 def predicate(

@@ -135,7 +135,7 @@ food: cold:kalt warm:warm fresh:frisch
 price: high:hoch/hoh low:niedrig
 activity: long:lang short:kurz
 """
-# Nouns, then what they can be made: english:german, which follow `more` and have the ending -er.
+# Nouns, then what they can be made: an adjective after `more`, and its German comparative.
 COMPARATIVE_TABLE = """
 activity,text: difficult:schwieriger
 activity,vehicle,animal: dangerous:gefährlicher

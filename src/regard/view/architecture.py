@@ -14,7 +14,8 @@ from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
 
 PINK, ORANGE, YELLOW = "#fce0e1", "#ffe2bb", "#f2f4c1"
 BLUE, LILAC, GREEN, PALE = "#c2e8f7", "#dcdfef", "#cbe7d3", "#f3f3f5"
-WIDTH, HEIGHT = 1010.0, 942.0
+FIGURE_1 = (1010.0, 942.0)
+"""The width and height of its sheet, in points."""
 _ENCODER, _DECODER = 315.0, 695.0
 """The x of the middle of either stack."""
 _BOX, _FRAME = 250.0, 165.0
@@ -25,13 +26,13 @@ _AROUND = 20.0
 
 
 class Part(NamedTuple):
-    """What a box says about modules of the model."""
+    """A box's title and lines, about modules of the model."""
 
     title: str
     lines: tuple[str, ...]
 
 
-def parameters(module: nn.Module) -> str:
+def counted(module: nn.Module) -> str:
     """The number of a module's parameters, in words."""
     return f"{sum(p.numel() for p in module.parameters()):,} parameters"
 
@@ -68,7 +69,7 @@ def layer_parts(stack: str, layers: Sequence[nn.Module]) -> Iterator[tuple[nn.Mo
                 lines[0] = f"{which}.{name}.norm: {type(module.norm).__name__}"
             case _:
                 raise TypeError(f"Figure 1 has no {type(module).__name__}")
-        yield module, name, Part(title, (*lines, parameters(module)))
+        yield module, name, Part(title, (*lines, counted(module)))
 
 
 def embedding_parts(embedding: Embedding) -> dict[str, Part]:
@@ -81,7 +82,7 @@ def embedding_parts(embedding: Embedding) -> dict[str, Part]:
             "Input Embedding",
             (
                 f"embedding.tokens: {kind}, times √{width:,}",
-                f"{size}: {parameters(embedding.tokens)}",
+                f"{size}: {counted(embedding.tokens)}",
             ),
         ),
         "target": Part("Output Embedding", (f"embedding.tokens, times √{width:,}", shared)),
@@ -108,13 +109,13 @@ def architecture(model: Transformer, form: str) -> bytes:
     Raises MissingExtra without matplotlib.
     """
     with plotting() as sheet:
-        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        drawing = Drawing(sheet, *FIGURE_1)
         draw_architecture(drawing, model)
         return saved(drawing.figure, form)
 
 
 def draw_architecture(drawing: Drawing, model: Transformer) -> None:
-    """Draw Figure 1 on a sheet of WIDTH x HEIGHT points."""
+    """Draw Figure 1 on a sheet whose size is FIGURE_1."""
     parts, width = embedding_parts(model.embedding), model.embedding.tokens.embedding_dim
     learned = model.embedding.learned
     labels = "Inputs", "sub-words of the source"
@@ -238,7 +239,7 @@ def _outputs(drawing: Drawing, y: float, parts: dict[str, Part]) -> None:
 
 
 def _sums(drawing: Drawing, model: Transformer) -> None:
-    """What the whole model counts, in the upper left corner."""
+    """The numbers of parameters of the whole model, in the upper left corner."""
 
     def number(module: nn.Module | Sequence[nn.Module]) -> int:
         modules = [module] if isinstance(module, nn.Module) else module
@@ -250,7 +251,7 @@ def _sums(drawing: Drawing, model: Transformer) -> None:
         ("decoder", number(model.decoder)),
         (type(model).__name__, model.parameter_count),
     ]
-    y = HEIGHT - 40
+    y = FIGURE_1[1] - 40
     drawing.text(60, y, f"The {type(model).__name__}", size=16, side="left")
     for row, (name, count) in enumerate(rows, 1):
         drawing.text(60, y - 8 - 16 * row, name, size=9, side="left")

@@ -8,10 +8,11 @@ from torch import nn
 
 from regard.attention import MultiHeadAttention
 from regard.transformer import Transformer
-from regard.view.architecture import GREEN, LILAC, ORANGE, PINK, YELLOW, numbered, parameters
+from regard.view.architecture import GREEN, LILAC, ORANGE, PINK, YELLOW, counted, numbered
 from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
 
-WIDTH, HEIGHT = 940.0, 560.0
+FIGURE_2 = (940.0, 560.0)
+"""The width and height of its sheet, in points."""
 _ONE, _ALL = 200.0, 640.0
 """The x of the middle of either half."""
 _SHADOW = 6.0
@@ -26,13 +27,13 @@ def multihead(model: Transformer, form: str) -> bytes:
     MissingExtra without matplotlib.
     """
     with plotting() as sheet:
-        drawing = Drawing(sheet, WIDTH, HEIGHT)
+        drawing = Drawing(sheet, *FIGURE_2)
         draw_multihead(drawing, model)
         return saved(drawing.figure, form)
 
 
 def draw_multihead(drawing: Drawing, model: Transformer) -> None:
-    """Draw Figure 2 on a sheet of WIDTH x HEIGHT points."""
+    """Draw Figure 2 on a sheet whose size is FIGURE_2."""
     found = [
         (name, module)
         for name, module in model.named_modules()
@@ -55,7 +56,7 @@ def draw_multihead(drawing: Drawing, model: Transformer) -> None:
 def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
     """The left half: equation (1) with the sizes of one head."""
     x, d_k, d_v = _ONE, attention.d_k, attention.d_v
-    drawing.text(x, HEIGHT - 24, "Scaled Dot-Product Attention", size=14)
+    drawing.text(x, FIGURE_2[1] - 24, "Scaled Dot-Product Attention", size=14)
     dropped = f", dropout {attention.dropout:g}" if attention.dropout else ""
     rows = [
         ("MatMul", "Q Kᵀ: queries × keys", LILAC),
@@ -87,7 +88,7 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
 def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
     """The right half: projections, heads, their concatenation, and a projection of that."""
     x, heads = _ALL, attention.heads
-    drawing.text(x, HEIGHT - 24, "Multi-Head Attention", size=14)
+    drawing.text(x, FIGURE_2[1] - 24, "Multi-Head Attention", size=14)
     together = Box(x, 300, 410, 56)
     d_model, inner = attention.W_q.in_features, attention.W_o.in_features
     for name, at, projection, per_head in (
@@ -95,7 +96,7 @@ def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
         ("Q", x + 140, "W_q", attention.d_k),
     ):  # fmt: skip
         module: nn.Linear = getattr(attention, projection)
-        lines = f"{projection}: {d_model:,} → {heads} × {per_head:,}", parameters(module)
+        lines = f"{projection}: {d_model:,} → {heads} × {per_head:,}", counted(module)
         box = _pile(drawing, Box(at, 200, 124, 54), LILAC, "Linear", lines, heads)
         drawing.text(at, 106, name, size=TITLE)
         memory = "queries" if name == "Q" else "keys"
@@ -108,7 +109,7 @@ def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
     drawing.text(x + 224, 310 + _lift(heads), f"h = {heads}", size=14, side="left")
     line = f"queries × ({heads} × {attention.d_v:,}) = queries × {inner:,}"
     concat = drawing.box(Box(x, 390, 220, 42), YELLOW, "Concat", [line])
-    out = f"W_o: {inner:,} → {d_model:,}", parameters(attention.W_o)
+    out = f"W_o: {inner:,} → {d_model:,}", counted(attention.W_o)
     linear = drawing.box(Box(x, 464, 220, 54), ORANGE, "Linear", out)
     drawing.arrow((x, together.top + _lift(heads)), (x, concat.bottom))
     drawing.arrow((x, concat.top), (x, linear.bottom))
