@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from matplotlib.patches import PathPatch
 from torch import nn
 
 from regard.recipe import Recipe
@@ -21,6 +22,10 @@ MODELS = {
     "learned positions": ({"layers": 1, "positions": "learned", "max_positions": 300}, 3000),
     "unusual heads": ({"layers": 3, "d_model": 36, "heads": 5, "d_k": 7, "d_v": 11}, 90),
     "base": ({}, 37_000),
+    "additive, nothing added": (
+        {"layers": 2, "d_model": 64, "heads": 4, "score": "additive", "residual": False}, 90,
+    ),
+    "no mask, no scale": ({"layers": 1, "causal": False, "score": "dot"}, 90),
     "large": (
         {"layers": 12, "decoder_layers": 10, "d_model": 4096, "d_ff": 16_384, "heads": 16,
          "positions": "learned", "max_positions": 4096, "dropout": 0.3, "attention_dropout": 0.15},
@@ -100,6 +105,22 @@ def test_unequal_depth_and_learned_positions() -> None:
     assert "300 × 512: 153,600 parameters" in texts
     assert "the same table as left" in texts
     assert not any("sines" in text for text in texts)
+
+
+def strokes(name: str) -> int:
+    """The number of lines in Figure 1 for a model."""
+    with plotting() as sheet:
+        drawing = Drawing(sheet, *FIGURE_1)
+        draw_architecture(drawing, a_model(name))
+        return sum(isinstance(patch, PathPatch) for patch in drawing.axes.patches)
+
+
+def test_a_changed_model_is_not_drawn_as_the_paper_has_it() -> None:
+    texts = said("additive, nothing added")
+    assert texts.count("Norm") == 5 and "Add & Norm" not in texts
+    assert "encoder.0…1.self_attention: AdditiveAttention" in texts
+    assert strokes("additive, nothing added") == strokes("two layers of 64") - 5
+    assert not any("Masked" in text for text in said("no mask, no scale"))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -15,7 +15,7 @@ def test_the_numbers_of_the_boxes_add_up_to_the_attention(name: str) -> None:
     texts = written(multihead(model, "svg"))
     *boxes, whole = [number(found[1]) for t in texts if (found := PARAMETERS.search(t))]
     attention = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    assert len(boxes) == 4
+    assert len(boxes) == 4 + name.startswith("additive")
     assert sum(boxes) == sum(p.numel() for p in attention[0].parameters())
     assert whole == sum(p.numel() for m in attention for p in m.parameters())
     assert f"together {len(attention)} × {sum(boxes):,} = {whole:,} parameters" in texts
@@ -30,6 +30,14 @@ def test_unusual_heads() -> None:
 def test_dropout_on_the_weights_is_told_where_it_is() -> None:
     assert "over the keys, dropout 0.15" in written(multihead(a_model("large"), "svg"))
     assert "over the keys" in written(multihead(a_model("base"), "svg"))
+
+
+def test_other_scores_are_drawn_as_they_are() -> None:
+    texts = written(multihead(a_model("no mask, no scale"), "svg"))
+    assert "Scale" not in texts and texts.count("Dot-Product Attention") == 2
+    texts = written(multihead(a_model("additive, nothing added"), "svg"))
+    assert {"Add", "Tanh", "w: 4 × 16, 64 parameters"} <= {*texts} and "Scale" not in texts
+    assert texts.count("Additive Attention") == 2
 
 
 @pytest.mark.parametrize("name", MODELS)

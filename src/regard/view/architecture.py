@@ -10,6 +10,7 @@ from torch import nn
 from regard.attention import MultiHeadAttention
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.transformer import Transformer
+from regard.variants import NormOnly
 from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
 
 PINK, ORANGE, YELLOW = "#fce0e1", "#ffe2bb", "#f2f4c1"
@@ -25,11 +26,15 @@ _AROUND = 20.0
 """How far from its boxes a residual connection passes."""
 
 
-class Part(NamedTuple):
+class Label(NamedTuple):
     """A box's title and lines, about modules of the model."""
 
     title: str
     lines: tuple[str, ...]
+
+
+Shown = tuple[nn.Module, str, Label]
+"""A module of a layer, its name there, and its box."""
 
 
 def counted(module: nn.Module) -> str:
@@ -42,19 +47,19 @@ def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
     return f"{stack}.0" if len(layers) == 1 else f"{stack}.0…{len(layers) - 1}"
 
 
-def layer_parts(stack: str, layers: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, str, Part]]:
+def layer_parts(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Shown]:
     """Each module of a layer, from the bottom up: itself, its name, and its box.
 
-    A box is about one layer; its name says which layers have such a module. Raises TypeError for a
-    module that Figure 1 does not have.
+    A box is about one layer; its name says which layers have such a module. `causal`: the decoder's
+    self-attention is masked. Raises TypeError for a module that Figure 1 does not have.
     """
     which = numbered(stack, layers)
     for name, module in layers[0].named_children():
         lines = [f"{which}.{name}: {type(module).__name__}"]
         match module:
             case MultiHeadAttention():
-                masked = "Masked " if (stack, name) == ("decoder", "self_attention") else ""
-                title = f"{masked}Multi-Head Attention"
+                masked = causal and (stack, name) == ("decoder", "self_attention")
+                title = "Masked Multi-Head Attention" if masked else "Multi-Head Attention"
                 widths = f"d_k = {module.d_k}, d_v = {module.d_v}"
                 heads = "1 head" if module.heads == 1 else f"{module.heads} heads"
                 lines.append(f"{heads}, {widths}, d_model = {module.W_q.in_features:,}")
@@ -65,29 +70,29 @@ def layer_parts(stack: str, layers: Sequence[nn.Module]) -> Iterator[tuple[nn.Mo
                     f"{outer.out_features:,}, ReLU"
                 )
             case AddNorm():
-                title = "Add & Norm"
+                title = "Norm" if isinstance(module, NormOnly) else "Add & Norm"
                 lines[0] = f"{which}.{name}.norm: {type(module.norm).__name__}"
             case _:
                 raise TypeError(f"Figure 1 has no {type(module).__name__}")
-        yield module, name, Part(title, (*lines, counted(module)))
+        yield module, name, Label(title, (*lines, counted(module)))
 
 
-def embedding_parts(embedding: Embedding) -> dict[str, Part]:
+def embedding_parts(embedding: Embedding) -> dict[str, Label]:
     """The boxes of the one module that embeds, adds positions and gives logits."""
     rows, width = embedding.tokens.weight.shape
     size, kind = f"{rows:,} × {width:,}", type(embedding.tokens).__name__
     shared = "shared, counted at Input Embedding"
     parts = {
-        "source": Part(
+        "source": Label(
             "Input Embedding",
             (
                 f"embedding.tokens: {kind}, times √{width:,}",
                 f"{size}: {counted(embedding.tokens)}",
             ),
         ),
-        "target": Part("Output Embedding", (f"embedding.tokens, times √{width:,}", shared)),
-        "linear": Part("Linear", (f"embedding.tokens, transposed: {width:,} → {rows:,}", shared)),
-        "softmax": Part("Softmax", (f"over {rows:,} sub-words",)),
+        "target": Label("Output Embedding", (f"embedding.tokens, times √{width:,}", shared)),
+        "linear": Label("Linear", (f"embedding.tokens, transposed: {width:,} → {rows:,}", shared)),
+        "softmax": Label("Softmax", (f"over {rows:,} sub-words",)),
     }
     if embedding.learned:
         table = embedding.positions
@@ -98,8 +103,8 @@ def embedding_parts(embedding: Embedding) -> dict[str, Part]:
         again = "embedding.positions: learned", "the same table as left"
     else:
         lines = again = f"sines and cosines of width {width:,}", "no parameters"
-    parts["source positions"] = Part("Positional Encoding", lines)
-    parts["target positions"] = Part("Positional Encoding", again)
+    parts["source positions"] = Label("Positional Encoding", lines)
+    parts["target positions"] = Label("Positional Encoding", again)
     return parts
 
 
@@ -124,16 +129,16 @@ def draw_architecture(drawing: Drawing, model: Transformer) -> None:
     _inputs(drawing, _DECODER, 1, parts, "target", labels, learned)
     drawing.text(_ENCODER + 8, bottom - 12, f"source × {width:,}", side="left", colour=GREY)
     drawing.text(_DECODER - 8, bottom - 12, f"target × {width:,}", side="right", colour=GREY)
-    encoded = _Stack(drawing, "encoder", model.encoder, _ENCODER, -1, bottom)
+    encoded = _Stack(drawing, "encoder", model.encoder, _ENCODER, -1, bottom, model.causal)
     top = encoded.draw(None)
-    decoded = _Stack(drawing, "decoder", model.decoder, _DECODER, 1, bottom)
+    decoded = _Stack(drawing, "decoder", model.decoder, _DECODER, 1, bottom, model.causal)
     end = decoded.draw(top)
     _outputs(drawing, end, parts)
     _sums(drawing, model)
 
 
 def _inputs(
-    drawing: Drawing, x: float, side: int, parts: dict[str, Part], name: str,
+    drawing: Drawing, x: float, side: int, parts: dict[str, Label], name: str,
     labels: tuple[str, str], learned: bool,
 ) -> float:  # fmt: skip
     """Embedding and positions below a stack; returns the y where the stack begins."""
@@ -164,34 +169,34 @@ class _Stack:
 
     def __init__(
         self, drawing: Drawing, name: str, layers: Sequence[nn.Module], x: float, side: int,
-        bottom: float,
+        bottom: float, causal: bool,
     ):  # fmt: skip
         self.drawing, self.name, self.layers, self.x, self.side = drawing, name, layers, x, side
-        self.bottom = bottom
+        self.bottom, self.causal = bottom, causal
 
     def draw(self, memory: float | None) -> float:
         """Draw it, with arrows from the encoder's output at height `memory`; returns its top."""
         y = self.bottom
-        sublayers = list(layer_parts(self.name, self.layers))
-        for (module, name, part), (_, _, norm) in zip(sublayers[::2], sublayers[1::2], strict=True):
-            y = self._sublayer(y, module, part, norm, memory if name == "cross_attention" else None)
+        modules = list(layer_parts(self.name, self.layers, self.causal))
+        for sublayer, norm in zip(modules[::2], modules[1::2], strict=True):
+            crosses = sublayer[1] == "cross_attention"
+            y = self._sublayer(y, sublayer, norm, memory if crosses else None)
         frame = self.x - _FRAME, self.bottom, self.x + _FRAME, y + 14
         self.drawing.frame(*frame, PALE)
         self._times((self.bottom + y) / 2)
         return y
 
-    def _sublayer(
-        self, y: float, module: nn.Module, part: Part, norm: Part, memory: float | None
-    ) -> float:
+    def _sublayer(self, y: float, sublayer: Shown, norm: Shown, memory: float | None) -> float:
         """A sub-layer above y with its Add & Norm; returns the top of that."""
-        drawing, x, attends = self.drawing, self.x, isinstance(module, MultiHeadAttention)
+        drawing, x, attends = self.drawing, self.x, isinstance(sublayer[0], MultiHeadAttention)
         above = y + 12 + (26 if attends else 20) + (18 if memory else 0)
         box = drawing.box(
-            Box(x, above + _TALL / 2, _BOX, _TALL), ORANGE if attends else BLUE, *part
+            Box(x, above + _TALL / 2, _BOX, _TALL), ORANGE if attends else BLUE, *sublayer[2]
         )
-        added = drawing.box(Box(x, box.top + _JOIN + _LOW / 2, _BOX, _LOW), YELLOW, *norm)
-        around = x + self.side * (_BOX / 2 + _AROUND)
-        drawing.arrow((x, y + 12), (around, y + 12), (around, added.y), added.side(self.side))
+        added = drawing.box(Box(x, box.top + _JOIN + _LOW / 2, _BOX, _LOW), YELLOW, *norm[2])
+        if not isinstance(norm[0], NormOnly):
+            around = x + self.side * (_BOX / 2 + _AROUND)
+            drawing.arrow((x, y + 12), (around, y + 12), (around, added.y), added.side(self.side))
         drawing.arrow((x, box.top), (x, added.bottom))
         if memory:
             self._from_encoder(memory, y, box)
@@ -227,7 +232,7 @@ class _Stack:
         drawing.text(x, y - 30, f"{whole:,} in all", side=end, colour=GREY)
 
 
-def _outputs(drawing: Drawing, y: float, parts: dict[str, Part]) -> None:
+def _outputs(drawing: Drawing, y: float, parts: dict[str, Label]) -> None:
     """Linear and softmax above the decoder, whose top is y."""
     x = _DECODER
     linear = drawing.box(Box(x, y + 64, _BOX, 50), LILAC, *parts["linear"])

@@ -8,6 +8,7 @@ from torch import nn
 
 from regard.attention import MultiHeadAttention
 from regard.transformer import Transformer
+from regard.variants import AdditiveAttention, UnscaledAttention
 from regard.view.architecture import GREEN, LILAC, ORANGE, PINK, YELLOW, counted, numbered
 from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
 
@@ -56,17 +57,17 @@ def draw_multihead(drawing: Drawing, model: Transformer) -> None:
 def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
     """The left half: equation (1) with the sizes of one head."""
     x, d_k, d_v = _ONE, attention.d_k, attention.d_v
-    drawing.text(x, FIGURE_2[1] - 24, "Scaled Dot-Product Attention", size=14)
+    drawing.text(x, FIGURE_2[1] - 24, _name(attention), size=14)
     dropped = f", dropout {attention.dropout:g}" if attention.dropout else ""
     rows = [
-        ("MatMul", "Q Kᵀ: queries × keys", LILAC),
-        ("Scale", f"1 / √{d_k} = {d_k**-0.5:.4g}", YELLOW),
+        *_scoring(attention),
         ("Mask (opt.)", "padding; if masked, later positions", PINK),
         ("SoftMax", f"over the keys{dropped}", GREEN),
         ("MatMul", f"weights V: queries × {d_v}", LILAC),
     ]
+    step = 264 / (len(rows) - 1)
     boxes = [
-        drawing.box(Box(x, 170 + 66 * row + 10 * (row == 4), 200, 42), colour, title, [line])
+        drawing.box(Box(x, 170 + step * row, 200, 38), colour, title, [line])
         for row, (title, line, colour) in enumerate(rows)
     ]
     for below, above in pairwise(boxes):
@@ -83,6 +84,32 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
             drawing.arrow((at, 116), (at, boxes[0].bottom))
     turn = last.bottom - 18
     drawing.arrow((x + 150, 116), (x + 150, turn), (x + 60, turn), (x + 60, last.bottom))
+
+
+def _name(attention: MultiHeadAttention) -> str:
+    """The name of what each head computes."""
+    match attention:
+        case AdditiveAttention():
+            return "Additive Attention"
+        case UnscaledAttention():
+            return "Dot-Product Attention"
+    return "Scaled Dot-Product Attention"
+
+
+def _scoring(attention: MultiHeadAttention) -> list[tuple[str, str, str]]:
+    """The steps from Q and K to the scores: titles, lines and colours."""
+    d_k = attention.d_k
+    product = ("MatMul", "Q Kᵀ: queries × keys", LILAC)
+    match attention:
+        case AdditiveAttention():
+            return [
+                ("Add", f"q + k: queries × keys × {d_k:,}", LILAC),
+                ("Tanh", f"queries × keys × {d_k:,}", YELLOW),
+                ("Linear", "w · tanh(q + k): queries × keys", ORANGE),
+            ]
+        case UnscaledAttention():
+            return [product]
+    return [product, ("Scale", f"1 / √{d_k} = {d_k**-0.5:.4g}", YELLOW)]
 
 
 def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
@@ -104,8 +131,11 @@ def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
         drawing.arrow((at, 116), (at, box.bottom))
         drawing.arrow((at, box.top + _lift(heads)), (at, together.bottom))
     each = "1 head" if heads == 1 else f"{heads} heads, each"
-    lines = f"{each} as on the left: queries × {attention.d_v:,}", "no parameters"
-    _pile(drawing, together, VIOLET, "Scaled Dot-Product Attention", lines, heads)
+    own = "no parameters"
+    if isinstance(attention, AdditiveAttention):
+        own = f"w: {heads} × {attention.d_k:,}, {attention.w.numel():,} parameters"
+    lines = f"{each} as on the left: queries × {attention.d_v:,}", own
+    _pile(drawing, together, VIOLET, _name(attention), lines, heads)
     drawing.text(x + 224, 310 + _lift(heads), f"h = {heads}", size=14, side="left")
     line = f"queries × ({heads} × {attention.d_v:,}) = queries × {inner:,}"
     concat = drawing.box(Box(x, 390, 220, 42), YELLOW, "Concat", [line])
