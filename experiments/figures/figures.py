@@ -160,7 +160,7 @@ class Count:
         self.places += Fraction(len(link.keys), reachable)
         if link.options:
             self.options += Fraction(len(link.keys), len(link.options))
-        self.offsets[link.key - link.query] += 1
+        self.offsets.update(key - link.query for key in link.keys)
 
 
 def count(model: Model, measures: Measures, seed: int, sentences: int) -> dict[str, Count]:

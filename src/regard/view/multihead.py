@@ -65,9 +65,9 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
         ("SoftMax", f"over the keys{dropped}", GREEN),
         ("MatMul", f"weights V: queries × {d_v}", LILAC),
     ]
-    step = 264 / (len(rows) - 1)
+    step, top = 260 / (len(rows) - 1), len(rows) - 1  # V enters below the top, and needs room
     boxes = [
-        drawing.box(Box(x, 170 + step * row, 200, 38), colour, title, [line])
+        drawing.box(Box(x, 170 + step * row + 16 * (row == top), 200, 38), colour, title, [line])
         for row, (title, line, colour) in enumerate(rows)
     ]
     for below, above in pairwise(boxes):
@@ -82,7 +82,7 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
         drawing.text(at, 90, shape, colour=GREY)
         if name != "V":
             drawing.arrow((at, 116), (at, boxes[0].bottom))
-    turn = last.bottom - 18
+    turn = (boxes[-2].top + last.bottom) / 2
     drawing.arrow((x + 150, 116), (x + 150, turn), (x + 60, turn), (x + 60, last.bottom))
 
 
