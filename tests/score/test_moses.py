@@ -67,7 +67,7 @@ BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
 LANGUAGES = ["en", "fr", "de", "fi", "sv", "ca", "tdt", "so", "cs", "xx"]
-LINES = st.text(alphabet=st.characters(exclude_characters="\n")) | st.text(
+LINES = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\n")) | st.text(
     alphabet="aB9é.,'`-: \xa0", max_size=20
 )
 

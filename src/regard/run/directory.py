@@ -125,7 +125,7 @@ class RunDirectory:
                 "checkpoints: no more were saved (training.save_every, training.save_minutes)"
             )
         weights, steps = average_weights(found), sorted(checkpoint.step for checkpoint in found)
-        told = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 1)}
+        told = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 3)}
         told["cost"] = setup.cost(state).record()
         about = told | setup.fingerprints | ({"best": best} if best else {})
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)

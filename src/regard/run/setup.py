@@ -88,7 +88,7 @@ class Setup:
                 state.source_tokens,
                 state.target_tokens,
             ),
-            seconds=round(state.seconds, 1),
+            seconds=round(state.seconds, 3),
             devices=self.processes.count,
             single_precision_flop_per_second=single_precision_speed(self.device),
         )
