@@ -1,0 +1,201 @@
+"""The certificate of a conversion: the same sentences through both sides, and what differed.
+
+A conversion ends by running fixed and odd sentences through the model that was read and the model
+that was written. Its certificate lies beside the model as `certificate.json`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from regard.errors import ModelError
+from regard.exchange.sentences import SENTENCES
+from regard.files.regular import open_regular, reason
+from regard.text.tokenizer import BOS, EOS
+
+CERTIFICATE = "certificate.json"
+TOLERANCE = 1e-4
+"""Largest difference of two logits in fp32, as a share of the range of all logits."""
+WRITTEN = 40
+"""Tokens that a side writes for a sentence at most, </s> included."""
+IMPOSSIBLE = -1e29
+"""A logit below this is that of an entry which the model never writes, on either side."""
+_LONGEST_CERTIFICATE = 2**20
+
+Sequences = Sequence[Sequence[int]]
+"""Token ids, sentence by sentence."""
+
+
+class Side(Protocol):
+    """A model on one side of a conversion. All ids are those of the model of regard.
+
+    A source ends in </s>. Outputs have neither <s> nor </s>.
+    """
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of the packages that compute, by their names."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The source ids of texts, each ending in </s>, by this side's own tokenizer."""
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
+        """[target, vocabulary] The logits after each token of `target`, which begins with <s>."""
+
+    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
+        """The greedy output for each source, of at most `most` tokens, </s> included."""
+
+    def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
+        """The best output of a beam search; `alpha` is the exponent of the length penalty."""
+
+
+class Certificate(BaseModel):
+    """The proof of a conversion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    conversion: str
+    """The kind of conversion, such as "hf to regard"."""
+    date: str
+    """The day and time at which it was done, in UTC."""
+    versions: dict[str, str]
+    """Versions of the packages on both sides."""
+    files: dict[str, str]
+    """SHA-256 of the files that were read, by name."""
+    not_run: str = ""
+    """Why nothing was compared; empty if both sides were run."""
+    sentences: int = 0
+    """Sequences that both sides were given."""
+    encoded: float = 0.0
+    """Share of the sentences that both tokenizers cut alike."""
+    difference: float = 0.0
+    """The largest difference of two logits."""
+    range: float = 0.0
+    """The largest logit minus the smallest one."""
+    greedy: float = 0.0
+    """Share of equal outputs of greedy search."""
+    searched: float = 0.0
+    """Share of equal outputs of beam search."""
+    beam: int = 0
+    alpha: float = 0.0
+    penalty: str = ""
+    """The beam search that both sides did: its width, and the length penalty."""
+
+    def write(self, directory: Path) -> None:
+        """Write certificate.json into a directory; raises OSError."""
+        text = self.model_dump_json(indent=1) + "\n"
+        (directory / CERTIFICATE).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The certificate in a directory, if it has one; raises ModelError if it is damaged."""
+        path = directory / CERTIFICATE
+        try:
+            with open_regular(path) as file:
+                content = file.read(_LONGEST_CERTIFICATE + 1)
+            if len(content) > _LONGEST_CERTIFICATE:
+                raise ValueError(f"it has more than {_LONGEST_CERTIFICATE:,} bytes")
+            return cls.model_validate_json(content)
+        except FileNotFoundError:
+            return None
+        except ValidationError:
+            raise ModelError(f"{path}: damaged, or not a certificate: convert again") from None
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path}: cannot be read: {reason(error)}: convert again") from None
+
+
+def unproved(
+    conversion: str, why: str, versions: Mapping[str, str], files: Mapping[str, str]
+) -> Certificate:
+    """A certificate which says why the other side was not run."""
+    return Certificate(
+        conversion=conversion,
+        date=_now(),
+        versions=dict(versions),
+        files=dict(files),
+        not_run=why,
+    )
+
+
+def certify(
+    ours: Side,
+    theirs: Side,
+    sources: Sequence[str] = SENTENCES,
+    *,
+    conversion: str,
+    files: Mapping[str, str],
+    longest: int,
+    beam: int = 4,
+    alpha: float = 1.0,
+    penalty: str = "length",
+    tolerance: float | None = TOLERANCE,
+) -> Certificate:
+    """Run sentences through both sides; `longest` bounds a source and an output, in tokens.
+
+    Logits are compared along the greedy outputs of our side. Raises ModelError if two of them
+    differ by more than `tolerance` of their range, where None means any difference, as in 8 bits.
+    """
+    given = ours.encode(sources)
+    encoded = _share(given, theirs.encode(sources))
+    ids = [[*one[:-1][: longest - 1], EOS] for one in given]
+    most = min(WRITTEN, longest)
+    greedy = ours.greedy(ids, most)
+    difference, spread = _compared(ours, theirs, ids, greedy, conversion, tolerance)
+    searches = [side.beam(ids, most, beam, alpha) for side in (ours, theirs)]
+    return Certificate(
+        conversion=conversion,
+        date=_now(),
+        versions={**theirs.versions, **ours.versions},
+        files=dict(files),
+        sentences=len(ids),
+        encoded=encoded,
+        difference=difference,
+        range=spread,
+        greedy=_share(greedy, theirs.greedy(ids, most)),
+        searched=_share(*searches),
+        beam=beam,
+        alpha=alpha,
+        penalty=penalty,
+    )
+
+
+def _compared(
+    ours: Side,
+    theirs: Side,
+    sources: Sequences,
+    targets: Sequences,
+    conversion: str,
+    tolerance: float | None,
+) -> tuple[float, float]:
+    """The largest difference of two logits, and the range of all of them."""
+    difference, low, high = 0.0, np.inf, -np.inf
+    for source, target in zip(sources, targets, strict=True):
+        a, b = (side.logits(source, [BOS, *target]) for side in (ours, theirs))
+        if a.shape != b.shape:
+            raise ModelError(f"{conversion}: logits of {a.shape} and of {b.shape}: not converted")
+        never = (a < IMPOSSIBLE) & (b < IMPOSSIBLE)
+        apart = np.where(never, 0.0, np.abs(a.astype(np.float64) - b))
+        difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
+        low, high = min(low, b[~never].min()), max(high, b[~never].max())
+    spread = float(high - low)
+    if not np.isfinite(spread) or (tolerance is not None and difference > tolerance * spread):
+        raise ModelError(
+            f"{conversion}: logits differ by {difference:.3g} in a range of {spread:.3g}, more "
+            f"than {tolerance}: not converted"
+        )
+    return difference, spread
+
+
+def _share(some: Sequences, others: Sequences) -> float:
+    """The share of equal sentences."""
+    equal = [list(a) == list(b) for a, b in zip(some, others, strict=True)]
+    return sum(equal) / max(1, len(equal))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,51 @@
+"""A model of regard as one side of a certificate."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard import __version__
+from regard.data.rows import one_per_row
+from regard.exchange.certificate import Sequences
+from regard.recipe import SearchRecipe
+from regard.run.model_directory import Model
+from regard.search import search
+from regard.text.tokenizer import BOS, EOS, PAD
+
+
+class OurSide:
+    """An opened model directory; `rules` is the search to use in place of its recipe's."""
+
+    def __init__(self, model: Model, rules: SearchRecipe | None = None):
+        self._model, self._rules = model, rules or model.recipe.search
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of regard and of PyTorch."""
+        return {"regard": __version__, "torch": torch.__version__}
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The source ids of texts, each ending in </s>."""
+        return [[*ids, EOS] for ids in self._model.tokenizer.encode(texts)]
+
+    @torch.inference_mode()
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
+        """[target, vocabulary] The logits after each token of the target."""
+        logits = self._model.transformer(one_per_row([source]), one_per_row([target]))
+        return logits[0].float().numpy()
+
+    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
+        """The greedy output for each source."""
+        return self.beam(sources, most, 1, 0.0)
+
+    def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
+        """The best output of beam search for each source."""
+        limits = torch.full((len(sources),), most)
+        found = search(
+            self._model.transformer, one_per_row(sources), limits,
+            self._rules.but(beam=beam, alpha=alpha), bos=BOS, eos=EOS, pad=PAD,
+            ranker=self._model.transformer.by.most_likely,
+        )  # fmt: skip
+        return [list(best.tokens) for best, *_ in found]
