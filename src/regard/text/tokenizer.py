@@ -24,10 +24,12 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.errors import DataError, ModelError, RecipeError
+from regard.errors import ModelError, RecipeError
 from regard.files.whole import new_file
+from regard.text.memory import WordIds
+from regard.text.protocol import SideName
 from regard.text.wordpieces import learn_pieces
-from regard.text.words import count_words
+from regard.text.words import count_words, refuse_surrogates
 
 TokenizerKind = Literal["bpe", "wordpiece"]
 PAD, BOS, EOS = 0, 1, 2
@@ -46,8 +48,6 @@ LONGEST_LEARNT = 10_000
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """Bytes and entries of the largest tokenizer.json that is read."""
 _LONGEST_WORD = 100  # bytes that word-piece encoding matches at once; its time is quadratic in them
-# Words in each of the two tables of `_WordPieces`, and characters of the longest: about 70 MB.
-_MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 
 class Tokenizer:
@@ -60,8 +60,11 @@ class Tokenizer:
     def __init__(self, library: tokenizers.Tokenizer):
         library.encode_special_tokens = True  # a typed "</s>" is four characters of text
         self._library = library
-        self._pieces = _WordPieces(library)
+        self._pieces = WordIds(library)
         self.size: int = library.get_vocab_size()
+        self.source_size = self.size
+        self.shared = True
+        self.foreign_ids = self.source_foreign_ids = None
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
         """Pickle the tokenizer without the words that `encode` remembers."""
@@ -188,7 +191,7 @@ class Tokenizer:
                 for line in lines
             ]
         except TypeError:
-            _refuse_surrogates(lines)
+            refuse_surrogates(lines)
             raise
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -200,43 +203,36 @@ class Tokenizer:
         rows = [[int(i) for i in row if EOS < i < self.size] for row in ids]
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
+    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
+        """`encode`, as one vocabulary serves both sides."""
+        return self.encode(lines)
 
-class _WordPieces(dict[str, bytes]):
-    """A table of the ids of words, each with the space before it; unknown words are encoded.
+    def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
+        """`encode_arrays`, as one vocabulary serves both sides."""
+        return self.encode_arrays(lines)
 
-    A corpus repeats its words, so this is five times faster than encoding whole lines. Ids are kept
-    as the bytes of uint32, which are small, fast to join and not tracked by the garbage collector.
-    """
+    def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """`decode`, as one vocabulary serves both sides."""
+        return self.decode(ids)
 
-    def __init__(self, library: tokenizers.Tokenizer):
-        super().__init__()
-        self._library = library
-        self._older: dict[str, bytes] = {}
+    def names(self, ids: Sequence[int], side: SideName) -> list[str]:
+        """The text of each piece, with the space before it if it begins a word; or "<s>" or "</s>".
 
-    def __missing__(self, word: str) -> bytes:
-        ids = self._older.get(word)
-        if ids is None:
-            ids = self._encoded(word)
-        if len(word) <= _MEMO_CHARACTERS:
-            if len(self) >= _MEMO_WORDS:
-                self._older = dict(self)  # frequent words soon return from it to the new table
-                self.clear()
-            self[word] = ids
-        return ids
-
-    def _encoded(self, word: str) -> bytes:
-        if word:
-            ids = self._library.encode(word, add_special_tokens=False).ids
-        else:  # an empty word: between two spaces, or at either end of the line
-            ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
-        return np.array(ids, np.uint32).tobytes()
+        A piece that is only a part of a character becomes U+FFFD.
+        """
+        before = self.encode(["a"])[0]  # put before a piece, as decoding removes the first space
+        texts = self.decode([[*before, i] for i in ids])
+        return [
+            SPECIAL[i] if i <= EOS else text.removeprefix("a")
+            for i, text in zip(ids, texts, strict=True)
+        ]
 
 
 def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if len(line) <= LONGEST_LEARNT:
             if not line.isascii():
-                _refuse_surrogates([line], number)
+                refuse_surrogates([line], number)
             yield line
 
 
@@ -321,15 +317,3 @@ def _agrees(given: Any, ours: Any) -> bool:
     if isinstance(given, list) and isinstance(ours, list):
         return len(given) == len(ours) and all(map(_agrees, given, ours))
     return bool(given == ours)
-
-
-def _refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
-    for number, line in enumerate(lines, first):
-        try:
-            line.encode()
-        except UnicodeEncodeError as error:
-            found = ord(line[error.start])
-            raise DataError(
-                f"line {number} has a lone surrogate (U+{found:04X}) at character "
-                f"{error.start + 1}: it is not Unicode text; decode it as UTF-8 or UTF-16 first"
-            ) from None

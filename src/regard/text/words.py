@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from tokenizers import pre_tokenizers
 
+from regard.errors import DataError
+
 MOST_WORDS = 2_000_000
 """Different words that are counted at the same time; beyond that, the rarest are forgotten."""
 
@@ -29,3 +31,16 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
             for begin in range(0, len(word), longest):
                 words[word[begin : begin + longest]] += n
     return words
+
+
+def refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
+    """Raise DataError for a lone surrogate; `first` is the number of the first line."""
+    for number, line in enumerate(lines, first):
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            found = ord(line[error.start])
+            raise DataError(
+                f"line {number} has a lone surrogate (U+{found:04X}) at character "
+                f"{error.start + 1}: it is not Unicode text; decode it as UTF-8 or UTF-16 first"
+            ) from None

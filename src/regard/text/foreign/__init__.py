@@ -1,0 +1,3 @@
+"""Tokenizers of other systems, with which imported models read and write text."""
+
+from regard.text.foreign.sentence_pieces import SentencePieceTokenizer as SentencePieceTokenizer

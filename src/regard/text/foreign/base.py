@@ -1,0 +1,191 @@
+"""A foreign tokenizer: original files, settings, and an order of ids, kept beside tokenizer.json.
+
+    {"kind": "sentencepiece", "order": {"size": 5, "specials": [-1, 4, 0]}, "source_order": null,
+     "settings": {...}, "files": {"source.spm": "SHA-256", ...}}
+
+The checksums make tokenizer.json, which a manifest seals, answer for the other files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import ModelError
+from regard.files.whole import new_file
+from regard.sections import Section
+from regard.text.foreign.files import Original
+from regard.text.foreign.order import IdOrder
+from regard.text.protocol import SideName
+from regard.text.tokenizer import EOS, SPECIAL
+from regard.text.words import refuse_surrogates
+
+
+class Description(Section):
+    """The content of the tokenizer.json of a foreign tokenizer."""
+
+    kind: str
+    order: IdOrder
+    source_order: IdOrder | None
+    settings: dict[str, Any]
+    files: dict[str, str]
+
+
+S = TypeVar("S", bound=Section)
+
+
+class ForeignTokenizer(ABC, Generic[S]):
+    """Shared parts of all foreign tokenizers: ids, files, and the names of pieces.
+
+    Text is never encoded as <pad>, <s> or </s>: what spells them is unknown, or only characters.
+    """
+
+    kind: ClassVar[str]
+    """The name of the kind in tokenizer.json."""
+    needed: ClassVar[tuple[str, ...]]
+    """Names of files that every tokenizer of the kind has."""
+    allowed: ClassVar[tuple[str, ...]]
+    """Names of files that it may have."""
+    settings_type: ClassVar[type[Section]]
+
+    def __init__(
+        self,
+        order: IdOrder,
+        source_order: IdOrder | None,
+        settings: S,
+        files: Mapping[str, Original],
+    ):
+        """`source_order` is None if one vocabulary serves both sides.
+
+        Raises ModelError if the files are damaged or do not fit together.
+        """
+        self.order, self.source_order = order, source_order
+        self.settings, self.files = settings, dict(files)
+        for one in (order, source_order):
+            if one and (problem := one.misfit()):
+                raise ModelError(f"{self.files[self.needed[0]].path}: {problem}")
+        self._open()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.order, self.source_order, self.settings, self.files)
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Read the files; raises ModelError."""
+
+    @abstractmethod
+    def _encoded(self, lines: Sequence[str], side: SideName) -> Iterable[list[int]]:
+        """Our ids of each line."""
+
+    @abstractmethod
+    def _joined(self, foreign: list[int], side: SideName) -> str:
+        """The text of foreign ids."""
+
+    @abstractmethod
+    def _named(self, foreign: list[int], side: SideName) -> list[str]:
+        """Names of the pieces of a sentence, by foreign ids, as `AnyTokenizer.names`."""
+
+    @property
+    def size(self) -> int:
+        """Entries of the target's vocabulary."""
+        return len(self.order.foreign_ids)
+
+    @property
+    def source_size(self) -> int:
+        """Entries of the source's vocabulary."""
+        return len(self.order_of("source").foreign_ids)
+
+    @property
+    def shared(self) -> bool:
+        """Whether one vocabulary serves source and target."""
+        return self.source_order is None
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """No symbols: a foreign tokenizer has none for trees."""
+        return {}
+
+    @property
+    def foreign_ids(self) -> list[int]:
+        """For each of our ids of the target, the foreign id; -1 for one that they have not."""
+        return self.order.foreign_ids
+
+    @property
+    def source_foreign_ids(self) -> list[int]:
+        """`foreign_ids` of the source."""
+        return self.order_of("source").foreign_ids
+
+    def order_of(self, side: SideName) -> IdOrder:
+        """The order of ids of the source or the target."""
+        return self.source_order if side == "source" and self.source_order else self.order
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of each line of source text; raises DataError for a lone surrogate."""
+        return self._encode(lines, "source")
+
+    def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
+        """`encode`, with the ids of each line as an array."""
+        return [np.array(ids, np.uint32) for ids in self._encode(lines, "source")]
+
+    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of each line of target text; raises DataError for a lone surrogate."""
+        return self._encode(lines, "target")
+
+    def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
+        """`encode_target`, with the ids of each line as an array."""
+        return [np.array(ids, np.uint32) for ids in self._encode(lines, "target")]
+
+    def _encode(self, lines: Sequence[str], side: SideName) -> list[list[int]]:
+        refuse_surrogates(lines)
+        return list(self._encoded(lines, side))
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of the target's ids, as the foreign system joins its pieces."""
+        return [self._joined(self._foreign(row, "target"), "target") for row in ids]
+
+    def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of the source's ids."""
+        return [self._joined(self._foreign(row, "source"), "source") for row in ids]
+
+    def _foreign(self, row: Iterable[int], side: SideName) -> list[int]:
+        known = self.order_of(side).foreign_ids
+        return [known[int(i)] for i in row if EOS < i < len(known)]
+
+    def names(self, ids: Sequence[int], side: SideName) -> list[str]:
+        """The text of each piece, with a space before it where it begins a word."""
+        named = iter(self._named(self._foreign(ids, side), side))
+        return [SPECIAL[i] if i <= EOS else next(named) for i in ids]
+
+    @cached_property
+    def _description(self) -> bytes:
+        description = Description(
+            kind=self.kind,
+            order=self.order,
+            source_order=self.source_order,
+            settings=self.settings.model_dump(mode="json"),
+            files={name: file.checksum for name, file in sorted(self.files.items())},
+        )
+        return (description.model_dump_json(indent=1) + "\n").encode()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of tokenizer.json, which has the checksums of the other files."""
+        return hashlib.sha256(self._description).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the original files into the folder of `path`, then tokenizer.json; raises OSError.
+
+        Each file is written whole or not at all.
+        """
+        for name, original in self.files.items():
+            with new_file(Path(path).parent / name) as file:
+                file.write(original.content)
+        with new_file(Path(path)) as file:
+            file.write(self._description)

@@ -1,0 +1,93 @@
+"""Files of foreign tokenizers: a stranger may have made them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.errors import ModelError
+from regard.files.regular import open_regular, reason
+from regard.text.tokenizer import LARGEST_TOKENIZER, MOST_ENTRIES
+
+
+class Original(NamedTuple):
+    """A file as the foreign system wrote it, and where it was read, for messages."""
+
+    path: Path
+    content: bytes
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the content, in hexadecimal digits."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_original(path: str | Path) -> Original:
+    """Read a regular file of at most LARGEST_TOKENIZER bytes; raises ModelError."""
+    path = Path(path)
+    try:
+        with open_regular(path) as file:
+            content = file.read(LARGEST_TOKENIZER + 1)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot read the tokenizer: {reason(error)}") from None
+    if len(content) > LARGEST_TOKENIZER:
+        raise ModelError(
+            f"{path}: not a tokenizer: it has more than {LARGEST_TOKENIZER // 2**20} MiB"
+        )
+    return Original(path, content)
+
+
+def read_json(file: Original) -> Any:
+    """The content of a JSON file in which no object has a key twice; raises ModelError."""
+    try:
+        return json.loads(file.content.decode("utf-8"), object_pairs_hook=_without_repeats)
+    except RecursionError:
+        problem = "it is nested too deep"
+    except UnicodeDecodeError:
+        problem = "it is not UTF-8 text"
+    except _RepeatedKeyError as error:
+        problem = f"it has the key {error.args[0]!r:.80} twice"
+    except ValueError:
+        problem = "it is not JSON"
+    raise ModelError(f"{file.path}: damaged, or not of a tokenizer: {problem}")
+
+
+class _RepeatedKeyError(ValueError):
+    pass
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKeyError(key)
+        found[key] = value
+    return found
+
+
+def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Original:
+    """The vocabulary that is given as a file or as a map from pieces to ids; raises ModelError."""
+    if isinstance(given, Mapping):
+        return Original(Path(name), json.dumps(dict(given), ensure_ascii=False).encode())
+    return read_original(given)
+
+
+def read_vocabulary(file: Original) -> dict[str, int]:
+    """Pieces and their ids; raises ModelError unless the ids differ and are below MOST_ENTRIES."""
+    vocabulary = read_json(file)
+    if not isinstance(vocabulary, dict) or not vocabulary:
+        raise ModelError(f"{file.path}: not a vocabulary: it is no JSON object of pieces and ids")
+    pieces: dict[int, str] = {}
+    for piece, i in vocabulary.items():
+        if type(i) is not int or not 0 <= i < MOST_ENTRIES:
+            raise ModelError(
+                f"{file.path}: the piece {piece!r:.80} has the id {i!r:.80}: an id is a whole "
+                f"number from 0 to {MOST_ENTRIES - 1:,}"
+            )
+        if i in pieces:
+            raise ModelError(
+                f"{file.path}: the pieces {pieces[i]!r:.80} and {piece!r:.80} have the same id, {i}"
+            )
+        pieces[i] = piece
+    return vocabulary

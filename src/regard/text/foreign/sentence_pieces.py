@@ -1,0 +1,255 @@
+"""SentencePiece models, unigram or BPE, as marian-nmt, MarianTokenizer and others use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from regard.errors import MissingExtra, ModelError
+from regard.sections import Section
+from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.files import (
+    Original,
+    read_json,
+    read_original,
+    read_vocabulary,
+    vocabulary_file,
+)
+from regard.text.foreign.order import IdOrder, Specials
+from regard.text.foreign.tables import Table
+from regard.text.protocol import SideName
+from regard.text.tokenizer import MOST_ENTRIES
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+BLANK = "▁"
+"""The character by which SentencePiece writes a space."""
+_TIDIED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
+
+
+class SentencePieceSettings(Section):
+    """Settings of a SentencePiece tokenizer."""
+
+    unknown: str = "<unk>"
+    """The piece for all that the vocabulary lacks."""
+    skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
+    """Pieces that decoding leaves out."""
+    language_codes: bool = False
+    """Whether `>>de<<` at the beginning of a line is one piece, as in MarianTokenizer."""
+    joined_by: SideName = "target"
+    """The model that joins pieces of the target. MarianTokenizer of transformers 5 takes that of
+    the source if the vocabulary is shared."""
+    tidied: bool = False
+    """Whether decoding removes the space before punctuation: `clean_up_tokenization_spaces`."""
+
+
+class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
+    """One SentencePiece model, or one for each side, with ids from a vocabulary or its own."""
+
+    kind = "sentencepiece"
+    needed = ("source.spm",)
+    allowed = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+    settings_type = SentencePieceSettings
+
+    @classmethod
+    def read(
+        cls,
+        source: str | Path,
+        target: str | Path | None = None,
+        vocabulary: str | Path | Mapping[str, int] | None = None,
+        target_vocabulary: str | Path | Mapping[str, int] | None = None,
+        *,
+        specials: Specials | None = None,
+        source_specials: Specials | None = None,
+        size: int | None = None,
+        source_size: int | None = None,
+        settings: SentencePieceSettings | None = None,
+    ) -> Self:
+        """Read SentencePiece models and the vocabularies that give their pieces ids.
+
+        Without `target`, one model cuts both sides. Without `vocabulary`, ids are those of the
+        source's model; without `target_vocabulary`, the target has the same vocabulary. `specials`
+        and `size` are the target's, with those of the source if its vocabulary is another; by
+        default they are looked up under the names <pad>, <s> and </s>, and in the largest id.
+        Raises ModelError.
+        """
+        files = {"source.spm": read_original(source)}
+        if target is not None:
+            files["target.spm"] = read_original(target)
+        if vocabulary is not None:
+            files["vocab.json"] = vocabulary_file(vocabulary, "vocab.json")
+        if target_vocabulary is not None:
+            files["target_vocab.json"] = vocabulary_file(target_vocabulary, "target_vocab.json")
+        order = _order(_vocabulary(files, "target"), specials, size)
+        source_order = None
+        if target_vocabulary is not None:
+            source_order = _order(_vocabulary(files, "source"), source_specials, source_size)
+        return cls(order, source_order, settings or SentencePieceSettings(), files)
+
+    @classmethod
+    def read_marian(
+        cls,
+        directory: str | Path,
+        *,
+        specials: Specials | None = None,
+        source_specials: Specials | None = None,
+        size: int | None = None,
+        source_size: int | None = None,
+    ) -> Self:
+        """Read a directory of MarianTokenizer: source.spm, target.spm, vocab.json and the rest.
+
+        By default, <s> is what they call the pad token, with which their decoder begins. Raises
+        ModelError.
+        """
+        directory = Path(directory)
+        path = directory / "tokenizer_config.json"
+        config = read_json(read_original(path)) if path.exists() or path.is_symlink() else {}
+        if not isinstance(config, dict):
+            raise ModelError(f"{path}: not a JSON object: take the file of the model's tokenizer")
+        named = _named_tokens(config, path)
+        apart = config.get("separate_vocabs", False) is True
+        vocabulary, target_vocabulary = directory / "vocab.json", directory / "target_vocab.json"
+        settings = SentencePieceSettings(
+            unknown=named["unk_token"],
+            skipped=tuple(dict.fromkeys([*named.values(), *_more_specials(config, path)])),
+            language_codes=True,
+            joined_by="target" if apart else "source",
+            tidied=config.get("clean_up_tokenization_spaces", False) is True,
+        )
+
+        def begun(vocabulary: Path) -> Specials:
+            known = read_vocabulary(read_original(vocabulary))
+            return -1, known.get(named["pad_token"], -1), known.get(named["eos_token"], -1)
+
+        return cls.read(
+            directory / "source.spm",
+            directory / "target.spm",
+            vocabulary,
+            target_vocabulary if apart else None,
+            specials=specials or begun(target_vocabulary if apart else vocabulary),
+            source_specials=source_specials or (begun(vocabulary) if apart else None),
+            size=size,
+            source_size=source_size,
+            settings=settings,
+        )
+
+    def _open(self) -> None:
+        self._models = {"source": _model(self.files["source.spm"])}
+        target = self.files.get("target.spm")
+        self._models["target"] = _model(target) if target else self._models["source"]
+        self._tables = {}
+        for side in ("source", "target"):
+            where = _vocabulary_name(self.files, side)
+            unknown = self.settings.unknown
+            if where.endswith(".spm"):
+                model = self._models["source"]
+                unknown = model.id_to_piece(model.unk_id())
+            self._tables[side] = Table(
+                _vocabulary(self.files, side),
+                self.order_of(side),
+                unknown,
+                self.files[where].path,
+            )
+        self._skipped = {*self.settings.skipped}
+
+    def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
+        codes, rest = [""] * len(lines), list(lines)
+        if self.settings.language_codes:
+            codes, rest = (
+                map(list, zip(*map(_without_code, lines), strict=True)) if lines else ([], [])
+            )
+        table = self._tables[side]
+        for code, pieces in zip(codes, self._models[side].encode(rest, out_type=str), strict=True):
+            yield table.ids([code, *pieces] if code else pieces)
+
+    def _joined(self, foreign: list[int], side: SideName) -> str:
+        model = self._models[self.settings.joined_by if side == "target" else side]
+        pieces = [p for p in self._pieces(foreign, side) if p not in self._skipped]
+        text = str(model.decode_pieces(pieces)).replace(BLANK, " ").strip()
+        if self.settings.tidied:
+            for before in _TIDIED:
+                text = text.replace(before, before.strip())
+        return text
+
+    def _named(self, foreign: list[int], side: SideName) -> list[str]:
+        return [piece.replace(BLANK, " ") for piece in self._pieces(foreign, side)]
+
+    def _pieces(self, foreign: list[int], side: SideName) -> list[str]:
+        """Pieces by foreign ids; an id that the vocabulary lacks is one of the model, as there."""
+        known = self._tables[side].pieces
+        model = self._models[self.settings.joined_by if side == "target" else side]
+        return [
+            known[i] if i in known else model.id_to_piece(i) if i < len(model) else ""
+            for i in foreign
+        ]
+
+
+def _model(file: Original) -> SentencePieceProcessor:
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise MissingExtra("a SentencePiece tokenizer", "exchange") from None
+    model = SentencePieceProcessor()
+    try:
+        model.LoadFromSerializedProto(file.content)
+    except (RuntimeError, ValueError):
+        raise ModelError(f"{file.path}: damaged, or not a SentencePiece model") from None
+    if len(model) > MOST_ENTRIES:
+        raise ModelError(f"{file.path}: it has more than {MOST_ENTRIES:,} pieces")
+    return model
+
+
+def _vocabulary_name(files: Mapping[str, Original], side: str) -> str:
+    """The file that gives the pieces of a side their ids."""
+    asked = ("target_vocab.json", "vocab.json") if side == "target" else ("vocab.json",)
+    return next((name for name in asked if name in files), "source.spm")
+
+
+def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
+    name = _vocabulary_name(files, side)
+    if name.endswith(".json"):
+        return read_vocabulary(files[name])
+    model = _model(files[name])
+    return {model.id_to_piece(i): i for i in range(len(model))}
+
+
+def _order(known: dict[str, int], specials: Specials | None, size: int | None) -> IdOrder:
+    if specials is None:
+        specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)
+    return IdOrder(size=size or max(known.values()) + 1, specials=specials)
+
+
+def _without_code(line: str) -> tuple[str, str]:
+    """(`>>de<<` or "", the rest of the line)."""
+    end = line.find("<<") if line.startswith(">>") else -1
+    return (line[: end + 2], line[end + 2 :]) if end >= 0 else ("", line)
+
+
+def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
+    """The names of MarianTokenizer's special tokens."""
+    named = {}
+    for key, usual in (("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")):
+        token = config.get(key, usual)
+        token = token.get("content") if isinstance(token, dict) else token
+        if not isinstance(token, str):
+            raise ModelError(f"{path}: {key} is {token!r:.80}: it must be a piece of vocab.json")
+        named[key] = token
+    return named
+
+
+def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
+    """Tokens that are special besides; raises ModelError for added tokens that are text."""
+    added = [*(config.get("added_tokens_decoder") or {}).values()]
+    names = []
+    for token in [*(config.get("additional_special_tokens") or []), *added]:
+        name = token.get("content") if isinstance(token, dict) else token
+        is_text = token in added and not (isinstance(token, dict) and token.get("special"))
+        if is_text or not isinstance(name, str):
+            raise ModelError(
+                f"{path}: adds {name!r:.80} to the vocabulary as text: only special tokens can be "
+                "taken over"
+            )
+        names.append(name)
+    return names

@@ -1,0 +1,32 @@
+"""A foreign vocabulary as a table: pieces to our ids, foreign ids to pieces."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from regard.errors import ModelError
+from regard.text.foreign.order import IdOrder
+
+
+class Table:
+    """Looks up pieces; what is not in the vocabulary, or is a special symbol, is unknown."""
+
+    def __init__(self, vocabulary: Mapping[str, int], order: IdOrder, unknown: str, where: Path):
+        """Raises ModelError if the vocabulary does not fit `order` or has no `unknown`."""
+        largest = max(vocabulary.values())
+        if largest >= order.size:
+            raise ModelError(
+                f"{where}: has the id {largest:,}, and the model has {order.size:,} entries: it is "
+                "the vocabulary of another model"
+            )
+        if vocabulary.get(unknown, -1) in {-1, *order.specials}:
+            raise ModelError(f"{where}: has no piece {unknown!r:.80} for what is unknown")
+        self.pieces = {i: piece for piece, i in vocabulary.items()}
+        """Pieces by foreign ids."""
+        ours = order.ids.tolist()
+        self._ids = {p: ours[i] for p, i in vocabulary.items() if i not in order.specials}
+        self._unknown: int = self._ids[unknown]
+
+    def ids(self, pieces: Iterable[str]) -> list[int]:
+        """Our ids of pieces."""
+        known, unknown = self._ids, self._unknown
+        return [known.get(piece, unknown) for piece in pieces]

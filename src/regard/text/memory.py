@@ -1,0 +1,38 @@
+"""The ids of words, remembered: a corpus repeats its words."""
+
+import numpy as np
+import tokenizers
+
+# Words in each of the two tables of `WordIds`, and characters of the longest: about 70 MB.
+_MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
+
+
+class WordIds(dict[str, bytes]):
+    """A table of the ids of words, each with the space before it; unknown words are encoded.
+
+    A corpus repeats its words, so this is five times faster than encoding whole lines. Ids are kept
+    as the bytes of uint32, which are small, fast to join and not tracked by the garbage collector.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer):
+        super().__init__()
+        self._library = library
+        self._older: dict[str, bytes] = {}
+
+    def __missing__(self, word: str) -> bytes:
+        ids = self._older.get(word)
+        if ids is None:
+            ids = self._encoded(word)
+        if len(word) <= _MEMO_CHARACTERS:
+            if len(self) >= _MEMO_WORDS:
+                self._older = dict(self)  # frequent words soon return from it to the new table
+                self.clear()
+            self[word] = ids
+        return ids
+
+    def _encoded(self, word: str) -> bytes:
+        if word:
+            ids = self._library.encode(word, add_special_tokens=False).ids
+        else:  # an empty word: between two spaces, or at either end of the line
+            ids = self._library.encode(" ", add_special_tokens=False).ids[:1]
+        return np.array(ids, np.uint32).tobytes()

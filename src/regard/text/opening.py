@@ -1,0 +1,78 @@
+"""Open a tokenizer of any kind."""
+
+import json
+import reprlib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from regard.errors import ModelError
+from regard.files.regular import COPY_AGAIN
+from regard.text.foreign.base import Description, ForeignTokenizer
+from regard.text.foreign.files import Original, read_original
+from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import Tokenizer
+
+LONGEST_DESCRIPTION = 2**20
+"""Bytes of the longest tokenizer.json of a foreign tokenizer."""
+_FOREIGN: tuple[type[ForeignTokenizer[Any]], ...] = (SentencePieceTokenizer,)
+_KINDS = {kind.kind: kind for kind in _FOREIGN}
+
+
+def open_tokenizer(path: str | Path) -> AnyTokenizer:
+    """Open tokenizer.json, or that in a directory, with the files beside it if it is foreign.
+
+    Raises ModelError if a file is missing, damaged, or not made by regard; MissingExtra if a
+    library that reads it is not installed.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "tokenizer.json"
+    foreign = _description(path)
+    if foreign is None:
+        return Tokenizer.load(path)
+    kind = _KINDS[foreign.kind]
+    if not set(kind.needed) <= foreign.files.keys() <= set(kind.allowed):
+        raise ModelError(f"{path}: lists other files than a tokenizer of this kind has")
+    files = {name: _verified(path.parent / name, sha) for name, sha in foreign.files.items()}
+    try:
+        settings = kind.settings_type.model_validate_json(json.dumps(foreign.settings))
+    except ValidationError as error:
+        raise _refusal(path, error) from None
+    return kind(foreign.order, foreign.source_order, settings, files)
+
+
+def _description(path: Path) -> Description | None:
+    """The content of a foreign tokenizer's tokenizer.json; None for any other file."""
+    try:
+        if not path.is_file() or path.stat().st_size > LONGEST_DESCRIPTION:
+            return None
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None  # `Tokenizer.load` says what is wrong
+    if not isinstance(content, dict) or "kind" not in content:
+        return None
+    if content["kind"] not in _KINDS:
+        raise ModelError(
+            f"{path}: a tokenizer of kind {reprlib.repr(content['kind'])}, and this version of "
+            f"regard reads {', '.join(_KINDS)}: use the version that wrote it"
+        )
+    try:
+        return Description.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: Path, error: ValidationError) -> ModelError:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return ModelError(f"{path}: damaged: {where}: {first['msg']}: {COPY_AGAIN}")
+
+
+def _verified(path: Path, expected: str) -> Original:
+    file = read_original(path)
+    if file.checksum != expected:
+        raise ModelError(f"{path}: damaged: its checksum does not match: {COPY_AGAIN}")
+    return file
