@@ -40,10 +40,11 @@ import torch
 from regard.arithmetic.choose import choose_dtype, for_decoding, for_training
 from regard.data.batches import Batch
 from regard.data.rows import one_per_row
+from regard.decoder_state import DecoderState
 from regard.machine.devices import keep_freed_memory
 from regard.recipe import Recipe
 from regard.steps import batch_loss
-from regard.transformer import DecoderState, Transformer
+from regard.transformer import Transformer
 
 sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent / "peers")])
 import side_by_side as sides

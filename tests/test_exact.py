@@ -14,11 +14,12 @@ from regard.arithmetic.choose import can_pack
 from regard.arithmetic.inference import ExactInference
 from regard.corpus import example
 from regard.data.rows import Rows
+from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import Tokenizer
-from regard.transformer import DecoderState, Transformer
+from regard.transformer import Transformer
 from regard.translation import Translation, Translator, load
 
 pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")

@@ -20,6 +20,7 @@ from regard.arithmetic.flex import FlexCuda
 from regard.data.batches import Batch
 from regard.data.prefetch import training_batches
 from regard.data.rows import one_per_row
+from regard.decoder_state import COMPACT_EVERY
 from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam
@@ -28,7 +29,7 @@ from regard.search import search
 from regard.steps import BySize, Compiled, Steps, Whole, batch_loss, steps_for
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.training import update
-from regard.transformer import COMPACT_EVERY, Transformer
+from regard.transformer import Transformer
 from run.copying import RECIPE, prepared
 from run.killing import PROCESSES
 from waits import Waits

@@ -16,6 +16,7 @@ from regard.equations import Arithmetic, Computing
 from regard.paper import TABLE_3, parameters
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
+from twins import torch_transformer
 
 VOCABULARY = 29
 SIZES = ModelRecipe(
@@ -36,38 +37,10 @@ def sentences(lengths: list[int], seed: int) -> list[list[int]]:
     return [torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
 
 
-def copied_into_torch(model: Transformer, recipe: ModelRecipe) -> nn.Transformer:
-    theirs = nn.Transformer(
-        recipe.d_model, recipe.heads, recipe.layers, recipe.decoder_layers, recipe.d_ff,
-        dropout=0.0, layer_norm_eps=1e-6, batch_first=True, norm_first=False,
-    )  # fmt: skip
-    theirs.encoder.norm = theirs.decoder.norm = None  # post-norm has no final norm
-
-    def attention(to: nn.MultiheadAttention, ours: nn.Module) -> None:
-        to.in_proj_weight.copy_(torch.cat([m.weight for m in (ours.W_q, ours.W_k, ours.W_v)]))
-        to.in_proj_bias.copy_(torch.cat([m.bias for m in (ours.W_q, ours.W_k, ours.W_v)]))
-        to.out_proj.load_state_dict(ours.W_o.state_dict())
-
-    with torch.no_grad():
-        for to, ours in zip(theirs.encoder.layers, model.encoder, strict=True):
-            attention(to.self_attn, ours.self_attention)
-        for to, ours in zip(theirs.decoder.layers, model.decoder, strict=True):
-            attention(to.self_attn, ours.self_attention)
-            attention(to.multihead_attn, ours.cross_attention)
-            to.norm3.load_state_dict(ours.add_norm_3.norm.state_dict())
-        stacks = ((theirs.encoder, model.encoder), (theirs.decoder, model.decoder))
-        for to, ours in (pair for a, b in stacks for pair in zip(a.layers, b, strict=True)):
-            to.linear1.load_state_dict(ours.feed_forward.W_1.state_dict())
-            to.linear2.load_state_dict(ours.feed_forward.W_2.state_dict())
-            to.norm1.load_state_dict(ours.add_norm_1.norm.state_dict())
-            to.norm2.load_state_dict(ours.add_norm_2.norm.state_dict())
-    return theirs.train()  # the inference path of torch.nn is another kernel
-
-
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch.nn, of odd head counts
 def test_equals_torch_post_norm_with_padding_and_causal_masks() -> None:
     model = transformer()
-    theirs = copied_into_torch(model, SIZES)
+    theirs = torch_transformer(model, SIZES)
     source, target = (one_per_row(sentences(n, s)) for n, s in (([7, 3, 5], 2), ([4, 6, 2], 3)))
     memory = model.encode(source)
     output = model.decode(target, memory, source)

@@ -15,11 +15,12 @@ import regard.decoding
 import regard.machine.copies
 from regard.arithmetic.choose import can_use_loops
 from regard.data.rows import Rows
+from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import EOS
-from regard.transformer import DecoderState, Transformer
+from regard.transformer import Transformer
 from regard.translation import Translation, Translator, load
 from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER, Heard, translator

@@ -12,26 +12,57 @@ from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import Products
 from regard.attention import MultiHeadAttention
 from regard.data.rows import Rows, one_per_row
+from regard.equations import Arithmetic
 from regard.errors import ModelError
-from regard.layers import AddNorm
+from regard.layers import AddNorm, FeedForward, sinusoids
 from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
 from regard.transformer import Transformer
 from regard.variants import AdditiveAttention, NormOnly, add_norm_of, additive_scores, attention_of
 from regard.view.recording import record_attention
+from twins import MARIAN, marian, torch_transformer
 
 VOCABULARY = 29
 SIZES = ModelRecipe(layers=2, d_model=12, d_ff=17, heads=3, d_k=5, d_v=4, dropout=0.0)
-CHANGES = [{"score": "dot"}, {"score": "additive"}, {"residual": False}, {"causal": False}]
-IDS = ["dot", "additive", "no-residual", "no-mask"]
+SOURCE_VOCABULARY = 37
+"""Of the models whose source has an embedding of its own."""
+CHANGES = [
+    {"score": "dot"},
+    {"score": "additive"},
+    {"residual": False},
+    {"norm": "pre"},
+    {"norm": "pre", "score": "dot", "activation": "gelu"},
+    {"norm": "pre", "score": "additive", "residual": False, "embeddings": "apart"},
+    {"activation": "swish"},
+    {"decoder_heads": 2, "decoder_d_ff": 9},
+    {"embeddings": "target", "embedding_scale": False},
+    {"embeddings": "inputs", "positions": "learned", "max_positions": 40},
+    {"embeddings": "apart", "output_bias": True, "positions": "learned", "max_positions": 40},
+    {"output_bias": True, "norm_epsilon": 0.01, "positions": "halves"},
+    {"causal": False},
+]
+PARTS = {"embedding", "encoder", "decoder"}
+"""Where the weights of the paper's model are."""
+STEPPED = CHANGES[:-1]
+"""Those of which a step is a position of the forward pass."""
+IDS = [" ".join(f"{key}={value}" for key, value in change.items()) for change in CHANGES]
 
 
-def transformer(**changes: object) -> Transformer:
+def transformer(sizes: ModelRecipe = SIZES, **changes: object) -> Transformer:
     torch.manual_seed(1)
-    model = Transformer(SIZES.model_copy(update=changes), VOCABULARY)
+    recipe = sizes.model_copy(update=changes)
+    model = Transformer(recipe, VOCABULARY, source_vocabulary(recipe))
     for parameter in model.parameters():  # biases and norms away from their neutral start
         nn.init.normal_(parameter, std=0.4)
     return model.eval()
+
+
+def source_vocabulary(recipe: ModelRecipe) -> int:
+    return SOURCE_VOCABULARY if recipe.embeddings in ("target", "apart") else VOCABULARY
+
+
+def laid_out(model: Transformer, precision: str = "fp32") -> Arithmetic:
+    return for_decoding(model, torch.device("cpu"), precision, False)
 
 
 def rows(lengths: list[int], seed: int) -> Rows:
@@ -89,8 +120,75 @@ def test_a_recipe_that_names_no_variant_gets_none() -> None:
         attention_of(SIZES.model_copy(update={"score": "additive"})), AdditiveAttention
     )
     assert isinstance(add_norm_of(SIZES.model_copy(update={"residual": False})), NormOnly)
+    assert {type(m) for m in plain.modules() if isinstance(m, FeedForward)} == {FeedForward}
+    assert plain.state_dict().keys() == {
+        name for name, _ in plain.named_parameters() if name.split(".")[0] in PARTS
+    }
     recipe = Recipe().model
     assert (recipe.score, recipe.residual, recipe.causal) == ("scaled", True, True)
+
+
+def test_halves_are_the_sinusoids_in_another_order() -> None:
+    halves, table = transformer(positions="halves").embedding.table(700), sinusoids(700, 12)
+    assert torch.equal(halves[:700], torch.cat([table[:, ::2], table[:, 1::2]], dim=1))
+
+
+def test_one_matrix_has_one_vocabulary() -> None:
+    for embeddings in ("shared", "inputs"):
+        with pytest.raises(ValueError, match="source and target are one"):
+            Transformer(SIZES.model_copy(update={"embeddings": embeddings}), 29, 37)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch.nn, where norms come first
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_equals_torch_with_norms_first_or_last(norm: str, activation: str) -> None:
+    sizes = ModelRecipe(layers=2, decoder_layers=3, d_model=12, d_ff=17, heads=3, dropout=0.0)
+    recipe = sizes.model_copy(
+        update={"norm": norm, "activation": activation, "norm_epsilon": 1e-3, "positions": "halves"}
+    )
+    model = transformer(recipe)
+    theirs = torch_transformer(model, recipe)
+    source, target = rows([7, 3, 5], 2), rows([4, 6, 2], 3)
+    expected = theirs(
+        *(model.embedding(x.ids, x.positions, 7) for x in (source, target)),
+        tgt_mask=~torch.ones(6, 6, dtype=torch.bool).tril(),
+        src_key_padding_mask=source.segments == 0,
+        memory_key_padding_mask=source.segments == 0,
+        tgt_key_padding_mask=target.segments == 0,
+    )
+    found, real = model.decode(target, model.encode(source), source), target.segments != 0
+    torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
+
+
+MARIANS = [
+    {},
+    {"activation": "swish", "decoder_layers": 1},
+    {"activation": "gelu", "embeddings": "target"},
+    {"embeddings": "apart", "embedding_scale": False, "activation": "swish"},
+    {"layers": 1, "decoder_heads": 6, "decoder_d_ff": 9, "embeddings": "target"},
+]
+
+
+@pytest.mark.parametrize("change", MARIANS, ids=str)
+def test_equals_a_marian_model_of_transformers(change: dict[str, object]) -> None:
+    pytest.importorskip("transformers")
+    recipe = ModelRecipe(**{"layers": 2, "d_model": 12, "d_ff": 17, "heads": 3} | MARIAN | change)
+    model = transformer(recipe)
+    theirs, source, target = marian(model, recipe), rows([7, 3], 2), rows([6, 6], 3)
+    with torch.no_grad():
+        expected = theirs(
+            input_ids=source.ids,
+            attention_mask=(source.segments != 0).long(),
+            decoder_input_ids=target.ids,
+        ).logits
+        torch.testing.assert_close(model(source, target), expected, atol=1e-5, rtol=1e-5)
+        for made in (lambda: PLAIN, lambda: Inference(Products()), lambda: laid_out(model)):
+            model.compute_by(made())
+            state = model.start(source)
+            for i in range(target.ids.shape[1]):
+                logits, state = model.step(target.ids[:, i], state)
+                torch.testing.assert_close(logits, expected[:, i], atol=1e-5, rtol=1e-5)
 
 
 def test_without_the_mask_a_position_sees_those_after_it() -> None:
@@ -113,7 +211,7 @@ def test_without_the_mask_packed_sentences_do_not_see_each_other() -> None:
     torch.testing.assert_close(found[:, 3:], alone)
 
 
-@pytest.mark.parametrize("change", CHANGES[:3], ids=IDS[:3])
+@pytest.mark.parametrize("change", STEPPED, ids=IDS[:-1])
 @pytest.mark.parametrize("by", [PLAIN, Inference(Products())], ids=["plain", "inference"])
 def test_steps_compute_the_forward_pass(change: dict[str, object], by: object) -> None:
     model = transformer(**change)
@@ -161,10 +259,7 @@ def test_decoding_lays_out_variants(change: dict[str, object], precision: str) -
     model, source, target = transformer(**change), rows([5, 8], 1), rows([6, 3], 2)
     with torch.no_grad():
         before = model(source, target)
-        cpu = torch.device("cpu")
-        model.compute_by(
-            for_decoding(model, cpu, precision, None if precision == "fp32" else False)
-        )
+        model.compute_by(laid_out(model, precision))
         error = (model(source, target) - before).abs().max() / before.abs().max()
     assert error < (1e-4 if precision == "fp32" else 0.2)
 
@@ -179,7 +274,7 @@ def test_exact_decoding_of_additive_attention_is_one_by_one() -> None:
 def test_parameters_are_counted(change: dict[str, object]) -> None:
     model = transformer(**change)
     recipe = SIZES.model_copy(update=change)
-    assert model.parameter_count == parameters(recipe, VOCABULARY)
+    assert model.parameter_count == parameters(recipe, VOCABULARY, source_vocabulary(recipe))
 
 
 def test_recording_refuses_additive_attention() -> None:

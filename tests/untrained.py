@@ -4,9 +4,10 @@ import torch
 
 from regard.arithmetic.choose import for_inference
 from regard.data.rows import Rows
+from regard.decoder_state import DecoderState
 from regard.recipe import Recipe
 from regard.text.tokenizer import Tokenizer
-from regard.transformer import DecoderState, Transformer
+from regard.transformer import Transformer
 from regard.translation import Translator
 from run.copying import RECIPE, strings
 

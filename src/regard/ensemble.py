@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.rows import Rows
+from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic
-from regard.transformer import DecoderState, Transformer
+from regard.transformer import Transformer
 
 
 @dataclass(frozen=True)

@@ -194,9 +194,15 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def logits(
-        self, x: Float[Tensor, "*batch d_model"], embedding: nn.Embedding
+        self,
+        x: Float[Tensor, "*batch d_model"],
+        embedding: nn.Embedding,
+        bias: Float[Tensor, " vocabulary"] | None = None,
     ) -> Float[Tensor, "*batch vocabulary"]:
-        """x E^T, the linear layer before the softmax, which shares the embeddings E (§3.4)."""
+        """x E^T, the linear layer before the softmax, which shares the embeddings E (§3.4).
+
+        A bias, which the paper does not have, is added.
+        """
 
     @abstractmethod
     def cross_entropy(

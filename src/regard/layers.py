@@ -33,9 +33,9 @@ class FeedForward(Computing):
 class AddNorm(Computing):
     """§3.1 and §5.4: LayerNorm(x + Dropout(Sublayer(x))), normalised after the sum."""
 
-    def __init__(self, d_model: int, dropout: float):
+    def __init__(self, d_model: int, dropout: float, epsilon: float = 1e-6):
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=1e-6)
+        self.norm = nn.LayerNorm(d_model, eps=epsilon)
         self.dropout = dropout
 
     def forward(
@@ -61,18 +61,21 @@ class Embedding(Computing):
     One matrix serves the source, the target and, transposed, the linear layer before the softmax.
     """
 
+    sinusoids = staticmethod(sinusoids)
+
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
         empty = torch.empty(vocabulary, recipe.d_model)  # the Transformer fills it
         self.tokens = nn.Embedding(vocabulary, recipe.d_model, _weight=empty)
-        self.scale, self.dropout = recipe.d_model**0.5, recipe.dropout
+        self.scale = recipe.d_model**0.5 if recipe.embedding_scale else 1.0
+        self.dropout = recipe.dropout
         self.learned = recipe.positions == "learned"
         self.longest = recipe.max_positions if self.learned else sys.maxsize
         self.positions: Tensor
         if self.learned:
             self.positions = nn.Parameter(torch.empty(recipe.max_positions, recipe.d_model))
         else:
-            self.register_buffer("positions", sinusoids(512, recipe.d_model), persistent=False)
+            self.register_buffer("positions", self.sinusoids(512, recipe.d_model), persistent=False)
 
     def forward(
         self, ids: Int[Tensor, "rows length"], positions: Int[Tensor, "rows length"], longest: int
@@ -100,11 +103,7 @@ class Embedding(Computing):
         if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
             with torch.inference_mode(False):  # else training could not use a search's table
-                wider = sinusoids(*size).to(table)
+                wider = self.sinusoids(*size).to(table)
             # Another thread may replace self.positions at the same time: return this table.
             self.positions = table = wider
         return table
-
-    def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
-        """The shared linear layer before the softmax; it has no bias."""
-        return self.by.logits(x, self.tokens)

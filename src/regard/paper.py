@@ -233,7 +233,7 @@ BIG_VOCABULARY = 36_000
 """A vocabulary that gives the big row its 213 million parameters; see `parameters`."""
 
 
-def parameters(model: ModelRecipe, vocabulary: int) -> int:
+def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None) -> int:
     """The number of parameters of a model, from its sizes alone (§3.1 to §3.5).
 
     Source, target and the softmax, which has no bias, share one embedding matrix (§3.4). The four
@@ -260,6 +260,21 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
     others: it has 218 million at 40,960 and 214 million at the 37,000 of §5.1; at about 36,500 it
     has 213.7 million, which gives 213 if truncated instead of rounded.
     """
+    norm = 2 * model.d_model
+    attention, feed_forward = _sublayers(model)
+    encoder = model.layers * (attention + feed_forward + 2 * norm)
+    attention, feed_forward = _sublayers(model.decoder)
+    decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
+    positions = model.max_positions if model.positions == "learned" else 0
+    rows = (source_vocabulary or vocabulary) + positions  # and what is not the source's embedding:
+    rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
+    rows += vocabulary * (model.embeddings in ("inputs", "apart"))
+    last_norms, bias = 2 * norm * (model.norm == "pre"), vocabulary * model.output_bias
+    return rows * model.d_model + encoder + decoder + last_norms + bias
+
+
+def _sublayers(model: ModelRecipe) -> tuple[int, int]:
+    """The parameters of an attention and of a feed-forward network of these sizes."""
     keys, values = model.heads * model.d_k, model.heads * model.d_v
     attention = (
         2 * (model.d_model + 1) * keys  # W^Q and W^K
@@ -267,12 +282,7 @@ def parameters(model: ModelRecipe, vocabulary: int) -> int:
         + (values + 1) * model.d_model  # W^O
         + keys * (model.score == "additive")
     )
-    feed_forward = (model.d_model + 1) * model.d_ff + (model.d_ff + 1) * model.d_model
-    norm = 2 * model.d_model
-    encoder = model.layers * (attention + feed_forward + 2 * norm)
-    decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
-    positions = model.max_positions if model.positions == "learned" else 0
-    return (vocabulary + positions) * model.d_model + encoder + decoder
+    return attention, (model.d_model + 1) * model.d_ff + (model.d_ff + 1) * model.d_model
 
 
 # Table 4 -----------------------------------------------------------------------------------------

@@ -42,6 +42,13 @@ __all__ = [
 
 _LONGEST_FILE = 2**14
 """Characters of a recipe file at most, since reading TOML may take quadratic time."""
+_FOLLOW = {
+    "d_model": ("d_k", "d_v"),
+    "d_ff": ("decoder_d_ff",),
+    "heads": ("d_k", "d_v", "decoder_heads"),
+    "layers": ("decoder_layers",),
+}
+"""Fields of a model whose default is derived from another one."""
 MOST_STEPPED = 100_000
 """The largest beam x max_extra: keys and values are kept for every step of every hypothesis."""
 
@@ -129,10 +136,9 @@ class Recipe(Section):
                 raise RecipeError(f"{section} is a section: write [{section}] and keys under it")
             for key in fields:
                 _check_field(section, key)
-            if section == "model" and {"d_model", "heads"} & set(fields):
-                del whole[section]["d_k"], whole[section]["d_v"]  # by default d_model / heads
-            if section == "model" and "layers" in fields:
-                del whole[section]["decoder_layers"]  # by default as many
+            if section == "model":
+                for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
+                    del whole[section][follower]  # derived anew, unless it is given
             whole[section] = whole[section] | dict(fields)
         try:
             return Recipe.model_validate(whole)

@@ -33,14 +33,35 @@ class ModelRecipe(Section):
     """Width of queries and keys in one head; d_model / heads if not given."""
     d_v: Count = 64
     """Width of values in one head; d_model / heads if not given."""
+    decoder_heads: Count = 8
+    """Heads in the decoder; as many as in the encoder if not given. Where they differ from it, d_k
+    and d_v of the decoder are d_model / decoder_heads."""
+    decoder_d_ff: Count = 2048
+    """Inner width of the decoder's feed-forward networks; that of the encoder if not given."""
+    activation: Literal["relu", "swish", "gelu"] = "relu"
+    """The function within the feed-forward networks (§3.3): max(0, x) in the paper; or
+    x · sigmoid(x), or x · Phi(x), with the error function."""
+    norm: Literal["post", "pre"] = "post"
+    """Where a layer normalises (§3.1): LayerNorm(x + Sublayer(x)) in the paper; or
+    x + Sublayer(LayerNorm(x)), with one more LayerNorm after the last layer of each stack."""
+    norm_epsilon: Annotated[float, Field(ge=1e-12, le=0.1)] = 1e-6
+    """The number that LayerNorm adds to the variance."""
+    embeddings: Literal["shared", "target", "inputs", "apart"] = "shared"
+    """Which of the source's embedding, the target's and the layer before the softmax are one matrix
+    (§3.4): all, as in the paper; the last two (target); the first two (inputs); or none (apart)."""
+    embedding_scale: bool = True
+    """Whether embeddings are multiplied by sqrt(d_model) (§3.4), as in the paper."""
+    output_bias: bool = False
+    """Whether a learned bias is added before the softmax; the paper's parameters have none."""
     dropout: _Fraction = 0.1
     """P_drop: dropout on every sub-layer's output, and on embedding + position."""
     attention_dropout: _Fraction = 0.0
     """Dropout on the attention weights; the paper uses it for parsing only."""
     relu_dropout: _Fraction = 0.0
     """Dropout after the ReLU of the feed-forward networks; none in the paper."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Positional encoding: §3.5's sinusoids, or learned (row E of Table 3)."""
+    positions: Literal["sinusoidal", "halves", "learned"] = "sinusoidal"
+    """Positional encoding: §3.5's sinusoids; the same, all sines before all cosines (halves); or
+    learned (row E of Table 3)."""
     max_positions: Count = 1024
     """Number of positions of a learned encoding; sinusoids have no limit."""
     initial: Literal["apart", "joined"] = "apart"
@@ -59,15 +80,28 @@ class ModelRecipe(Section):
         """The numbers of layers: 6, or 12+3 where encoder and decoder differ."""
         return "+".join(map(str, dict.fromkeys([self.layers, self.decoder_layers])))
 
+    @property
+    def decoder(self) -> Self:
+        """This section with the sizes of a decoder layer in the fields of an encoder layer."""
+        sizes = {"heads": self.decoder_heads, "d_ff": self.decoder_d_ff}
+        if self.decoder_heads != self.heads:
+            sizes |= dict.fromkeys(("d_k", "d_v"), max(1, self.d_model // self.decoder_heads))
+        return self.model_copy(update=sizes)
+
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: Any) -> Any:
-        """Fields that are not given follow from others: widths of heads, layers of the decoder."""
+        """Fields that are not given follow from others: widths of heads, sizes of the decoder."""
         if isinstance(given, dict):
             width, heads = given.get("d_model", 512), given.get("heads", 8)
             if isinstance(width, int) and isinstance(heads, int) and heads > 0:
                 given = {"d_k": max(1, width // heads), "d_v": max(1, width // heads)} | given
-            given = {"decoder_layers": given.get("layers", 6)} | given
+            decoder = {
+                "decoder_layers": given.get("layers", 6),
+                "decoder_heads": heads,
+                "decoder_d_ff": given.get("d_ff", 2048),
+            }
+            given = decoder | given
         return given
 
 

@@ -54,7 +54,8 @@ def steps_for(
     if isinstance(optimizer, ShardedAdam):
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
-        model.embedding.table(recipe.data.row_length)  # make it before the step is traced
+        for embedding in {model.embedding, model.target_side}:
+            embedding.table(recipe.data.row_length)  # make it before the step is traced
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
 
@@ -70,7 +71,7 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
     """(smoothed, plain) loss summed over the batch's target tokens, in nats (§5.4)."""
     states = model.decode(batch.target, model.encode(batch.source), batch.source)
     return model.by.cross_entropy(
-        states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing
+        *model.factors(states.flatten(0, 1)), batch.labels.flatten(), smoothing
     )
 
 
@@ -81,9 +82,8 @@ def consistent_loss(
     source, target = batch.source.twice(), batch.target.twice()
     states = model.decode(target, model.encode(source), source)
     return model.by.consistent_cross_entropy(
-        states.flatten(0, 1), model.embedding.tokens.weight, batch.labels.flatten(), smoothing,
-        weight,
-    )  # fmt: skip
+        *model.factors(states.flatten(0, 1)), batch.labels.flatten(), smoothing, weight
+    )
 
 
 def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
@@ -121,7 +121,7 @@ class Compiled(Whole):
     ):
         super().__init__(model, smoothing, loss)
         self._warn, self._before = warn, model.by
-        self._positions = model.embedding.positions
+        self._tables = [(its, its.positions) for its in {model.embedding, model.target_side}]
         self._next = [
             ("compiled without CUDA graphs", compiled(self.loss)),
             ("not compiled", self.loss),
@@ -132,7 +132,8 @@ class Compiled(Whole):
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
         # A search may have made a longer table, for which the program would be compiled anew.
-        self.model.embedding.positions = self._positions
+        for embedding, positions in self._tables:
+            embedding.positions = positions
         try:
             return add_gradient(*self._program(self.model, batch, self.smoothing))
         except Exception as error:  # a compiler may raise any; it has added nothing to the gradient

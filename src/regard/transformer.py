@@ -9,21 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.arithmetic.plain import PLAIN
 from regard.attention import MultiHeadAttention
 from regard.data.rows import Rows
+from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic, Cache, Computing, Mask
-from regard.layers import Embedding, FeedForward
+from regard.layers import Embedding
 from regard.recipe import ModelRecipe
-from regard.variants import add_norm_of, attention_of
+from regard.variants import (
+    OutputMatrix,
+    add_norm_of,
+    attention_of,
+    embedding_of,
+    feed_forward_of,
+    last_norm_of,
+    matrices_apart,
+    with_bias_columns,
+)
 
 
 class EncoderLayer(nn.Module):
@@ -33,7 +43,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = attention_of(recipe)
         self.add_norm_1 = add_norm_of(recipe)
-        self.feed_forward = FeedForward(recipe.d_model, recipe.d_ff, recipe.relu_dropout)
+        self.feed_forward = feed_forward_of(recipe)
         self.add_norm_2 = add_norm_of(recipe)
 
     def forward(
@@ -53,7 +63,7 @@ class DecoderLayer(nn.Module):
         self.add_norm_1 = add_norm_of(recipe)
         self.cross_attention = attention_of(recipe)
         self.add_norm_2 = add_norm_of(recipe)
-        self.feed_forward = FeedForward(recipe.d_model, recipe.d_ff, recipe.relu_dropout)
+        self.feed_forward = feed_forward_of(recipe)
         self.add_norm_3 = add_norm_of(recipe)
 
     def forward(
@@ -91,90 +101,30 @@ class DecoderLayer(nn.Module):
         return self.add_norm_3(y, self.feed_forward(y))
 
 
-COMPACT_EVERY = 16
-"""Tokens between two compactions (`_compact`); with fewer, the copies cost more than they save."""
+class Transformer(Computing):
+    """The model of the paper, in the recipe's sizes; `vocabulary` is the number of its entries.
 
-
-@dataclass(frozen=True)
-class DecoderState:
-    """The state of decoding. A row is one hypothesis; each sentence has the same number of rows.
-
-    The beams of a sentence share one cache of keys and values. Every step fills one slot of it for
-    each beam, and `ancestry` says which slots belong to a hypothesis. The slots of a sentence do
-    not depend on what else is in the batch. The caches are written in place, so only one step can
-    be made from a state: a second one would write to the same slots.
+    `source_vocabulary` is that of the source, if it differs. Raises ValueError if it does, and one
+    matrix embeds both.
     """
 
-    past: tuple[Cache, ...]
-    """Keys and values of the target so far, layer by layer."""
-    ancestry: Bool[Tensor, "sentences beams slots"]
-    """True where a slot of the past belongs to this hypothesis."""
-    filled: Int[Tensor, " sentences"]
-    """Slots that a sentence uses; nothing attends to its other slots."""
-    uniform: bool
-    """True while every sentence uses the same number of slots: until the first compaction."""
-    length: int
-    """Tokens decoded so far, <s> included."""
-    memory: tuple[Cache, ...]
-    """Keys and values of the encoded source, layer by layer."""
-    memory_mask: Bool[Tensor, "sentences 1 1 source"]
-    """True where the source is not padding."""
-
-    def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
-        """Keep these rows, in this order; each line of `rows` names rows of one sentence.
-
-        Sentences may be left out; the others keep their order.
-        """
-        sentences, beams, _ = self.ancestry.shape
-        ancestry = self.ancestry.flatten(0, 1)[rows]
-        if len(rows) == sentences:
-            state = replace(self, ancestry=ancestry)
-        else:
-            stay = rows[:, 0] // beams
-            state = replace(
-                self,
-                past=tuple(cache.of(stay) for cache in self.past),
-                ancestry=ancestry,
-                filled=self.filled[stay],
-                memory=tuple(cache.of(stay) for cache in self.memory),
-                memory_mask=self.memory_mask[stay],
-            )
-        return state._compact()
-
-    def _compact(self) -> DecoderState:
-        """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
-
-        It does not wait until many can be dropped: then a sentence's slots would depend on the
-        other sentences of the batch.
-        """
-        if self.ancestry.shape[1] == 1 or self.length % COMPACT_EVERY or not self.length:
-            return self
-        lives = self.ancestry.any(dim=1)
-        filled = lives.sum(dim=1)
-        slots = lives.byte().sort(dim=1, descending=True, stable=True).indices
-        slots = slots[:, : int(filled.amax())]
-        return replace(
-            self,
-            past=tuple(cache.only(slots) for cache in self.past),
-            ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
-            filled=filled,
-            uniform=False,
-        )
-
-
-class Transformer(Computing):
-    """The model of the paper, in the recipe's sizes; `vocabulary` is the number of its entries."""
-
-    def __init__(self, recipe: ModelRecipe, vocabulary: int):
+    def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
         super().__init__()
+        self.vocabulary, self.source_vocabulary = vocabulary, source_vocabulary or vocabulary
+        if self.source_vocabulary != vocabulary and recipe.embeddings in ("shared", "inputs"):
+            raise ValueError(f"embeddings = {recipe.embeddings}: source and target are one")
         self.causal = recipe.causal
-        self.embedding = Embedding(recipe, vocabulary)
+        self.embedding = embedding_of(recipe, self.source_vocabulary)
+        for name, module in matrices_apart(recipe, vocabulary).items():
+            self.add_module(name, module)
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if recipe.output_bias else None
         self.encoder: Sequence[EncoderLayer] = _stack(
             EncoderLayer(recipe) for _ in range(recipe.layers)
         )
         self.decoder: Sequence[DecoderLayer] = _stack(
-            DecoderLayer(recipe) for _ in range(recipe.decoder_layers)
+            DecoderLayer(recipe.decoder) for _ in range(recipe.decoder_layers)
         )
+        self.encoder_norm, self.decoder_norm = last_norm_of(recipe), last_norm_of(recipe)
         self.apply(_initialise)
         if recipe.initial == "joined":
             self._join_projections()
@@ -189,6 +139,16 @@ class Transformer(Computing):
     def members(self) -> tuple[Transformer, ...]:
         """This model alone; an ensemble has several."""
         return (self,)
+
+    @property
+    def target_side(self) -> Embedding:
+        """The embedding of the target: in the paper, that of the source (§3.4)."""
+        return cast(Embedding, self._modules.get("target_embedding", self.embedding))
+
+    @property
+    def output_matrix(self) -> nn.Embedding:
+        """The matrix before the softmax: in the paper, that of the embeddings (§3.4)."""
+        return cast(OutputMatrix, self._modules.get("output", self.target_side)).tokens
 
     @property
     def longest(self) -> int:
@@ -241,7 +201,7 @@ class Transformer(Computing):
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
         """Figure 1 up to the softmax: logits of each next token, given those before it."""
-        return self.embedding.logits(self.decode(target, self.encode(source), source))
+        return self.logits(self.decode(target, self.encode(source), source))
 
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
@@ -249,18 +209,28 @@ class Transformer(Computing):
         mask = self.by.mask_of_segments(source.segments, source.segments)
         for layer in self.encoder:
             x = layer(x, mask)
-        return x
+        return self.encoder_norm(x)
 
     def decode(
         self, target: Rows, memory: Float[Tensor, "rows source d_model"], source: Rows
     ) -> Float[Tensor, "rows target d_model"]:
         """The decoder stack; the target is shifted right and begins with <s>."""
-        y = self.embedding(target.ids, target.positions, target.ids.shape[1])
+        y = self.target_side(target.ids, target.positions, target.ids.shape[1])
         self_mask = self.by.mask_of_segments(target.segments, target.segments, causal=self.causal)
         cross_mask = self.by.mask_of_segments(target.segments, source.segments)
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
-        return y
+        return self.decoder_norm(y)
+
+    def logits(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
+        """The linear layer before the softmax."""
+        return self.by.logits(states, self.output_matrix, self.output_bias)
+
+    def factors(
+        self, states: Float[Tensor, "tokens d_model"]
+    ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
+        """Two matrices, X and W: X W^T are the logits of these states. A loss multiplies them."""
+        return with_bias_columns(states, self.output_matrix.weight, self.output_bias)
 
     def start(self, source: Rows) -> DecoderState:
         """Encode sentences, one per row, and project their keys and values for every layer."""
@@ -288,7 +258,7 @@ class Transformer(Computing):
         if state.past[0].slots != slots:
             raise ValueError("a step was made from this state already: use the state it returned")
         positions = torch.full_like(tokens, state.length).view(sentences, beams)
-        y = self.embedding(tokens.view(sentences, beams), positions, state.length + 1)
+        y = self.target_side(tokens.view(sentences, beams), positions, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
         ancestry = F.pad(state.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
         mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
@@ -297,7 +267,7 @@ class Transformer(Computing):
         after = replace(
             state, ancestry=ancestry, filled=state.filled + beams, length=state.length + 1
         )
-        return self.embedding.logits(y.flatten(0, 1)), after
+        return self.logits(self.decoder_norm(y.flatten(0, 1))), after
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:
@@ -307,14 +277,14 @@ def _stack(layers: Iterable[nn.Module]) -> Any:
 
 def _initialise(module: nn.Module) -> None:
     """Glorot uniform for projections; embeddings normal with deviation d_model^-0.5."""
-    if next(module.parameters()).is_meta:  # only shapes; drawing would load a compiler
+    if any(p.is_meta for p in module.parameters()):  # only shapes; drawing would load a compiler
         return
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
-    elif isinstance(module, Embedding):
+    elif isinstance(module, Embedding | OutputMatrix):
         nn.init.normal_(module.tokens.weight, std=module.tokens.embedding_dim**-0.5)
-        if module.learned:
+        if isinstance(module, Embedding) and module.learned:
             nn.init.normal_(module.positions, std=0.5**0.5)  # as large as the sinusoids
 
 

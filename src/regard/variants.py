@@ -1,16 +1,20 @@
-"""§3.1 and §3.2 with one thing changed: the questions "and without it?" that readers ask.
+"""§3 with something changed: what readers ask about, and what models of other programs have.
 
-A recipe's `model.score` and `model.residual` choose these modules when a model is built. Nothing
-else knows of them, and no recipe of the paper uses them; `regard claims` trains with them.
+A recipe chooses these modules when a model is built. No recipe of the paper uses them; `regard
+claims` trains without scaling or residual connections.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
-from regard.equations import Mask
-from regard.layers import AddNorm
+from regard.equations import Computing, Mask
+from regard.layers import AddNorm, Embedding, FeedForward, sinusoids
 from regard.recipe import ModelRecipe
 
 
@@ -68,14 +72,164 @@ class NormOnly(AddNorm):
         return super().forward(torch.zeros_like(x), sublayer)
 
 
+class PreNormAttention(MultiHeadAttention):
+    """Pre-norm: queries, and in self-attention keys and values, are made from LayerNorm(x)."""
+
+    def __init__(self, *sizes: Any, epsilon: float):
+        super().__init__(*sizes)
+        self.norm = nn.LayerNorm(self.W_q.in_features, eps=epsilon)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Self-attention's queries, keys and values."""
+        return super().project(self.norm(x))
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Queries for the encoder's output, which has a LayerNorm of its own."""
+        return super().queries(self.norm(x))
+
+
+class PreNormUnscaledAttention(PreNormAttention, UnscaledAttention):
+    """Pre-norm, without scaling."""
+
+
+class PreNormAdditiveAttention(PreNormAttention, AdditiveAttention):
+    """Pre-norm, with additive scores."""
+
+
+class SmoothFeedForward(FeedForward):
+    """§3.3 with a smooth function in place of max(0, x), by its name in the recipe."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float, activation: str):
+        super().__init__(d_model, d_ff, dropout)
+        functions: dict[str, Callable[[Tensor], Tensor]] = {"swish": F.silu, "gelu": F.gelu}
+        self.activation = functions[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Equation (2) with the other function; dropout follows it."""
+        inner = self.activation(self.by.linear(x, self.W_1))
+        if self.training and self.relu_dropout:
+            inner = self.by.drop(inner, self.relu_dropout)
+        return self.by.linear(inner, self.W_2)
+
+
+class PreNormFeedForward(FeedForward):
+    """Pre-norm: FFN(LayerNorm(x))."""
+
+    def __init__(self, *sizes: Any, epsilon: float):
+        super().__init__(*sizes)
+        self.norm = nn.LayerNorm(self.W_1.in_features, eps=epsilon)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Equation (2) of the normalised input."""
+        return super().forward(self.norm(x))
+
+
+class PreNormSmoothFeedForward(PreNormFeedForward, SmoothFeedForward):
+    """Pre-norm, with a smooth function."""
+
+
+class Add(Computing):
+    """Pre-norm: x + Dropout(Sublayer(x)), which is not normalised; without residual, no x."""
+
+    def __init__(self, dropout: float, residual: bool):
+        super().__init__()
+        self.dropout, self.residual = dropout, residual
+
+    def forward(self, x: Tensor, sublayer: Tensor) -> Tensor:
+        """x is the sub-layer's input, `sublayer` its output."""
+        if self.training and self.dropout:
+            sublayer = self.by.drop(sublayer, self.dropout)
+        return x + sublayer if self.residual else sublayer
+
+
+def sinusoids_in_halves(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """§3.5's sinusoids with all sines before all cosines."""
+    return sinusoids(length, d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
+
+
+class HalvesEmbedding(Embedding):
+    """§3.5 with the sinusoids in another order of the dimensions."""
+
+    sinusoids = staticmethod(sinusoids_in_halves)
+
+
+class OutputMatrix(nn.Module):
+    """The weight of a linear layer before the softmax that shares nothing with an embedding."""
+
+    def __init__(self, vocabulary: int, d_model: int):
+        super().__init__()
+        empty = torch.empty(vocabulary, d_model)  # the Transformer fills it
+        self.tokens = nn.Embedding(vocabulary, d_model, _weight=empty)
+
+
 def attention_of(recipe: ModelRecipe) -> MultiHeadAttention:
-    """The attention of a layer, with the recipe's `score`."""
+    """The attention of a layer, with the recipe's `score` and `norm`."""
+    sizes = recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
+    if recipe.norm == "pre":
+        pre_norm = {
+            "scaled": PreNormAttention,
+            "dot": PreNormUnscaledAttention,
+            "additive": PreNormAdditiveAttention,
+        }
+        return pre_norm[recipe.score](*sizes, epsilon=recipe.norm_epsilon)
     kinds = {"scaled": MultiHeadAttention, "dot": UnscaledAttention, "additive": AdditiveAttention}
-    return kinds[recipe.score](
-        recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
-    )
+    return kinds[recipe.score](*sizes)
 
 
-def add_norm_of(recipe: ModelRecipe) -> AddNorm:
-    """The Add & Norm of a sub-layer, with the residual connection or without it."""
-    return (AddNorm if recipe.residual else NormOnly)(recipe.d_model, recipe.dropout)
+def feed_forward_of(recipe: ModelRecipe) -> FeedForward:
+    """The feed-forward network of a layer, with the recipe's `activation` and `norm`."""
+    sizes = recipe.d_model, recipe.d_ff, recipe.relu_dropout
+    smooth = () if recipe.activation == "relu" else (recipe.activation,)
+    if recipe.norm == "pre":
+        pre_norm = PreNormSmoothFeedForward if smooth else PreNormFeedForward
+        return pre_norm(*sizes, *smooth, epsilon=recipe.norm_epsilon)
+    return SmoothFeedForward(*sizes, *smooth) if smooth else FeedForward(*sizes)
+
+
+def add_norm_of(recipe: ModelRecipe) -> AddNorm | Add:
+    """The Add & Norm of a sub-layer, with the recipe's `residual` and `norm`."""
+    if recipe.norm == "pre":
+        return Add(recipe.dropout, recipe.residual)
+    kind = AddNorm if recipe.residual else NormOnly
+    return kind(recipe.d_model, recipe.dropout, recipe.norm_epsilon)
+
+
+def last_norm_of(recipe: ModelRecipe) -> nn.Module:
+    """The LayerNorm after the last layer of a stack, by pre-norm; in the paper there is none."""
+    pre = recipe.norm == "pre"
+    return nn.LayerNorm(recipe.d_model, eps=recipe.norm_epsilon) if pre else nn.Identity()
+
+
+def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
+    """An embedding with the recipe's `positions`."""
+    return (HalvesEmbedding if recipe.positions == "halves" else Embedding)(recipe, vocabulary)
+
+
+def matrices_apart(recipe: ModelRecipe, vocabulary: int) -> dict[str, nn.Module]:
+    """The matrices that are not the source's embedding, by name; in the paper there are none."""
+    apart: dict[str, nn.Module] = {}
+    if recipe.embeddings in ("target", "apart"):
+        apart["target_embedding"] = embedding_of(recipe, vocabulary)
+    if recipe.embeddings in ("inputs", "apart"):
+        apart["output"] = OutputMatrix(vocabulary, recipe.d_model)
+    return apart
+
+
+LEAST_BIAS = -1e4
+"""The lowest bias in a loss: e to its power is 0 in every precision. A smoothed loss counts each
+bias, and symbols that have no probability may have one of -1e30."""
+BIAS_COLUMNS = 8
+"""Columns that hold a bias, each an equal part of it: products are fast with a multiple of 8, and
+in 8 bits a number must not be much larger than the others of its row."""
+
+
+def with_bias_columns(
+    states: Float[Tensor, "tokens d_model"],
+    matrix: Float[Tensor, "vocabulary d_model"],
+    bias: Float[Tensor, " vocabulary"] | None,
+) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
+    """States and a matrix whose product is that of the given ones, plus the bias."""
+    if bias is None:
+        return states, matrix
+    parts = (bias.clamp(min=LEAST_BIAS) / BIAS_COLUMNS).unsqueeze(1).expand(-1, BIAS_COLUMNS)
+    return F.pad(states, (0, BIAS_COLUMNS), value=1.0), torch.cat([matrix, parts], dim=1)

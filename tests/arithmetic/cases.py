@@ -154,4 +154,4 @@ def _laid_out(
 
 
 def _exact(layout: Any, model: nn.Module, tokens: nn.Embedding) -> Arithmetic:
-    return ExactInference(LaidOut(model, tokens, layout), FP32, HEADS, D_K, D_V)
+    return ExactInference(LaidOut(model, tokens, layout), FP32, {(HEADS, D_K, D_V)})

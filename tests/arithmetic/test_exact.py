@@ -146,7 +146,7 @@ def test_batches_agree_where_layers_and_attention_do(
         return queries != 5
 
     monkeypatch.setattr("regard.arithmetic.inference.widths_agree", widths)
-    by = ExactInference(LaidOut(layers, layers.tokens, layout), keep_in, HEADS, D_K, D_V)
+    by = ExactInference(LaidOut(layers, layers.tokens, layout), keep_in, {(HEADS, D_K, D_V)})
     assert by.batches_agree(4, iter([1])) == agree
     assert asked == ([None, 1, 4] if agree else [])
     assert not by.batches_agree(5, [1])

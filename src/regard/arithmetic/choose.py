@@ -37,10 +37,9 @@ from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
 from regard.equations import Arithmetic
 from regard.errors import RecipeError
-from regard.layers import Embedding
 from regard.machine.devices import has_bf16
 from regard.recipe import TrainingRecipe
-from regard.variants import AdditiveAttention
+from regard.variants import AdditiveAttention, SmoothFeedForward
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 """How the compiled step of a GPU attends; `benchmarks/gpu.py` measures each."""
@@ -141,30 +140,32 @@ def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
 
 
 def for_decoding(
-    model: nn.Module, device: torch.device, precision: str, exact: bool | None
+    model: Any, device: torch.device, precision: str, exact: bool | None
 ) -> Arithmetic:
     """The arithmetic of decoding; on a CPU it lays out the weights of `model` and takes them over.
 
     `model` is a Transformer, and `precision` "int8" or that of its weights. If `exact` is False,
     the last bits of a translation may depend on what else is in its batch.
     """
-    embedding = next(m for m in model.modules() if isinstance(m, Embedding)).tokens
-    attention = next(m for m in model.modules() if isinstance(m, MultiHeadAttention))
-    dtype = embedding.weight.dtype
+    dtype = model.output_matrix.weight.dtype
     if device.type != "cpu" or not can_pack(dtype):
         return for_inference(device, dtype)
     packed = PackedLinear if exact is False else BlockedLinear
-    products = LaidOut(model, embedding, Int8Linear if precision == "int8" else packed)
-    if _exact_in_batches(attention, exact):
-        sizes = attention.heads, attention.d_k, attention.d_v
-        return ExactInference(products, torch.float32, *sizes)
+    lay_out = Int8Linear if precision == "int8" else packed
+    products = LaidOut(model, model.output_matrix, lay_out, model.output_bias)
+    if exact and (sizes := _sizes_to_test(model)):
+        return ExactInference(products, torch.float32, sizes)
     int8_beside_bf16 = precision == "int8" and has_bf16(device)
     return Inference(products, torch.bfloat16 if int8_beside_bf16 else dtype)
 
 
-def _exact_in_batches(attention: nn.Module, exact: bool | None) -> bool:
-    """Whether sentences decode exactly in batches, if asked for; otherwise one at a time."""
-    return bool(exact) and not isinstance(attention, AdditiveAttention)
+def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
+    """The sizes of all attentions; none if batches can change the last bits of other modules."""
+    modules = list(model.modules())
+    if any(isinstance(module, AdditiveAttention | SmoothFeedForward) for module in modules):
+        return set()
+    attentions = (module for module in modules if isinstance(module, MultiHeadAttention))
+    return {(its.heads, its.d_k, its.d_v) for its in attentions}
 
 
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:

@@ -58,9 +58,9 @@ class Cpu(Plain):
         """Dropout with a mask of cheap random bits."""
         return x * self.keep_mask(x, dropout) / (1 - dropout) if dropout else x
 
-    def logits(self, x: Tensor, embedding: nn.Embedding) -> Tensor:
-        """x E^T."""
-        return self.products.logits(self, x, embedding)
+    def logits(self, x: Tensor, embedding: nn.Embedding, bias: Tensor | None = None) -> Tensor:
+        """x E^T, plus a bias."""
+        return self.products.logits(self, x, embedding, bias)
 
     def cross_entropy(
         self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float

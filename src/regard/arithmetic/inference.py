@@ -54,12 +54,14 @@ class Inference(Cpu):
 class ExactInference(Inference):
     """Inference in which a sentence decodes to the same bits in any batch, if `batches_agree`.
 
-    `heads`, `d_k` and `d_v` are the sizes of the model's attention.
+    `sizes` are those of the model's attention: heads, d_k and d_v.
     """
 
-    def __init__(self, products: LaidOut, keep_in: torch.dtype, heads: int, d_k: int, d_v: int):
+    def __init__(
+        self, products: LaidOut, keep_in: torch.dtype, sizes: Iterable[tuple[int, int, int]]
+    ):
         super().__init__(products, keep_in)
-        self._layouts, self._sizes = products.layouts.values(), (heads, d_k, d_v)
+        self._layouts, self._sizes = products.layouts.values(), tuple(sizes)
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
         """Test linear layers and attention in the model's sizes; False unless keys are in fp32."""
@@ -69,5 +71,7 @@ class ExactInference(Inference):
         if self.keep_in != torch.float32 or not exact:
             return False
         return blocks_agree(blocked, threads) and all(
-            widths_agree(*self._sizes, threads, queries=n) for n in (None, 1, beam)
+            widths_agree(*sizes, threads, queries=n)
+            for sizes in self._sizes
+            for n in (None, 1, beam)
         )

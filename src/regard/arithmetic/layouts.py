@@ -85,22 +85,29 @@ class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
     The weights are deleted from the model, which from then on can compute by these products only.
+    The logits are those of `output`, which may be an embedding and stays, plus a `bias`.
     """
 
-    def __init__(self, model: nn.Module, embedding: nn.Embedding, lay_out: LayOut):
+    def __init__(
+        self,
+        model: nn.Module,
+        output: nn.Embedding,
+        lay_out: LayOut,
+        bias: Tensor | None = None,
+    ):
         self.layouts: dict[tuple[nn.Module, ...], Layout] = {
             layers: lay_out(*joined(layers)) for layers in _multiplied_together(model)
         }
-        self.layouts[embedding,] = lay_out(embedding.weight, None)
-        for layer in {layer for layers in self.layouts for layer in layers} - {embedding}:
+        for layer in {layer for layers in self.layouts for layer in layers}:
             del layer.weight, layer.bias
+        self.layouts[output,] = lay_out(output.weight, bias)
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of the layers."""
         return self.layouts[layers](by, x, relu)
 
-    def logits(self, by: Any, x: Tensor, embedding: nn.Embedding) -> Tensor:
-        """x E^T."""
+    def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:
+        """x E^T, plus the bias that was laid out."""
         return self.layouts[embedding,](by, x)
 
 

@@ -47,9 +47,9 @@ class Plain(Arithmetic):
         """PyTorch's dropout."""
         return F.dropout(x, dropout)
 
-    def logits(self, x: Tensor, embedding: nn.Embedding) -> Tensor:
-        """x E^T."""
-        return F.linear(x, embedding.weight)
+    def logits(self, x: Tensor, embedding: nn.Embedding, bias: Tensor | None = None) -> Tensor:
+        """x E^T, plus a bias."""
+        return F.linear(x, embedding.weight, bias)
 
     def cross_entropy(
         self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float

@@ -25,9 +25,9 @@ class Products:
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 
-    def logits(self, by: Any, x: Tensor, embedding: nn.Embedding) -> Tensor:
-        """x E^T."""
-        return F.linear(x, embedding.weight)
+    def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:
+        """x E^T, plus a bias."""
+        return F.linear(x, embedding.weight, bias)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
         """A function from at most `tokens` states to logits, which its next call overwrites."""

@@ -3,7 +3,10 @@
 from regard.departures.case import Compared, Departure, Finding, as_row, never, unstated, values
 
 _PARTS = ("model.layers", "model.decoder_layers")
-_WIDTHS = ("model.d_model", "model.d_ff", "model.heads", "model.d_k", "model.d_v")
+_WIDTHS = (
+    "model.d_model", "model.d_ff", "model.decoder_d_ff", "model.heads", "model.decoder_heads",
+    "model.d_k", "model.d_v",
+)  # fmt: skip
 _EXTRA_DROPOUT = ("model.attention_dropout", "model.relu_dropout")
 _POSITIONS = ("model.positions", "model.max_positions")
 
@@ -25,7 +28,7 @@ def _extra_dropout(case: Compared) -> Finding | None:
 
 def _positions(case: Compared) -> Finding | None:
     """Sinusoids have no limit, so only a learned table has a length."""
-    if case.recipe.model.positions == "sinusoidal":
+    if case.recipe.model.positions != "learned":
         return as_row("model.positions")(case)
     if changed := as_row(*_POSITIONS)(case):
         return changed
@@ -49,8 +52,8 @@ MODEL = (
         section="§3.2.2, §3.3, Table 3",
         quote="d_k = d_v = d_model/h = 64",
         theirs="the same; for big EN-FR its d_ff is 8192",
-        ours="the widths of a row of Table 3",
-        why="small texts and machines need smaller models",
+        ours="the widths of a row of Table 3; encoder and decoder may differ in heads and d_ff",
+        why="small texts and machines need smaller models; models of other programs differ so",
         tests=("tests/test_paper.py", "tests/test_transformer.py"),
         judge=as_row(*_WIDTHS),
         fields=_WIDTHS,
@@ -94,20 +97,34 @@ MODEL = (
         quote="LayerNorm(x + Sublayer(x))",
         theirs="the same, no norm after the last layer; later a norm before each sub-layer and one "
         "after the last layer",
-        ours="as published",
-        why="it is what the paper's figures were measured with",
-        tests=("tests/test_layers.py",),
-        judge=never,
+        ours='as published; `model.norm = "pre"` normalises before each sub-layer and after the '
+        "last layer",
+        why="many models of other programs do, to learn without a long warm-up",
+        tests=("tests/test_layers.py", "tests/test_variants.py"),
+        judge=as_row("model.norm"),
+        fields=("model.norm",),
     ),
     Departure(
         name="epsilon of the normalisation",
         section="§3.1",
         quote="",
         theirs="1e-6",
-        ours="1e-6",
-        why="as the authors' code",
-        tests=("tests/test_layers.py",),
-        judge=unstated(),
+        ours="1e-6, unless `model.norm_epsilon` says otherwise",
+        why="as the authors' code; PyTorch and models of other programs have 1e-5",
+        tests=("tests/test_layers.py", "tests/test_variants.py"),
+        judge=unstated("model.norm_epsilon"),
+        fields=("model.norm_epsilon",),
+    ),
+    Departure(
+        name="function of the feed-forward network",
+        section="§3.3",
+        quote="FFN(x) = max(0, xW1 + b1)W2 + b2",
+        theirs="the same",
+        ours='as published; `model.activation` may be `"swish"` or `"gelu"`',
+        why="models of other programs have them",
+        tests=("tests/test_layers.py", "tests/test_variants.py"),
+        judge=as_row("model.activation"),
+        fields=("model.activation",),
     ),
     Departure(
         name="dropout",
@@ -155,10 +172,11 @@ MODEL = (
         section="§3.4",
         quote="In the embedding layers, we multiply those weights by √d_model",
         theirs="at the input, not before the softmax",
-        ours="at the input, not before the softmax",
-        why="as published",
-        tests=("tests/test_layers.py",),
-        judge=never,
+        ours="at the input, not before the softmax; `model.embedding_scale = false` leaves it out",
+        why="models of other programs have no such factor",
+        tests=("tests/test_layers.py", "tests/test_variants.py"),
+        judge=as_row("model.embedding_scale"),
+        fields=("model.embedding_scale",),
     ),
     Departure(
         name="one matrix of embeddings",
@@ -166,16 +184,29 @@ MODEL = (
         quote="we share the same weight matrix between the two embedding layers and the "
         "pre-softmax linear transformation",
         theirs="the same; its settings for big EN-FR and for parsing do not share the last one",
-        ours="as published",
-        why="as published",
-        tests=("tests/test_transformer.py",),
-        judge=never,
+        ours="as published; `model.embeddings` may share two of the three, or none",
+        why="models of other programs do, the more if source and target differ in vocabulary",
+        tests=("tests/test_transformer.py", "tests/test_variants.py"),
+        judge=as_row("model.embeddings"),
+        fields=("model.embeddings",),
+    ),
+    Departure(
+        name="bias before the softmax",
+        section="§3.4, Table 3",
+        quote="",
+        theirs="none",
+        ours="none; `model.output_bias` adds a learned one",
+        why="the parameters of Table 3 come out as printed without it; models of other programs "
+        "have one",
+        tests=("tests/test_paper.py", "tests/test_variants.py"),
+        judge=unstated("model.output_bias"),
+        fields=("model.output_bias",),
     ),
     Departure(
         name="biases",
         section="§3.2.2, Table 3",
         quote="",
-        theirs="biases in the projections, none before the softmax",
+        theirs="biases in the projections",
         ours="the same; the bias of the keys stays 0, because the softmax cancels it, and is "
         "counted all the same (9,216 parameters of base)",
         why="the formulas have none, but with them the parameters of Table 3 come out as printed: "
@@ -199,9 +230,11 @@ MODEL = (
         section="§3.5",
         quote="PE(pos, 2i) = sin(pos/10000^(2i/d_model))",
         theirs="all sines, then all cosines; exponent i/(d_model/2 − 1)",
-        ours="as published: interleaved, exponent 2i/d_model",
-        why="the other exponent is another function of the position",
-        tests=("tests/test_layers.py",),
+        ours="as published: interleaved, exponent 2i/d_model; "
+        '`model.positions = "halves"` has all sines first, with the same exponent',
+        why="the other exponent is another function of the position; the other order is that of "
+        "models of other programs",
+        tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=never,
     ),
     Departure(

@@ -74,7 +74,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
         return result
 
     def validate(model: Transformer) -> dict[str, Any]:
-        weight = model.embedding.tokens.weight
+        weight = model.output_matrix.weight
         model.eval()
         with model.computing_by(for_validation(recipe.training, weight.device, weight.dtype)):
             result = measured_now(model)
@@ -187,9 +187,8 @@ def _sums_at_once(model: Transformer, batch: Batch) -> Tensor:
     total = torch.zeros(3, dtype=torch.float64, device=model.device)
     states = model.decode(batch.target, model.encode(batch.source), batch.source).flatten(0, 1)
     labels = batch.labels.flatten()
-    weight = model.embedding.tokens.weight
-    total[0] += model.by.cross_entropy(states, weight, labels, smoothing=0.0)[1]
+    total[0] += model.by.cross_entropy(*model.factors(states), labels, smoothing=0.0)[1]
     for some, right in zip(states.split(LABELS_AT_ONCE), labels.split(LABELS_AT_ONCE), strict=True):
-        total[1] += ((model.embedding.logits(some).argmax(-1) == right) & (right != 0)).sum()
+        total[1] += ((model.logits(some).argmax(-1) == right) & (right != 0)).sum()
     total[2] += batch.target_tokens
     return total

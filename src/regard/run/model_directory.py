@@ -104,21 +104,27 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     return Model(recipe, tokenizer, transformer, manifest)
 
 
-def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Path) -> Transformer:
+def build(
+    recipe: Recipe,
+    vocabulary: int,
+    weights: dict[str, Tensor],
+    where: Path,
+    source_vocabulary: int | None = None,
+) -> Transformer:
     """A Transformer with these weights; raises ModelError if they do not fit the recipe.
 
-    `where` begins the message.
+    `where` begins the message. `source_vocabulary` is that of the source, if it differs.
     """
-    asked, given = parameters(recipe.model, vocabulary), sum(w.numel() for w in weights.values())
+    sizes = vocabulary, source_vocabulary or vocabulary
+    _refuse_two_vocabularies(recipe, *sizes, where)
+    asked, given = parameters(recipe.model, *sizes), sum(w.numel() for w in weights.values())
     if asked > 2 * given:  # a model that does not fit the memory cannot be built to compare
         raise ModelError(
             f"{where}: the weights do not fit recipe.toml: it asks for {asked:,} numbers, and "
             f"they are {given:,}"
         )
     with torch.device("meta"):
-        shapes = {
-            name: p.shape for name, p in Transformer(recipe.model, vocabulary).named_parameters()
-        }
+        shapes = {name: p.shape for name, p in Transformer(recipe.model, *sizes).named_parameters()}
     for name in sorted(shapes.keys() | weights.keys()):
         expected, found = shapes.get(name), weights[name].shape if name in weights else None
         if expected != found:
@@ -129,6 +135,14 @@ def build(recipe: Recipe, vocabulary: int, weights: dict[str, Tensor], where: Pa
             )
         if weights[name].dtype != torch.float32:
             raise ModelError(f"{where}: the weights are not fp32: {name} is {weights[name].dtype}")
-    transformer = Transformer(recipe.model, vocabulary)
+    transformer = Transformer(recipe.model, *sizes)
     transformer.load_state_dict(weights)
     return transformer
+
+
+def _refuse_two_vocabularies(recipe: Recipe, target: int, source: int, where: Path) -> None:
+    if source != target and recipe.model.embeddings in ("shared", "inputs"):
+        raise ModelError(
+            f"{where}: model.embeddings = {recipe.model.embeddings} is for one vocabulary, and the "
+            f"source has {source:,} pieces, the target {target:,}"
+        )

@@ -45,7 +45,7 @@ class ShardedAdam:
     ):
         self._model, self._recipe, self._dtype = model, recipe, dtype
         self._device, self._processes = device, processes
-        self._vocabulary = len(model.embedding.tokens.weight)
+        self._vocabularies = model.vocabulary, model.source_vocabulary
         self._places: dict[str, slice] = {}
         self._count = 0
         for name, parameter in model.named_parameters():
@@ -146,7 +146,7 @@ class ShardedAdam:
     def whole_model(self) -> Transformer:
         """A copy with all weights, on this process's device, in the precision of training."""
         with torch.device("meta"):
-            model = Transformer(self._recipe.model, self._vocabulary)
+            model = Transformer(self._recipe.model, *self._vocabularies)
         shards = self._shards
         weights = {n: shards.join(n, mine).to(self._dtype) for n, mine in shards.mine.items()}
         model.load_state_dict(weights, assign=True)

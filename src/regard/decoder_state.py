@@ -1,0 +1,80 @@
+"""The state of a decoder that writes a token at a time; search selects from it after each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.equations import Cache
+
+COMPACT_EVERY = 16
+"""Tokens between two compactions (`_compact`); with fewer, the copies cost more than they save."""
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """The state of decoding. A row is one hypothesis; each sentence has the same number of rows.
+
+    The beams of a sentence share one cache of keys and values. Every step fills one slot of it for
+    each beam, and `ancestry` says which slots belong to a hypothesis. The slots of a sentence do
+    not depend on what else is in the batch. The caches are written in place, so only one step can
+    be made from a state: a second one would write to the same slots.
+    """
+
+    past: tuple[Cache, ...]
+    """Keys and values of the target so far, layer by layer."""
+    ancestry: Bool[Tensor, "sentences beams slots"]
+    """True where a slot of the past belongs to this hypothesis."""
+    filled: Int[Tensor, " sentences"]
+    """Slots that a sentence uses; nothing attends to its other slots."""
+    uniform: bool
+    """True while every sentence uses the same number of slots: until the first compaction."""
+    length: int
+    """Tokens decoded so far, <s> included."""
+    memory: tuple[Cache, ...]
+    """Keys and values of the encoded source, layer by layer."""
+    memory_mask: Bool[Tensor, "sentences 1 1 source"]
+    """True where the source is not padding."""
+
+    def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
+        """Keep these rows, in this order; each line of `rows` names rows of one sentence.
+
+        Sentences may be left out; the others keep their order.
+        """
+        sentences, beams, _ = self.ancestry.shape
+        ancestry = self.ancestry.flatten(0, 1)[rows]
+        if len(rows) == sentences:
+            state = replace(self, ancestry=ancestry)
+        else:
+            stay = rows[:, 0] // beams
+            state = replace(
+                self,
+                past=tuple(cache.of(stay) for cache in self.past),
+                ancestry=ancestry,
+                filled=self.filled[stay],
+                memory=tuple(cache.of(stay) for cache in self.memory),
+                memory_mask=self.memory_mask[stay],
+            )
+        return state._compact()
+
+    def _compact(self) -> DecoderState:
+        """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
+
+        It does not wait until many can be dropped: then a sentence's slots would depend on the
+        other sentences of the batch.
+        """
+        if self.ancestry.shape[1] == 1 or self.length % COMPACT_EVERY or not self.length:
+            return self
+        lives = self.ancestry.any(dim=1)
+        filled = lives.sum(dim=1)
+        slots = lives.byte().sort(dim=1, descending=True, stable=True).indices
+        slots = slots[:, : int(filled.amax())]
+        return replace(
+            self,
+            past=tuple(cache.only(slots) for cache in self.past),
+            ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
+            filled=filled,
+            uniform=False,
+        )
