@@ -23,7 +23,8 @@ from regard.decoding import WINDOW, Decoding, Found, open_to_decode
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
-from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BOS, EOS, PAD
 from regard.transformer import Transformer
 from regard.trees.linearise import NORMALISED, delinearise
 from regard.trees.penn import bracketed
@@ -68,7 +69,7 @@ class Parser(Decoding):
     def __init__(
         self,
         model: Transformer,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         recipe: Recipe,
         *,
         exact: bool | None = False,

@@ -85,7 +85,7 @@ from regard.run.beginning import begun, differences
 from regard.run.finetuning import keep_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import refuse_missing
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
 
 _Chose = Callable[[Choice], object]
 MINUTES = 60.0
@@ -220,7 +220,7 @@ def _model(start: Start, directory: Path) -> Model:
         kind = {"text": "translator", "trees": "parser"}
         raise RegardError(f"{directory}: is a {kind[made]}: a {kind[asked]} cannot begin with it")
     if start.tokenizer is not None and (
-        Tokenizer.load(start.tokenizer).fingerprint != model.tokenizer.fingerprint
+        open_tokenizer(start.tokenizer).fingerprint != model.tokenizer.fingerprint
     ):
         raise RegardError(f"{directory}: has a tokenizer of its own: leave out --tokenizer")
     return model

@@ -23,7 +23,8 @@ from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
 from regard.search import Hypotheses, Hypothesis, search
-from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BOS, EOS, PAD
 from regard.transformer import Transformer
 
 CLAUSE_ENDS = re.compile(
@@ -103,7 +104,7 @@ class Translator(Decoding):
     def __init__(
         self,
         model: Searchable,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         recipe: SearchRecipe,
         longest: int,
         *,
@@ -286,7 +287,7 @@ def _joined(parts: Sequence[Translation]) -> Translation:
 class _PartialReporter:
     """A `search.StepListener` that passes the best hypotheses of some sentences on, as text."""
 
-    def __init__(self, listeners: Mapping[int, PartialListener], tokenizer: Tokenizer):
+    def __init__(self, listeners: Mapping[int, PartialListener], tokenizer: AnyTokenizer):
         self._listeners, self._tokenizer = listeners, tokenizer
         self._next = time.monotonic()
 

@@ -180,7 +180,12 @@ def test_the_manifest_says_what_was_done(corpus: Corpus) -> None:
     report = corpus.prepare()
     manifest = json.loads((corpus.out / "manifest.json").read_text("utf-8"))
     assert manifest["counts"] == {"train": asdict(report.train), "valid": asdict(report.valid)}
-    assert manifest["tokenizer"] == {"fingerprint": report.fingerprint, "size": report.vocabulary}
+    assert manifest["tokenizer"] == {
+        "fingerprint": report.fingerprint,
+        "size": report.vocabulary,
+        "source_size": report.source_vocabulary,
+    }
+    assert report.source_vocabulary == report.vocabulary
     assert manifest["recipe"]["data"] == RECIPE.data.model_dump()
     (source,) = manifest["inputs"]["train.source"]
     assert (source["name"], source["bytes"]) == ("text.en", corpus.source.stat().st_size)

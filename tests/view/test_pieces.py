@@ -5,7 +5,7 @@ import pytest
 
 from regard.run.model_directory import Model
 from regard.text.tokenizer import BOS, EOS
-from regard.view.pieces import labels, merged, spelled, word_labels, words
+from regard.view.pieces import labels, merged, word_labels, words
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_labels_mark_what_goes_on_inside_a_word() -> None:
 @pytest.mark.parametrize("text", ["The dog opened it.", "  a  b ", "한국어 문장.", "</s> <s>"])
 def test_nothing_is_lost(model: Model, text: str) -> None:
     ids = [BOS, *model.tokenizer.encode([text])[0], EOS]
-    pieces = spelled(model.tokenizer, ids)
+    pieces = model.tokenizer.names(ids, "target")
     assert (pieces[0], pieces[-1]) == ("<s>", "</s>")
     if text.isascii():
         assert "".join(pieces[1:-1]) == " " + text
     groups = words(pieces)
     assert [place for group in groups for place in group] == list(range(len(ids)))
-    shown = word_labels(model.tokenizer, ids, groups)
+    shown = word_labels(model.tokenizer, ids, "target", groups)
     if text.isascii() and "<" not in text:
         assert "".join(shown[1:-1]).replace("␣", "") == text.replace(" ", "")
     if not text.isascii():

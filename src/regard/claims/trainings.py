@@ -116,7 +116,9 @@ def _translated(model: Model, tested: int) -> Measured:
     translator = Translator(model.transformer, model.tokenizer, model.recipe.search, longest)
     outputs = translator.translate([one.source for one in unseen])
     sides = [[one.source for one in unseen], [one.target for one in unseen]]
-    encoded = zip(*map(model.tokenizer.encode, sides), strict=True)
+    source, target = sides
+    tokenizer = model.tokenizer
+    encoded = zip(tokenizer.encode(source), tokenizer.encode_target(target), strict=True)
     lengths = [1 + max(map(len, pair)) for pair in encoded]
     chosen = {
         "bleu": range(tested),

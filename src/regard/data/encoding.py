@@ -18,7 +18,7 @@ from regard.data.repeats import read_marks
 from regard.machine.workers import Workers
 from regard.recipe import DataRecipe
 from regard.text.cleaning import Verdict, judge_length, judge_text
-from regard.text.tokenizer import Tokenizer
+from regard.text.protocol import AnyTokenizer
 
 Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 """The ids of a source sentence and of its target, both without </s>."""
@@ -53,7 +53,7 @@ class Encoded(NamedTuple):
 class EncodeAll:
     """A job for `encode` that keeps every pair."""
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: AnyTokenizer):
         self._tokenizer = tokenizer
 
     def __call__(self, block: AlignedBlock) -> Encoded:
@@ -71,7 +71,7 @@ class EncodeForTraining:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         rules: DataRecipe,
         held_out: Collection[TextPair],
         repeats: Path | None,
@@ -120,18 +120,19 @@ def encode(
     stem: Path,
     text: AlignedText,
     job: Callable[[AlignedBlock], Encoded],
-    vocabulary: int,
+    vocabularies: tuple[int, int],
     workers: Workers,
 ) -> SplitCounts:
     """Write the pairs of `text` that `job` keeps as a split; the workers run `job` on each block.
 
-    `stem` is the common part of the split's paths, for instance out/train; `vocabulary` is the
-    number of entries. Raises DataError for a bad line or misaligned files, OSError when writing.
+    `stem` is the common part of the split's paths, for instance out/train; `vocabularies` are the
+    numbers of entries of source and target. Raises DataError for a bad line or misaligned files,
+    OSError when writing.
     """
     fates: Counter[Verdict] = Counter()
     with (
-        closing(SideWriter(stem.with_name(f"{stem.name}.source"), vocabulary)) as sources,
-        closing(SideWriter(stem.with_name(f"{stem.name}.target"), vocabulary)) as targets,
+        closing(SideWriter(stem.with_name(f"{stem.name}.source"), vocabularies[0])) as sources,
+        closing(SideWriter(stem.with_name(f"{stem.name}.target"), vocabularies[1])) as targets,
     ):
         for block in text.each("encode", job, workers):
             sources.append(block.source)
@@ -143,15 +144,16 @@ def encode(
     )
 
 
-def encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> list[Ids]:
+def encoded(pairs: Sequence[TextPair], tokenizer: AnyTokenizer) -> list[Ids]:
     """The ids of both sides of each pair, without </s>."""
     sources = tokenizer.encode_arrays([source for source, _ in pairs])
-    targets = tokenizer.encode_arrays([target for _, target in pairs])
+    targets = tokenizer.encode_target_arrays([target for _, target in pairs])
     return list(zip(sources, targets, strict=True))
 
 
-def _end_to_end(pairs: list[Ids], fates: Counter[Verdict], tokenizer: Tokenizer) -> Encoded:
+def _end_to_end(pairs: list[Ids], fates: Counter[Verdict], tokenizer: AnyTokenizer) -> Encoded:
     source, target = (
-        EncodedSentences.of([pair[i] for pair in pairs], tokenizer.size) for i in (0, 1)
+        EncodedSentences.of([pair[i] for pair in pairs], size)
+        for i, size in enumerate((tokenizer.source_size, tokenizer.size))
     )
     return Encoded(source, target, fates)

@@ -24,6 +24,7 @@ from regard.errors import DataError
 from regard.files.manifest import MANIFEST, read_manifest
 from regard.files.regular import checksum
 from regard.recipe import Recipe
+from regard.text.opening import ORIGINALS
 from regard.text.tokenizer import EOS
 
 DATA_FORMAT = "regard prepared data, version 2"
@@ -38,7 +39,7 @@ FILES = frozenset(
     + [f"valid.{side}.txt" for side in SIDES]
     + ["tokenizer.json", MANIFEST]
 )
-"""Names of all files in a directory of prepared data."""
+"""Names of all files in a directory of prepared data; a foreign tokenizer has ORIGINALS besides."""
 DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
     "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
@@ -75,14 +76,17 @@ class Pairs:
         directory = Path(directory)
         manifest = prepared_manifest(directory)
         try:
-            files, vocabulary = manifest["files"], manifest["tokenizer"]["size"]
+            files, sizes = manifest["files"], vocabularies(manifest)
             if _checksum(directory / "tokenizer.json") != files["tokenizer.json"]["sha256"]:
                 raise DataError(
                     "is not the tokenizer that this data was prepared with: prepare the data again",
                     directory / "tokenizer.json",
                 )
             names = [f"{split}.{side}" for side in SIDES]
-            source, target = (_open_side(directory / name, files, vocabulary) for name in names)
+            source, target = (
+                _open_side(directory / name, files, size)
+                for name, size in zip(names, sizes, strict=True)
+            )
             if split == "valid":
                 for name in names:
                     _refuse_resized(directory / f"{name}.txt", files)
@@ -213,6 +217,12 @@ def prepared_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
+def vocabularies(manifest: dict[str, Any]) -> tuple[int, int]:
+    """Entries of the vocabularies of source and target of prepared data."""
+    size: int = manifest["tokenizer"]["size"]
+    return manifest["tokenizer"].get("source_size", size), size
+
+
 def recipe_of(directory: Path) -> Recipe:
     """The recipe that the data was prepared with; raises DataError as `prepared_manifest` does."""
     try:
@@ -239,7 +249,9 @@ def _is_prepared(directory: Path) -> bool:
 
 def is_replaceable(directory: Path) -> bool:
     """Whether new data may replace a directory: it holds prepared data and no other file."""
-    return _is_prepared(directory) and {path.name for path in directory.iterdir()} <= FILES
+    return _is_prepared(directory) and {path.name for path in directory.iterdir()} <= (
+        FILES | ORIGINALS
+    )
 
 
 def _open_side(

@@ -30,6 +30,8 @@ from regard.files.replacing import whole_or_nothing
 from regard.machine.workers import Workers, usable_cores
 from regard.recipe import DataRecipe, Recipe, TokenizerRecipe
 from regard.text.cleaning import Verdict, is_empty, judge_length, judge_text
+from regard.text.opening import open_tokenizer, tokenizer_files
+from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
@@ -45,9 +47,17 @@ class Report:
     train: SplitCounts
     valid: SplitCounts
     vocabulary: int
-    """Entries of the tokenizer."""
+    """Entries of the target's vocabulary, which mostly is the source's too."""
+    source_vocabulary: int
+    """Entries of the source's vocabulary."""
     fingerprint: str
-    """`Tokenizer.fingerprint` of the tokenizer."""
+    """`fingerprint` of the tokenizer."""
+
+    @classmethod
+    def of(cls, train: SplitCounts, valid: SplitCounts, tokenizer: AnyTokenizer) -> Report:
+        """The report on two splits that this tokenizer encoded."""
+        sizes = tokenizer.size, tokenizer.source_size
+        return cls(train, valid, *sizes, tokenizer.fingerprint)
 
 
 def prepare_text(
@@ -69,9 +79,10 @@ def prepare_text(
     and none that is too long) are drawn with its seed, and neither they nor pairs equal to them are
     trained on. From validation files, only pairs with an empty side are dropped. `mix` says for
     each of the `sources` how often an epoch has its pairs, by default once. `tokenizer` is a
-    tokenizer.json; without it, one is learned. Earlier prepared data in `out` is replaced. At most
-    `workers` processes share the work, by default one for each usable core; a small corpus needs
-    none. `progress` is called often while the corpus is read.
+    tokenizer.json, beside which a foreign one has its other files; without it, one is learned.
+    Earlier prepared data in `out` is replaced. At most `workers` processes share the work, by
+    default one for each usable core; a small corpus needs none. `progress` is called often while
+    the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -87,7 +98,7 @@ def prepare_text(
         TemporaryDirectory(dir=folder) as scratch,
         Workers(useful if useful > 1 else 0) as pool,
     ):
-        known = None if tokenizer is None else Tokenizer.load(tokenizer)
+        known = None if tokenizer is None else open_tokenizer(tokenizer)
         digests = Path(scratch, "digests")
         found = survey(text, recipe, pool, hold_out=not valid_text.files, digests=digests)
         repeats = mark_repeats(digests) if recipe.data.deduplicate else None
@@ -99,10 +110,10 @@ def prepare_text(
             _write_valid_text(folder, held_out)
         valid = _encode_valid(folder, vocabulary, empty)
         job = EncodeForTraining(vocabulary, recipe.data, held_out, repeats, mix)
-        train = encode(folder / "train", text, job, vocabulary.size, pool)
+        train = encode(folder / "train", text, job, _sizes(vocabulary), pool)
         _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
-        report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
+        report = Report.of(train, valid, vocabulary)
         inputs = {
             f"{split}.{side}": [sides[place] for sides in given.files]
             for split, given in (("train", text), ("valid", valid_text))
@@ -132,7 +143,7 @@ def _share(found: Survey) -> float:
     return most / max(most, found.clean, 1)
 
 
-def _sample(known: Tokenizer | None, found: Survey) -> float | None:
+def _sample(known: AnyTokenizer | None, found: Survey) -> float | None:
     """The share of clean pairs that the tokenizer is learned from; None if `known` is given."""
     return None if known else _share(found)
 
@@ -168,7 +179,9 @@ class _Learner:
         return Tokenizer.learn(read_lines(sample), self.wanted.kind, self.wanted.vocabulary)
 
 
-def _not_too_long(pairs: list[TextPair], tokenizer: Tokenizer, rules: DataRecipe) -> list[TextPair]:
+def _not_too_long(
+    pairs: list[TextPair], tokenizer: AnyTokenizer, rules: DataRecipe
+) -> list[TextPair]:
     return [
         pair
         for pair, (source, target) in zip(pairs, encoded(pairs, tokenizer), strict=True)
@@ -176,12 +189,17 @@ def _not_too_long(pairs: list[TextPair], tokenizer: Tokenizer, rules: DataRecipe
     ]
 
 
-def _encode_valid(folder: Path, tokenizer: Tokenizer, empty: int) -> SplitCounts:
+def _encode_valid(folder: Path, tokenizer: AnyTokenizer, empty: int) -> SplitCounts:
     """Encode the files that `_write_valid_text` wrote, so that line i of both is the same pair."""
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
     with Workers(0) as here:
-        counts = encode(folder / "valid", text, EncodeAll(tokenizer), tokenizer.size, here)
+        counts = encode(folder / "valid", text, EncodeAll(tokenizer), _sizes(tokenizer), here)
     return replace(counts, read=counts.read + empty, empty=empty)
+
+
+def _sizes(tokenizer: AnyTokenizer) -> tuple[int, int]:
+    """Entries of the vocabularies of source and target."""
+    return tokenizer.source_size, tokenizer.size
 
 
 def _write_valid_text(folder: Path, pairs: Iterable[TextPair]) -> int:
@@ -245,16 +263,21 @@ def complete(
     epoch has the pairs of each file, `sample` the share of the text that the tokenizer was learned
     from, if it was learned.
     """
+    files = FILES | {*tokenizer_files(folder)}
     manifest = {
         "format": DATA_FORMAT,
-        "tokenizer": {"fingerprint": report.fingerprint, "size": report.vocabulary},
+        "tokenizer": {
+            "fingerprint": report.fingerprint,
+            "size": report.vocabulary,
+            "source_size": report.source_vocabulary,
+        },
         "counts": {"train": asdict(report.train), "valid": asdict(report.valid)},
         "recipe": recipe.model_dump(),
         "inputs": {name: [_record(path) for path in paths] for name, paths in inputs.items()},
         "silver_share": silver_share,
         "mix": list(mix),
         "sample": sample,
-        "files": {name: _record(folder / name) for name in sorted(FILES - {MANIFEST})},
+        "files": {name: _record(folder / name) for name in sorted(files - {MANIFEST})},
     }
     write_manifest(folder, manifest)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from regard.data.pairs import Pairs
 from regard.errors import TrainingError
 from regard.recipe import DataRecipe
+from regard.text.opening import open_own_tokenizer
 from regard.text.tokenizer import Tokenizer
 
 Sentences = tuple[NDArray[Any], NDArray[np.int64]]
@@ -69,7 +70,9 @@ class RedrawnPairs(Pairs):
         """Map the files of a split; raises as `Pairs.open` and `Merges` do."""
         pairs = super().open(directory, split)
         assert isinstance(pairs, cls)
-        pairs.merges = Merges(Tokenizer.load(Path(directory) / "tokenizer.json"))
+        pairs.merges = Merges(
+            open_own_tokenizer(Path(directory) / "tokenizer.json", "data.subword_dropout")
+        )
         return pairs
 
     def drawn(self, indices: NDArray[Any], rules: DataRecipe, random: np.random.Generator) -> Pairs:

@@ -29,6 +29,7 @@ from regard.files.lines import read_lines, refuse_unreadable
 from regard.files.replacing import whole_or_nothing
 from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_length
+from regard.text.opening import open_own_tokenizer
 from regard.text.tokenizer import Tokenizer
 from regard.trees.linearise import CLOSE, OPEN, Form, linearise
 from regard.trees.penn import bracketed, plain_word, read_scored_trees, read_trees
@@ -107,7 +108,7 @@ def prepare_trees(
         refuse_unreadable(path)
     job = _Preparation(recipe, Treebank(trees), Treebank(valid_trees), Treebank(silver), progress)
     with whole_or_nothing(out, is_replaceable) as folder:
-        known = None if tokenizer is None else Tokenizer.load(tokenizer)
+        known = None if tokenizer is None else open_own_tokenizer(tokenizer, "a parser")
         found = job.survey()
         if known:
             _refuse_unknown(found.tokens, known)
@@ -116,7 +117,7 @@ def prepare_trees(
         encoder = _Encoder(vocabulary, recipe.task.form)
         valid = job.write_valid(folder, encoder, found)
         train = job.write_train(folder, encoder, found, silver_share)
-        report = Report(train, valid, vocabulary.size, vocabulary.fingerprint)
+        report = Report.of(train, valid, vocabulary)
         inputs = {"train.trees": trees, "valid.trees": valid_trees, "silver.trees": silver}
         sample = None if known else 1 / found.every
         complete(folder, recipe, report, inputs, silver_share, sample=sample)

@@ -14,7 +14,7 @@ from regard.files.manifest import MANIFEST, unseal
 from regard.recipe import Recipe
 from regard.run.beginning import begun
 from regard.run.journal import read_journal
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
 
 
 class _Known(BaseModel):
@@ -79,7 +79,7 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     except (ValueError, KeyError, RecursionError):
         raise ModelError(f"{directory}: its manifest or its journal is damaged") from None
     if (directory / "tokenizer.json").exists():
-        shown["vocabulary"] = Tokenizer.load(directory / "tokenizer.json").size
+        shown["vocabulary"] = open_tokenizer(directory).size
     return recipe, Facts(**shown)
 
 

@@ -42,15 +42,16 @@ def likelihoods(
     longest = min(most_written, translator.model.longest)
     for first in range(0, len(sources), WINDOW):
         window = slice(first, first + WINDOW)
-        source = _encoded(translator, sources[window], first, translator.longest)
-        target = _encoded(translator, targets[window], first, longest)
+        read = translator.tokenizer.encode(sources[window])
+        source = _ended(read, first, translator.longest)
+        written = translator.tokenizer.encode_target(targets[window])
+        target = _ended(written, first, longest)
         yield from _likelihoods(translator, list(zip(source, target, strict=True)))
 
 
-def _encoded(
-    translator: Translator, lines: Sequence[str], first: int, longest: int
-) -> list[list[int]]:
-    encoded = [[*pieces, EOS] for pieces in translator.tokenizer.encode(lines)]
+def _ended(sentences: Sequence[list[int]], first: int, longest: int) -> list[list[int]]:
+    """Put </s> at the end of each; raises DataError for one of more than `longest` pieces."""
+    encoded = [[*pieces, EOS] for pieces in sentences]
     for number, pieces in enumerate(encoded, start=first + 1):
         if len(pieces) > longest:
             raise DataError(

@@ -37,7 +37,7 @@ from regard.run import checkpoints
 from regard.run.sharding import model_and_optimizer
 from regard.schedule import learning_rate
 from regard.steps import steps_for
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
 from regard.training import update
 
 MOST_STEPS, MOST_SECONDS = 5, 60.0
@@ -109,7 +109,7 @@ def plan(
     be used, and TrainingError if not even one row fits the memory.
     """
     pairs = training_pairs(data, recipe)
-    vocabulary = Tokenizer.load(data / "tokenizer.json").size
+    vocabulary = open_tokenizer(data).size
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
     batches = batches_of(pairs, recipe)

@@ -27,7 +27,8 @@ from regard.score.bleu import bleu, refuse_missing
 from regard.score.brackets import score_brackets
 from regard.score.evalb.parameters import COLLINS
 from regard.score.evalb.report import LengthSummary
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
+from regard.text.protocol import AnyTokenizer
 from regard.training import Validate
 from regard.transformer import Transformer
 from regard.translation import Translator
@@ -51,7 +52,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     the model will have positions, and MissingExtra where BLEU's tokenizer is not installed.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
-    pairs, tokenizer = Pairs.open(data, "valid"), Tokenizer.load(data / "tokenizer.json")
+    pairs, tokenizer = Pairs.open(data, "valid"), open_tokenizer(data)
     _refuse_beyond_positions(pairs, recipe.model, data)
     wanted = recipe.training.validate_sentences
     sources = list(read_lines(data / "valid.source.txt"))[:wanted]
@@ -85,7 +86,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
 
 
 def _translated(
-    model: Transformer, tokenizer: Tokenizer, recipe: Recipe, sources: list[str], _: list[str]
+    model: Transformer, tokenizer: AnyTokenizer, recipe: Recipe, sources: list[str], _: list[str]
 ) -> list[str]:
     translator = Translator(model, tokenizer, recipe.search, recipe.data.max_length)
     return translator.translate(sources, split=True)
@@ -96,7 +97,7 @@ def _bleu(outputs: list[str], references: list[str], recipe: Recipe) -> float:
 
 
 def _parsed(
-    model: Transformer, tokenizer: Tokenizer, recipe: Recipe, _: list[str], gold: list[str]
+    model: Transformer, tokenizer: AnyTokenizer, recipe: Recipe, _: list[str], gold: list[str]
 ) -> list[str]:
     """Parse the words of the gold trees; returns trees within TOP, which EVALB does not count."""
     trees = read_trees(gold, "valid.target.txt")

@@ -48,7 +48,8 @@ def mended(
 
 
 def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]:
-    source_pieces, output_pieces = _lengths(translator, [source, output])
+    [source_pieces] = _lengths(translator, [source])
+    output_pieces = 1 + len(translator.tokenizer.encode_target([output])[0])
     limit = min(source_pieces + translator.recipe.max_extra, translator.model.longest)
     return tuple(
         flaws(source, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit)

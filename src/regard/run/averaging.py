@@ -17,7 +17,7 @@ from regard.run.checkpoints import (
     to_average,
 )
 from regard.run.model_directory import write_model
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
 
 
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
@@ -73,7 +73,7 @@ def average_run(
     averaged = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
     about |= {"step": averaged[-1], "averaged": averaged}
-    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    tokenizer = open_tokenizer(directory)
     write_model(out, recipe, tokenizer, average_weights(found), about)
     return averaged
 

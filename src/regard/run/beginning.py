@@ -7,6 +7,7 @@ from regard.errors import ModelError, RecipeError, RegardError
 from regard.files.manifest import MANIFEST
 from regard.files.whole import refusing_write_errors, write_file
 from regard.recipe import Recipe
+from regard.text.opening import tokenizer_files
 
 
 def begun(directory: Path) -> Recipe | None:
@@ -57,9 +58,10 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     path = directory / "recipe.toml"
     if not path.exists() or Recipe.read(path) != recipe:
         _replace(path, recipe.to_toml().encode())
-    path, tokenizer = directory / "tokenizer.json", (data / "tokenizer.json").read_bytes()
-    if not path.exists() or path.read_bytes() != tokenizer:
-        _replace(path, tokenizer)
+    for name in reversed(tokenizer_files(data)):  # tokenizer.json last: it answers for the others
+        path, content = directory / name, (data / name).read_bytes()
+        if not path.exists() or path.read_bytes() != content:
+            _replace(path, content)
 
 
 def _replace(path: Path, content: bytes) -> None:

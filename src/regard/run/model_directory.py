@@ -1,6 +1,7 @@
 """A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
 
-It is all that a user passes on. Everything in it is text or safetensors, and verified before it is
+A tokenizer of another system has its original files there, too. A model directory is all that a
+user passes on. Everything in it is text or safetensors, and verified before it is
 used, so that a stranger's model can be opened safely.
 """
 
@@ -17,7 +18,8 @@ from regard.files.manifest import MANIFEST, replace_sealed, unseal, write_sealed
 from regard.files.tensors import read_tensors, write_tensors
 from regard.paper import parameters
 from regard.recipe import Recipe
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
+from regard.text.protocol import AnyTokenizer
 from regard.transformer import Transformer
 
 MOST_LOGITS = 2**26
@@ -30,7 +32,7 @@ class Model:
     """The content of a model directory, opened."""
 
     recipe: Recipe
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     transformer: Transformer
     manifest: dict[str, Any]
 
@@ -38,7 +40,7 @@ class Model:
 def write_model(
     directory: Path,
     recipe: Recipe,
-    tokenizer: Tokenizer,
+    tokenizer: AnyTokenizer,
     weights: dict[str, Tensor],
     about: dict[str, Any],
 ) -> None:
@@ -91,7 +93,7 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
         recipe = Recipe.read(directory / "recipe.toml")
     except RecipeError as error:
         raise ModelError(str(error)) from None
-    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    tokenizer = open_tokenizer(directory)
     if recipe.search.beam * tokenizer.size > MOST_LOGITS:
         raise ModelError(
             f"{directory}: a beam of {recipe.search.beam} is too wide for its {tokenizer.size:,} "

@@ -19,7 +19,8 @@ from regard.machine.speed import single_precision_speed
 from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run.state import TrainingState
-from regard.text.tokenizer import Tokenizer
+from regard.text.opening import open_tokenizer
+from regard.text.protocol import AnyTokenizer
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Setup:
     recipe: Recipe
     data: Path
     pairs: Pairs
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     device: torch.device
     dtype: torch.dtype
     processes: Processes
@@ -48,7 +49,7 @@ class Setup:
         of sentences is too large to train.
         """
         pairs = training_pairs(data, recipe)
-        tokenizer = Tokenizer.load(data / "tokenizer.json")
+        tokenizer = open_tokenizer(data)
         device = choose_device()
         dtype = choose_dtype(recipe.training.precision, device)
         batches_of(pairs, recipe)  # refuses a pair that fits no batch

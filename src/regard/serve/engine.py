@@ -137,7 +137,8 @@ class Engine:
         """Add the requested attention weights of the best translation, unless they are too many."""
         texts = [request.sentence, rendering.translations[0].text]
         model, tokenizer = self._translator.transformer, self._translator.tokenizer
-        source, written = ([*p, EOS] for p in tokenizer.encode(texts))
+        [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode_target(texts[1:])
+        source, written = [*read, EOS], [*made, EOS]
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
         heads = sum(layer.self_attention.heads for layer in model.encoder)
         split = len(source) > self._translator.longest  # the model read only parts of it

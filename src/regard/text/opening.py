@@ -19,6 +19,8 @@ LONGEST_DESCRIPTION = 2**20
 """Bytes of the longest tokenizer.json of a foreign tokenizer."""
 _FOREIGN: tuple[type[ForeignTokenizer[Any]], ...] = (SentencePieceTokenizer,)
 _KINDS = {kind.kind: kind for kind in _FOREIGN}
+ORIGINALS = frozenset(name for kind in _FOREIGN for name in kind.allowed)
+"""Names of all files that can be beside the tokenizer.json of a foreign tokenizer."""
 
 
 def open_tokenizer(path: str | Path) -> AnyTokenizer:
@@ -34,14 +36,32 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
     if foreign is None:
         return Tokenizer.load(path)
     kind = _KINDS[foreign.kind]
-    if not set(kind.needed) <= foreign.files.keys() <= set(kind.allowed):
-        raise ModelError(f"{path}: lists other files than a tokenizer of this kind has")
     files = {name: _verified(path.parent / name, sha) for name, sha in foreign.files.items()}
     try:
         settings = kind.settings_type.model_validate_json(json.dumps(foreign.settings))
     except ValidationError as error:
         raise _refusal(path, error) from None
     return kind(foreign.order, foreign.source_order, settings, files)
+
+
+def open_own_tokenizer(path: str | Path, needed_for: str) -> Tokenizer:
+    """Open a tokenizer that must be regard's own; raises ModelError for another one."""
+    tokenizer = open_tokenizer(path)
+    if not isinstance(tokenizer, Tokenizer):
+        raise ModelError(
+            f"{path}: is a tokenizer of another system, and {needed_for} needs one that regard "
+            "learned: leave it out"
+        )
+    return tokenizer
+
+
+def tokenizer_files(directory: Path) -> list[str]:
+    """Names of the files of the tokenizer in a directory, tokenizer.json first.
+
+    Raises ModelError if tokenizer.json is of a foreign tokenizer and damaged.
+    """
+    foreign = _description(directory / "tokenizer.json")
+    return ["tokenizer.json", *(foreign.files if foreign else ())]
 
 
 def _description(path: Path) -> Description | None:
@@ -60,9 +80,13 @@ def _description(path: Path) -> Description | None:
             f"regard reads {', '.join(_KINDS)}: use the version that wrote it"
         )
     try:
-        return Description.model_validate_json(json.dumps(content))
+        description = Description.model_validate_json(json.dumps(content))
     except ValidationError as error:
         raise _refusal(path, error) from None
+    kind = _KINDS[description.kind]
+    if not set(kind.needed) <= description.files.keys() <= set(kind.allowed):
+        raise ModelError(f"{path}: lists other files than a tokenizer of this kind has")
+    return description
 
 
 def _refusal(path: Path, error: ValidationError) -> ModelError:

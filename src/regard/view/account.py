@@ -11,8 +11,9 @@ from torch import Tensor
 from regard.errors import printable
 from regard.recipe import SearchRecipe
 from regard.search import Hypotheses
-from regard.text.tokenizer import EOS, Tokenizer
-from regard.view.pieces import labels, spelled
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import EOS
+from regard.view.pieces import labels
 
 Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
 """The fate of a candidate.
@@ -87,7 +88,7 @@ class SearchRecorder:
         """Record one step; the arguments are those of `regard.search.Listener`."""
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
-    def account(self, tokenizer: Tokenizer, recipe: SearchRecipe, longest: int) -> Account:
+    def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:
         """An account of the recorded search, where an output could have `longest` pieces."""
         _, live, finished = self._steps[-1]
         best = (finished or live)[0]
@@ -95,7 +96,7 @@ class SearchRecorder:
         for number, (candidates, alive, kept) in enumerate(self._steps):
             after = self._steps[number + 1][1:] if number + 1 < len(self._steps) else None
             texts = tokenizer.decode([path.tokens for path in candidates])
-            pieces = labels(spelled(tokenizer, [path.tokens[-1] for path in candidates]))
+            pieces = labels(tokenizer.names([path.tokens[-1] for path in candidates], "target"))
             steps.append(
                 tuple(
                     Candidate(
@@ -115,7 +116,7 @@ class SearchRecorder:
             self._why(finished or live, tokenizer, recipe),
         )
 
-    def _why(self, final: list[_Path], tokenizer: Tokenizer, recipe: SearchRecipe) -> str:
+    def _why(self, final: list[_Path], tokenizer: AnyTokenizer, recipe: SearchRecipe) -> str:
         best = final[0]
         texts = [printable(text) for text in tokenizer.decode([path.tokens for path in final])]
         said = f'"{texts[0]}" won with {_sum(best, recipe)}.'

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import torch
 
 from regard.data.rows import one_per_row
-from regard.text.tokenizer import BOS, EOS, Tokenizer
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BOS, EOS
 from regard.transformer import Transformer
-from regard.view.pieces import between_spaces, merged, spelled
+from regard.view.pieces import between_spaces, merged
 from regard.view.recording import record_attention
 
 WordPairs = list[tuple[int, int]]
@@ -16,7 +17,7 @@ WordPairs = list[tuple[int, int]]
 
 @torch.no_grad()
 def aligned(
-    model: Transformer, tokenizer: Tokenizer, sentence: str, translation: str, longest: int
+    model: Transformer, tokenizer: AnyTokenizer, sentence: str, translation: str, longest: int
 ) -> WordPairs:
     """Each word of a translation with the word of the sentence that it attends to most.
 
@@ -24,7 +25,8 @@ def aligned(
     out, as it often takes what has no counterpart. Returns no pairs if either side is blank, or the
     sentence has more than `longest` pieces, or the translation is too long for the model.
     """
-    source, written = ([*ids, EOS] for ids in tokenizer.encode([sentence, translation]))
+    [read], [made] = tokenizer.encode([sentence]), tokenizer.encode_target([translation])
+    source, written = [*read, EOS], [*made, EOS]
     blank = not (sentence.strip() and translation.strip())
     if blank or len(source) > longest or len(written) > model.longest:
         return []
@@ -32,7 +34,8 @@ def aligned(
         rows = (one_per_row([ids]).to(model.device) for ids in (source, [BOS, *written[:-1]]))
         model(*rows)
     weights = torch.stack([layer[0].float().cpu() for layer in recording.layers("cross")])
-    source_words, written_words = (between_spaces(spelled(tokenizer, s)) for s in (source, written))
+    source_words = between_spaces(tokenizer.names(source, "source"))
+    written_words = between_spaces(tokenizer.names(written, "target"))
     between = merged(weights.mean((0, 1)).numpy(), written_words, source_words)
     return [(int(key), query) for query, key in enumerate(between[:-1, :-1].argmax(1))]
 

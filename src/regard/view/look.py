@@ -15,10 +15,11 @@ from regard.data.rows import one_per_row
 from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.search import search
-from regard.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from regard.text.protocol import AnyTokenizer, SideName
+from regard.text.tokenizer import BOS, EOS, PAD
 from regard.transformer import Transformer
 from regard.view.account import Account, SearchRecorder
-from regard.view.pieces import Words, labels, merged, spelled, word_labels, words
+from regard.view.pieces import Words, labels, merged, word_labels, words
 from regard.view.recording import KINDS, AttentionKind, record_attention
 
 Weights = Float[NDArray[np.float32], "layers heads queries keys"]
@@ -104,7 +105,7 @@ def look_at(
     `listen` adds an account of the search, unless `target` is given. Raises DataError if a text is
     empty or too long for the model; ModelError if the model's logits are not finite.
     """
-    source = [*_encoded(model, sentence, "the sentence", model.recipe.data.max_length), EOS]
+    source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
     positions = model.transformer.longest
     longest = min(len(source) + model.recipe.search.max_extra, positions)
     account = None
@@ -122,7 +123,7 @@ def look_at(
             account = recorder.account(model.tokenizer, model.recipe.search, longest)
     else:
         bound = min(max(longest, model.recipe.data.max_length), positions)
-        written = [*_encoded(model, target, "the translation", bound), EOS]
+        written = [*_encoded(model, target, "target", bound), EOS]
     return seen(
         model.transformer, model.tokenizer, sentence, source, written,
         by_words=by_words, account=account,
@@ -132,7 +133,7 @@ def look_at(
 @torch.no_grad()
 def seen(
     transformer: Transformer,
-    tokenizer: Tokenizer,
+    tokenizer: AnyTokenizer,
     sentence: str,
     source: Sequence[int],
     written: Sequence[int],
@@ -158,9 +159,9 @@ def seen(
         for kind in KINDS
     }
     shown = _by_words if by_words else _by_pieces
-    (source_texts, sources), (read_texts, reads), (written_texts, writtens) = (
-        shown(tokenizer, ids) for ids in (source, read, written)
-    )
+    source_texts, sources = shown(tokenizer, source, "source")
+    read_texts, reads = shown(tokenizer, read, "target")
+    written_texts, writtens = shown(tokenizer, written, "target")
     return Look(
         sentence,
         tokenizer.decode([written])[0],
@@ -177,10 +178,12 @@ def seen(
     )
 
 
-def _encoded(model: Model, text: str, what: str, longest: int) -> list[int]:
+def _encoded(model: Model, text: str, side: SideName, longest: int) -> list[int]:
+    what = "the sentence" if side == "source" else "the translation"
     if not text.strip():
         raise DataError(f"{what} is empty: give some text")
-    pieces = model.tokenizer.encode([text])[0]
+    encode = model.tokenizer.encode if side == "source" else model.tokenizer.encode_target
+    [pieces] = encode([text])
     if len(pieces) >= longest:
         raise DataError(
             f"{what} has {len(pieces) + 1} pieces, and this model takes at most {longest}: "
@@ -189,10 +192,14 @@ def _encoded(model: Model, text: str, what: str, longest: int) -> list[int]:
     return pieces
 
 
-def _by_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[tuple[str, ...], Words]:
-    return tuple(labels(spelled(tokenizer, ids))), [[place] for place in range(len(ids))]
+def _by_pieces(
+    tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName
+) -> tuple[tuple[str, ...], Words]:
+    return tuple(labels(tokenizer.names(ids, side))), [[place] for place in range(len(ids))]
 
 
-def _by_words(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[tuple[str, ...], Words]:
-    groups = words(spelled(tokenizer, ids))
-    return tuple(word_labels(tokenizer, ids, groups)), groups
+def _by_words(
+    tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName
+) -> tuple[tuple[str, ...], Words]:
+    groups = words(tokenizer.names(ids, side))
+    return tuple(word_labels(tokenizer, ids, side, groups)), groups

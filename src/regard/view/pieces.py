@@ -10,23 +10,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from regard.errors import printable
-from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
+from regard.text.protocol import AnyTokenizer, SideName
+from regard.text.tokenizer import EOS, SPECIAL
 
 Words = list[list[int]]
 """For each word, the positions of its pieces."""
-
-
-def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each piece, with the space before it if it begins a word; or "<s>" or "</s>".
-
-    A piece that is only a part of a character becomes U+FFFD.
-    """
-    before = tokenizer.encode(["a"])[0]  # put before a piece, as decoding removes the first space
-    texts = tokenizer.decode([[*before, i] for i in ids])
-    return [
-        SPECIAL[i] if i <= EOS else text.removeprefix("a")
-        for i, text in zip(ids, texts, strict=True)
-    ]
 
 
 def words(pieces: Sequence[str]) -> Words:
@@ -66,9 +54,12 @@ def labels(pieces: Sequence[str]) -> list[str]:
     ]
 
 
-def word_labels(tokenizer: Tokenizer, ids: Sequence[int], groups: Words) -> list[str]:
-    """A label for each word; `groups` are the words as `words` returns them."""
-    texts = tokenizer.decode([[ids[i] for i in group] for group in groups])
+def word_labels(
+    tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName, groups: Words
+) -> list[str]:
+    """A label for each word of a side; `groups` are the words as `words` returns them."""
+    decode = tokenizer.decode_source if side == "source" else tokenizer.decode
+    texts = decode([[ids[i] for i in group] for group in groups])
     return [
         SPECIAL[ids[group[0]]] if ids[group[0]] <= EOS else _shown(text)
         for group, text in zip(groups, texts, strict=True)
