@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from regard.errors import ModelError
 from regard.files.regular import open_regular, reason
+from regard.text.foreign.order import IdOrder, Specials
 from regard.text.tokenizer import LARGEST_TOKENIZER, MOST_ENTRIES
 
 
@@ -91,3 +92,12 @@ def read_vocabulary(file: Original) -> dict[str, int]:
             )
         pieces[i] = piece
     return vocabulary
+
+
+def order_by_names(
+    known: Mapping[str, int], specials: Specials | None, size: int | None
+) -> IdOrder:
+    """An order of ids, in which special symbols that are not given are looked up by their names."""
+    if specials is None:
+        specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)
+    return IdOrder(size=size or max(known.values()) + 1, specials=specials)

@@ -11,12 +11,13 @@ from regard.sections import Section
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.files import (
     Original,
+    order_by_names,
     read_json,
     read_original,
     read_vocabulary,
     vocabulary_file,
 )
-from regard.text.foreign.order import IdOrder, Specials
+from regard.text.foreign.order import Specials
 from regard.text.foreign.tables import Table
 from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
@@ -82,10 +83,12 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
             files["vocab.json"] = vocabulary_file(vocabulary, "vocab.json")
         if target_vocabulary is not None:
             files["target_vocab.json"] = vocabulary_file(target_vocabulary, "target_vocab.json")
-        order = _order(_vocabulary(files, "target"), specials, size)
+        order = order_by_names(_vocabulary(files, "target"), specials, size)
         source_order = None
         if target_vocabulary is not None:
-            source_order = _order(_vocabulary(files, "source"), source_specials, source_size)
+            source_order = order_by_names(
+                _vocabulary(files, "source"), source_specials, source_size
+            )
         return cls(order, source_order, settings or SentencePieceSettings(), files)
 
     @classmethod
@@ -213,12 +216,6 @@ def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
         return read_vocabulary(files[name])
     model = _model(files[name])
     return {model.id_to_piece(i): i for i in range(len(model))}
-
-
-def _order(known: dict[str, int], specials: Specials | None, size: int | None) -> IdOrder:
-    if specials is None:
-        specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)
-    return IdOrder(size=size or max(known.values()) + 1, specials=specials)
 
 
 def _without_code(line: str) -> tuple[str, str]:

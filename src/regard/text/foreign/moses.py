@@ -1,0 +1,266 @@
+"""Moses' words and subword-nmt's pieces, by the libraries sacremoses and subword-nmt."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import sacremoses
+from pydantic import Field
+
+from regard.errors import MissingExtra, ModelError
+from regard.sections import Section
+from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.files import (
+    Original,
+    order_by_names,
+    read_original,
+    read_vocabulary,
+    vocabulary_file,
+)
+from regard.text.foreign.order import Specials
+from regard.text.foreign.tables import Table
+from regard.text.protocol import SideName
+from regard.text.tokenizer import MOST_ENTRIES
+
+LONGEST_WORD = 1000
+"""Characters of a word that merges are applied to at once: the time is quadratic in them."""
+LONGEST_MERGE = 200
+"""Characters of the longest piece that a merge may make."""
+_MOST_REMEMBERED = 150_000  # words; subword-nmt would remember all
+_END = "</w>"
+
+Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
+_Pieces = Annotated[str, Field(min_length=1, max_length=10)]
+
+
+class MosesSettings(Section):
+    """Settings of Moses' tokenizer and of subword-nmt."""
+
+    source_language: Language = "en"
+    target_language: Language = "en"
+    tokenised: bool = True
+    """Whether Moses' tokenizer makes words; otherwise they stand between spaces."""
+    escaped: bool = True
+    """Whether & and quotes become &amp; and so on, as Moses does by default."""
+    dashes_split: bool = False
+    """Whether a-b becomes a @-@ b: Moses' aggressive dash splitting."""
+    normalised: bool = False
+    """Whether Moses' rules for punctuation are applied first."""
+    lowercased: bool = False
+    separator: _Pieces = "@@"
+    """The end of a piece that another piece of its word follows."""
+    threshold: int | None = None
+    """How often a piece must occur in the target's pieces with counts, not to be divided."""
+    source_threshold: int | None = None
+    unknown: str = "<unk>"
+    """The piece for all that the vocabulary lacks."""
+    skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
+    """Pieces that decoding leaves out."""
+
+
+class MosesTokenizer(ForeignTokenizer[MosesSettings]):
+    """Words of Moses' tokenizer, divided by merges of subword-nmt if there are any."""
+
+    kind = "moses"
+    needed = ("vocab.json",)
+    allowed = (
+        *("vocab.json", "target_vocab.json", "source.codes", "target.codes"),
+        *("source.counts", "target.counts"),
+    )
+    settings_type = MosesSettings
+
+    @classmethod
+    def read(
+        cls,
+        vocabulary: str | Path | Mapping[str, int],
+        target_vocabulary: str | Path | Mapping[str, int] | None = None,
+        *,
+        codes: str | Path | None = None,
+        target_codes: str | Path | None = None,
+        counts: str | Path | None = None,
+        target_counts: str | Path | None = None,
+        specials: Specials | None = None,
+        source_specials: Specials | None = None,
+        size: int | None = None,
+        source_size: int | None = None,
+        settings: MosesSettings | None = None,
+    ) -> Self:
+        """Read vocabularies, merges and counts.
+
+        `vocabulary` gives pieces their ids; without `target_vocabulary`, it is the target's too.
+        `codes` are the merges that subword-nmt learned, for both sides unless `target_codes` are
+        given; `counts` are pieces of a side with their counts, whose thresholds are settings.
+        `specials` and `size` are the target's, with those of the source if its vocabulary is
+        another; by default they are looked up under the names <pad>, <s> and </s>, and in the
+        largest id. Raises ModelError.
+        """
+        files = {"vocab.json": vocabulary_file(vocabulary, "vocab.json")}
+        if target_vocabulary is not None:
+            files["target_vocab.json"] = vocabulary_file(target_vocabulary, "target_vocab.json")
+        for name, path in (
+            ("source.codes", codes),
+            ("target.codes", target_codes),
+            ("source.counts", counts),
+            ("target.counts", target_counts),
+        ):
+            if path is not None:
+                files[name] = read_original(path)
+        apart = target_vocabulary is not None
+        ids = read_vocabulary(files["target_vocab.json" if apart else "vocab.json"])
+        order, source_order = order_by_names(ids, specials, size), None
+        if apart:
+            ids = read_vocabulary(files["vocab.json"])
+            source_order = order_by_names(ids, source_specials, source_size)
+        return cls(order, source_order, settings or MosesSettings(), files)
+
+    def _open(self) -> None:
+        its = self.settings
+        languages = {"source": its.source_language, "target": its.target_language}
+        self._words = {side: sacremoses.MosesTokenizer(lang) for side, lang in languages.items()}
+        self._texts = {side: sacremoses.MosesDetokenizer(lang) for side, lang in languages.items()}
+        self._rules = {
+            side: sacremoses.MosesPunctNormalizer(lang) for side, lang in languages.items()
+        }
+        self._tables, self._merges = {}, {}
+        thresholds = {"source": its.source_threshold, "target": its.threshold}
+        for side, threshold in thresholds.items():
+            name = "target_vocab.json" if side == "target" and not self.shared else "vocab.json"
+            vocabulary = read_vocabulary(self.files[name])
+            order = self.order if side == "target" else self.source_order or self.order
+            self._tables[side] = Table(vocabulary, order, its.unknown, self.files[name].path)
+            codes = self.files.get(f"{side}.codes", self.files.get("source.codes"))
+            counts = self.files.get(f"{side}.counts")
+            frequent = None if counts is None else _frequent(counts, threshold)
+            self._merges[side] = codes and _merges(codes, its.separator, frequent)
+
+    def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
+        for line in lines:
+            yield self._tables[side].ids(self._cut(line, side))
+
+    def _cut(self, line: str, side: SideName) -> list[str]:
+        """The pieces of a line."""
+        its = self.settings
+        if its.normalised:
+            line = self._rules[side].normalize(line) if line else ""
+        if its.tokenised:
+            words = self._words[side].tokenize(
+                line, aggressive_dash_splits=its.dashes_split, escape=its.escaped
+            )
+        else:
+            words = line.split()
+        if its.lowercased:
+            words = [word.lower() for word in words]
+        merges = self._merges[side]
+        if merges is None:
+            return words
+        if len(merges.cache) > _MOST_REMEMBERED:
+            merges.cache.clear()
+        if max(map(len, words), default=0) <= LONGEST_WORD:
+            return list(merges.segment_tokens(words))
+        pieces = []
+        for word in words:
+            parts = [word[i : i + LONGEST_WORD] for i in range(0, len(word), LONGEST_WORD)]
+            divided = [merges.segment_tokens([part]) for part in parts]
+            for part in divided[:-1]:
+                part[-1] += its.separator
+            pieces += [piece for part in divided for piece in part]
+        return pieces
+
+    def _joined(self, foreign: list[int], side: SideName) -> str:
+        pieces = [p for p in self._pieces(foreign, side) if p not in self.settings.skipped]
+        text = self._without_separators(" ".join(pieces))
+        if not self.settings.tokenised:
+            return text
+        words = text.split()
+        return str(self._texts[side].detokenize(words, unescape=self.settings.escaped))
+
+    def _without_separators(self, text: str) -> str:
+        separator = re.escape(self.settings.separator)
+        return re.sub(f"{separator} |{separator}$", "", text)
+
+    def _pieces(self, foreign: list[int], side: SideName) -> list[str]:
+        known = self._tables[side].pieces
+        return [known.get(i, "") for i in foreign]
+
+    def _named(self, foreign: list[int], side: SideName) -> list[str]:
+        """A word has a space before it where the text has one, for instance not before a comma."""
+        text, place, found = self._joined(foreign, side), 0, []
+        for pieces in self._by_word(self._pieces(foreign, side)):
+            word = self._unescaped("".join(pieces), side)
+            start = place + len(text[place:]) - len(text[place:].lstrip())
+            begins = start > place or not place
+            if text.startswith(word, start):
+                place = start + len(word)
+            else:
+                begins = True
+            names = [self._unescaped(piece, side) for piece in pieces]
+            found += [" " * begins + names[0], *names[1:]]
+        return found
+
+    def _by_word(self, pieces: list[str]) -> list[list[str]]:
+        """The pieces of each word, without separators."""
+        separator = self.settings.separator
+        groups: list[list[str]] = []
+        inside = False
+        for piece in pieces:
+            if not inside:
+                groups.append([])
+            groups[-1].append(piece.removesuffix(separator))
+            inside = piece.endswith(separator)
+        return groups
+
+    def _unescaped(self, text: str, side: SideName) -> str:
+        return str(self._texts[side].unescape_xml(text)) if self.settings.escaped else text
+
+
+def _lines(file: Original) -> list[str]:
+    try:
+        text = file.content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ModelError(f"{file.path}: damaged: it is not UTF-8 text") from None
+    lines = text.rstrip("\n").split("\n")
+    if len(lines) > MOST_ENTRIES:
+        raise ModelError(f"{file.path}: it has more than {MOST_ENTRIES:,} lines")
+    return lines
+
+
+def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
+    """subword-nmt's BPE with these merges; raises ModelError for what would end the process."""
+    try:
+        from subword_nmt.apply_bpe import BPE
+    except ImportError:
+        raise MissingExtra("a tokenizer with merges of subword-nmt", "exchange") from None
+    lines = _lines(file)
+    versioned = lines[0].startswith("#version:")
+    if versioned and lines[0].split()[-1] not in ("0.1", "0.2"):
+        raise ModelError(
+            f"{file.path}: its version is {lines[0][9:].strip()!r:.80}, and only 0.1 and 0.2 are "
+            "known: learn it again with subword-nmt"
+        )
+    if versioned and len(lines) == 1:
+        raise ModelError(f"{file.path}: has no merges: leave it out")
+    for number, line in enumerate(lines[versioned:], 1 + versioned):
+        pair = line.strip("\r\n ").split(" ")
+        joined = "".join(pair)
+        if len(pair) != 2 or not all(pair) or joined == _END or len(joined) > LONGEST_MERGE:
+            raise ModelError(
+                f"{file.path}:{number}: is no merge: a line has two pieces, with one space between "
+                f"them, of at most {LONGEST_MERGE} characters together"
+            )
+    return BPE(io.StringIO("\n".join(lines)), separator=separator, vocab=frequent)
+
+
+def _frequent(file: Original, threshold: int | None) -> set[str]:
+    """Pieces that occur often enough, from lines of a piece and its count."""
+    found = set()
+    for number, line in enumerate(_lines(file), 1):
+        piece, _, count = line.strip("\r\n ").partition(" ")
+        if not (piece and count.isdecimal() and len(count) < 20):
+            raise ModelError(f"{file.path}:{number}: is not a piece and its count")
+        if threshold is None or int(count) >= threshold:
+            found.add(piece)
+    return found
