@@ -12,6 +12,7 @@ from regard import __version__
 from regard.cli.average import average
 from regard.cli.claims import claims
 from regard.cli.demo import demo
+from regard.cli.help import help_
 from regard.cli.look import look
 from regard.cli.paper_diff import paper_diff
 from regard.cli.parse import parse
@@ -30,7 +31,7 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name; if there is none, raises RecipeError, which suggests one."""
         found = super().get_command(ctx, cmd_name)
-        if found is None and not cmd_name.startswith("-"):
+        if found is None and not cmd_name.startswith("-") and not ctx.resilient_parsing:
             raise unknown("command", cmd_name, list(self.commands))
         return found
 
@@ -40,7 +41,6 @@ app = typer.Typer(
     help='"Attention Is All You Need" as working software.',
     epilog="Begin with `regard demo`, which needs no data; each command has examples: "
     "`regard train --help`.",
-    add_completion=False,
     rich_markup_mode="markdown",
 )
 
@@ -64,6 +64,7 @@ def regard(
 for command in (demo, prepare, train, average, tune, translate, parse, score, look, serve, claims):
     app.command()(command)
 app.command("paper-diff")(paper_diff)
+app.command("help")(help_)
 
 
 def main() -> None:
@@ -74,6 +75,8 @@ def main() -> None:
         # Typer's own way to run a command prints errors in a box, or as tracebacks, and handles
         # interrupts and closed pipes itself.
         command = typer.main.get_command(app)
+        if "_REGARD_COMPLETE" in os.environ:  # a shell asks how a line may go on
+            command.main(prog_name="regard")
         with command.make_context("regard", sys.argv[1:] or ["--help"]) as context:
             command.invoke(context)
     except typer.Exit as leaving:

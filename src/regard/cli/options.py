@@ -8,6 +8,14 @@ import typer
 
 Files = list[Path] | None
 
+
+def _recipes(incomplete: str) -> list[str]:
+    """The names of recipes that a shell may complete a word to."""
+    from regard.presets import RECIPES
+
+    return [name for name in RECIPES if name.startswith(incomplete)]
+
+
 SourceOption = Annotated[Files, typer.Option("--source", help="Source text; may be given again.")]
 TargetOption = Annotated[
     Files,
@@ -37,7 +45,10 @@ TokenizerOption = Annotated[
     typer.Option("--tokenizer", help="Use this tokenizer.json; do not learn one."),
 ]
 RecipeOption = Annotated[
-    str | None, typer.Option("--recipe", help="A recipe file, or the name of a recipe.")
+    str | None,
+    typer.Option(
+        "--recipe", help="A recipe file, or the name of a recipe.", autocompletion=_recipes
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,

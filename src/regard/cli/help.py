@@ -1,0 +1,132 @@
+"""`regard help`: the pages of docs/, in the terminal."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.errors import unknown
+
+_PACKAGE = Path(__file__).parents[1]
+_PAGES = next(
+    (docs for docs in (_PACKAGE / "docs", _PACKAGE.parents[1] / "docs") if docs.is_dir()), _PACKAGE
+)
+"""The folder of pages: a wheel has them inside the package, a clone beside `src`."""
+ALIASES = {
+    "attention": "figures",
+    "bleu": "scores",
+    "budget": "time",
+    "completion": "install",
+    "docker": "serving",
+    "errors": "exit-status",
+    "evalb": "scores",
+    "gpu": "scaling",
+    "memory": "scaling",
+    "models": "files",
+    "paper": "deviations",
+    "recipe": "recipes",
+    "runs": "files",
+    "search": "translating",
+    "set": "recipes",
+    "speed": "performance",
+    "status": "exit-status",
+    "systemd": "serving",
+    "words": "glossary",
+}
+"""Other names of topics, and the topics."""
+
+
+def _topics() -> dict[str, Path]:
+    """The English pages by name; a page with another language has it in its name: claims.ko.md."""
+    pages = sorted(_PAGES.glob("*.md"))
+    return {page.stem: page for page in pages if "." not in page.stem}
+
+
+def _completed(incomplete: str) -> list[str]:
+    """The topics that a shell may complete a word to."""
+    return [name for name in (*_topics(), *ALIASES) if name.startswith(incomplete)]
+
+
+_TopicArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[TOPIC]", help="A topic or a command.", autocompletion=_completed),
+]
+
+
+def help_(context: typer.Context, topic: _TopicArgument = None) -> None:
+    """Explain a topic, such as recipes, time, search, scores or serving; without one, list them.
+
+    On a terminal the text is laid out and shown by a pager: the command in PAGER, or less.
+    Elsewhere it is the page as it was written, in Markdown.
+
+    Examples:
+
+    - `regard help`   (all topics)
+    - `regard help recipes`   (every field of a recipe, its default and its meaning)
+    - `regard help translate`   (what regard translate --help shows)
+    """
+    topics = _topics()
+    if topic is None:
+        typer.echo(_contents(topics))
+        return
+    name = topic.lower().removesuffix(".md")
+    name = ALIASES.get(name, name)
+    group: Any = context.parent and context.parent.command
+    if name in topics:
+        _show(topics[name].read_text(encoding="utf-8") + _added(name))
+    elif name in group.commands:
+        with group.commands[name].make_context(
+            name, [], parent=context.parent, resilient_parsing=True
+        ) as inner:
+            typer.echo(inner.get_help())
+    else:
+        raise unknown("topic", topic, [*topics, *ALIASES, *group.commands])
+
+
+def _contents(topics: dict[str, Path]) -> str:
+    """The topics, each with the title of its page and its other names."""
+    rows = []
+    for name, page in topics.items():
+        with page.open(encoding="utf-8") as lines:
+            title = next(lines).lstrip("# ").strip()
+        others = [alias for alias, meant in ALIASES.items() if meant == name]
+        also = f" (also: {', '.join(others)})" if others else ""
+        rows.append(f"  {name:<12} {title}{also}")
+    first = "regard help TOPIC explains a topic, and regard COMMAND --help a command. Topics:"
+    return "\n".join([first, "", *rows])
+
+
+def _added(name: str) -> str:
+    """Text that is made from the code: all fields of a recipe."""
+    if name != "recipes":
+        return ""
+    from regard.recipe import Recipe
+
+    text = ""
+    sections: dict[str, Any] = {
+        name: field.annotation for name, field in Recipe.model_fields.items()
+    }
+    for section, kind in sections.items():
+        text += f"\n## [{section}]\n\n"
+        for key, field in kind.model_fields.items():
+            said = " ".join((field.description or "").split())
+            text += f"- `{key} = {json.dumps(field.default)}`: {said}\n"
+    return text
+
+
+def _show(markdown: str) -> None:
+    """Print a page: laid out and paged on a terminal, and as it is elsewhere."""
+    if not sys.stdout.isatty():
+        typer.echo(markdown, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    os.environ.setdefault("LESS", "FRX")  # colours; a page that fits the screen is only printed
+    screen = Console()
+    screen.width = min(screen.width, 100)
+    with screen.pager(styles=True):
+        screen.print(Markdown(markdown))
