@@ -31,6 +31,14 @@ setup: $(SET_UP)  ## install regard and its pinned dependencies into .venv
 
 bench-setup: $(SET_UP) $(PEERS:%=.benchmark/%/set-up)  ## install what benchmarks/ compares with
 
+dist: build/tools/set-up  ## build a wheel and a source archive in dist/
+	rm -rf dist
+	PIP_CONSTRAINT=constraints.txt build/tools/bin/python -m build --outdir dist
+	@echo 'Install it with: pip install --constraint constraints.txt "$$(ls dist/*.whl)[serve]"'
+
+dist-test: dist  ## install the wheel into empty environments, with each extra, and try it
+	$(PYTHON) packaging/try_wheel.py dist/*.whl
+
 gpu: $(GPU_PACKAGES)/set-up  ## check and measure the GPU here, by a Python whose PyTorch finds it
 	$(GPU_PYTHON) benchmarks/gpu.py --packages $(GPU_PACKAGES) $(GPU_OPTIONS)
 
@@ -49,6 +57,11 @@ clean:  ## remove .venv and every cache
 $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+build/tools/set-up: constraints.txt | .venv/bin/python
+	.venv/bin/python -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet build --constraint $<
 	@touch $@
 
 # Each peer has an environment of its own: what one pins would break another.
@@ -71,4 +84,4 @@ $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 			"'sudo apt-get install python3-venv'." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.PHONY: help demo test check format setup bench-setup gpu clean
+.PHONY: help demo test check format setup bench-setup dist dist-test gpu clean
