@@ -81,8 +81,7 @@ def prepare_text(
     each of the `sources` how often an epoch has its pairs, by default once. `tokenizer` is a
     tokenizer.json, beside which a foreign one has its other files; without it, one is learned.
     Earlier prepared data in `out` is replaced. At most `workers` processes share the work, by
-    default one for each usable core; a small corpus needs none. `progress` is called often while
-    the corpus is read.
+    default one for each usable core. `progress` is called often while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
