@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -23,9 +24,12 @@ from regard.arithmetic.choose import can_use_loops
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.data.rows import one_per_row
 from regard.errors import ModelError, RecipeError
-from regard.recipe import SearchRecipe
+from regard.recipe import ModelRecipe, SearchRecipe
 from regard.search import Hypothesis, Ranker, most_likely, search
+from regard.transformer import Transformer
+from twins import MARIAN, marian
 
 RANKERS: dict[str, Ranker] = {"definition": most_likely, "blocks": Cpu(Products()).most_likely}
 if can_use_loops():
@@ -110,8 +114,9 @@ def log_p(toy: Toy, sentence: int, prefix: Prefix) -> list[float]:
     return [IMPOSSIBLE if t in (PAD, BOS) else x - total for t, x in enumerate(row)]
 
 
-def penalty(length: int, alpha: float) -> float:
-    return float(((5 + length) / 6) ** alpha)
+def penalty(length: int, recipe: SearchRecipe) -> float:
+    base = {"gnmt": (5 + length) / 6, "length": length}[recipe.penalty]
+    return float(base**recipe.alpha)
 
 
 def assume_no_near_ties(values: Iterable[float]) -> None:
@@ -120,7 +125,7 @@ def assume_no_near_ties(values: Iterable[float]) -> None:
     assume(not any(0 < b - a < 1e-5 for a, b in itertools.pairwise(ordered)))
 
 
-def enumerated(toy: Toy, sentence: int, longest: int, alpha: float) -> list[Hypothesis]:
+def enumerated(toy: Toy, sentence: int, longest: int, recipe: SearchRecipe) -> list[Hypothesis]:
     """Every finished sequence, best first."""
     found = []
     for length in range(longest):
@@ -128,7 +133,7 @@ def enumerated(toy: Toy, sentence: int, longest: int, alpha: float) -> list[Hypo
             steps = [*body, EOS]
             p = math.fsum(log_p(toy, sentence, body[:i])[t] for i, t in enumerate(steps))
             if p > IMPOSSIBLE:
-                found.append(Hypothesis(body, p / penalty(length + 1, alpha), p, finished=True))
+                found.append(Hypothesis(body, p / penalty(length + 1, recipe), p, finished=True))
     assume_no_near_ties(h.score for h in found)
     return sorted(found, key=lambda h: -h.score)
 
@@ -149,22 +154,27 @@ def plain(
         continuations.sort(key=lambda c: (-c[0], c[1], c[2]))
         assume_no_near_ties(p for p, *_ in continuations[: 2 * recipe.beam + 1])
         before, live = live, []
-        for p, _, token, prefix in continuations[: 1 if recipe.beam == 1 else 2 * recipe.beam]:
-            if token == EOS:
-                finished.append(Hypothesis(prefix, p / penalty(length, recipe.alpha), p, True))
-            else:
+        of_beam = recipe.finish == "beam"
+        candidates = continuations[: 1 if recipe.beam == 1 else 2 * recipe.beam]
+        for place, (p, _, token, prefix) in enumerate(candidates):
+            score, may_finish = p / penalty(length, recipe), place < recipe.beam or not of_beam
+            if token != EOS:
                 live.append((p, (*prefix, token)))
+            if token == EOS and may_finish:
+                finished.append(Hypothesis(prefix, score, p, True))
+            elif of_beam and may_finish and length == longest:
+                finished.append(Hypothesis((*prefix, token), score, p, False))
         live = live[: recipe.beam]
         assume_no_near_ties(h.score for h in finished)
         finished = sorted(finished, key=lambda h: -h.score)[: recipe.beam]
         if not live:
             live = before if not finished else []
             break
-        bound = live[0][0] / penalty(longest, recipe.alpha)
+        bound = live[0][0] / penalty(length if of_beam else longest, recipe)
         if stops_early and len(finished) == recipe.beam and bound <= finished[-1].score:
             break
     return finished or [
-        Hypothesis(prefix, p / penalty(len(prefix), recipe.alpha), p, False) for p, prefix in live
+        Hypothesis(prefix, p / penalty(len(prefix), recipe), p, False) for p, prefix in live
     ]
 
 
@@ -183,18 +193,34 @@ def sometimes_impossible(generator: random.Random) -> float:
 draws = st.sampled_from([normal, sometimes_impossible])
 alphas = st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0])
 seeds = st.integers(0, 10**6)
+penalties = st.sampled_from(["gnmt", "length"])
+finishes = st.sampled_from(["candidates", "beam"])
 
 
-@given(ordinary=st.integers(1, 3), longest=st.integers(1, 4), draw=draws, alpha=alphas, seed=seeds)
+@given(
+    ordinary=st.integers(1, 3),
+    longest=st.integers(1, 4),
+    draw=draws,
+    alpha=alphas,
+    base=penalties,
+    seed=seeds,
+)
 @settings(max_examples=60, deadline=None)
 def test_wide_beam_finds_what_enumeration_finds(
-    ranker: Ranker, ordinary: int, longest: int, draw: Callable[..., float], alpha: float, seed: int
+    ranker: Ranker,
+    ordinary: int,
+    longest: int,
+    draw: Callable[..., float],
+    alpha: float,
+    base: Any,
+    seed: int,
 ) -> None:
     toy = Toy(FIRST + ordinary, draw, seed)
     # A place for every sequence, finished or not; and beam 1 would be greedy.
     beam = max(2, sum(ordinary**n for n in range(longest)), ordinary**longest)
-    expected = enumerated(toy, 7, longest, alpha)
-    [found] = run(ranker, toy, [7], [longest], SearchRecipe(beam=beam, alpha=alpha), n_best=beam)
+    recipe = SearchRecipe(beam=beam, alpha=alpha, penalty=base)
+    expected = enumerated(toy, 7, longest, recipe)
+    [found] = run(ranker, toy, [7], [longest], recipe, n_best=beam)
     if expected:
         assert_same(found, expected)
     else:
@@ -208,6 +234,8 @@ def test_wide_beam_finds_what_enumeration_finds(
     beam=st.integers(1, 5),
     draw=draws,
     alpha=alphas,
+    base=penalties,
+    finish=finishes,
     seed=seeds,
 )
 @settings(max_examples=100, deadline=None)
@@ -218,10 +246,12 @@ def test_batch_equals_plain_search_of_each_sentence(
     beam: int,
     draw: Callable[..., float],
     alpha: float,
+    base: Any,
+    finish: Any,
     seed: int,
 ) -> None:
     toy = Toy(FIRST + ordinary, draw, seed)
-    recipe = SearchRecipe(beam=beam, alpha=alpha)
+    recipe = SearchRecipe(beam=beam, alpha=alpha, penalty=base, finish=finish)
     source = list(range(len(max_lengths)))
     found = run(ranker, toy, source, max_lengths, recipe, n_best=beam)
     for sentence, longest in zip(source, max_lengths, strict=True):
@@ -282,6 +312,57 @@ def test_result_of_a_sentence_does_not_depend_on_its_batch(
     for sentence, longest, found in zip(source, max_lengths, together, strict=True):
         [alone] = run(ranker, toy, [sentence], [longest], recipe, n_best=beam)
         assert_same(found, alone)
+
+
+OF_TRANSFORMERS = [
+    {"layers": 1, "d_model": 8, "d_ff": 12, "heads": 2},
+    {"layers": 2, "d_model": 12, "d_ff": 17, "heads": 3, "activation": "swish"},
+    {"layers": 1, "d_model": 16, "d_ff": 8, "heads": 4, "decoder_heads": 2, "embeddings": "target"},
+]
+LIMIT = 14
+
+
+@pytest.mark.parametrize("beam", [1, 4, 5])
+@pytest.mark.parametrize("sizes", OF_TRANSFORMERS, ids=["small", "swish", "target"])
+def test_with_both_fields_it_is_the_search_of_transformers(
+    sizes: dict[str, Any], beam: int
+) -> None:
+    pytest.importorskip("transformers")
+    recipe = ModelRecipe(**MARIAN | sizes)
+    ends, longest = 0, 0
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = Transformer(recipe, 23).eval()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+        model.output_bias.data[EOS] += 2.0  # so that many end
+        sources = [torch.randint(FIRST, 23, (n,)).tolist() for n in (6, 2, 9, 4, 1, 7)]
+        theirs, source = marian(model, recipe), one_per_row(sources)
+        for alpha in (0.0, 1.0, 1.7):
+            rules = SearchRecipe(beam=beam, alpha=alpha, penalty="length", finish="beam")
+            found = search(
+                model, source, torch.full((len(sources),), LIMIT), rules, n_best=beam,
+                bos=BOS, eos=EOS, pad=PAD,
+            )  # fmt: skip
+            expected = theirs.generate(
+                input_ids=source.ids, attention_mask=(source.segments != 0).long(),
+                num_beams=beam, length_penalty=alpha, max_new_tokens=LIMIT, do_sample=False,
+                num_return_sequences=beam, suppress_tokens=[PAD, BOS], output_scores=True,
+                return_dict_in_generate=True,
+            )  # fmt: skip
+            tokens = expected.sequences.view(len(sources), beam, -1)[..., 1:].tolist()
+            for mine, all_theirs in zip(found, tokens, strict=True):
+                cut = [takewhile(lambda token: token not in (EOS, PAD), x) for x in all_theirs]
+                assert [h.tokens for h in mine] == [tuple(body) for body in cut]
+                ends += sum(h.finished for h in mine)
+                longest += sum(not h.finished for h in mine)
+            if beam > 1:
+                scores = torch.tensor([[h.score for h in mine] for mine in found])
+                torch.testing.assert_close(
+                    scores.flatten(), expected.sequences_scores, rtol=1e-4, atol=1e-4
+                )
+    assert ends
+    assert longest  # some of either kind
 
 
 def table(rows: dict[Prefix, dict[int, float]], vocabulary: int = 7) -> Toy:

@@ -47,7 +47,7 @@ class Parse:
     tree: Tree
     """The tree without an outer, unlabelled bracket; its leaves are the words as given."""
     score: float
-    """log p / ((5 + length) / 6)^alpha, natural logarithm."""
+    """log p, natural logarithm, / the length penalty: ((5 + length) / 6)^alpha in the paper."""
     confidence: float
     """log p of the tree divided by the number of its words."""
 

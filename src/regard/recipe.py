@@ -59,7 +59,13 @@ class SearchRecipe(Section):
     beam: Annotated[int, Field(ge=1, le=1000)] = 4
     """Live hypotheses per step; 1 is greedy search."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
-    """Length penalty: score = log p / ((5 + length) / 6)^alpha."""
+    """Exponent of the length penalty: score = log p / ((5 + length) / 6)^alpha."""
+    penalty: Literal["gnmt", "length"] = "gnmt"
+    """Base of the length penalty: (5 + length) / 6, as in the paper's reference; or the length
+    itself, with </s>, as in transformers and CTranslate2."""
+    finish: Literal["candidates", "beam"] = "candidates"
+    """Which hypotheses may finish at a step: any of the 2 x beam candidates that end in </s>; or
+    only those among the `beam` best, as in transformers, whose search also ends earlier."""
     max_extra: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Pieces that the longest output has more than the source."""
 
@@ -71,6 +77,10 @@ class SearchRecipe(Section):
                 f"{MOST_STEPPED:,}: lower one of them"
             )
         return self
+
+    def length_penalty(self, length: int) -> float:
+        """What divides log p of a hypothesis of this length, </s> included."""
+        return float(length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
 
     def but(self, **changes: Any) -> SearchRecipe:
         """This section with some fields changed; raises RecipeError."""

@@ -4,6 +4,10 @@ A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| cou
 2016, equation 14). At each step the 2 x beam best continuations of a sentence are its candidates:
 those that end in </s> are set aside as finished, and the best `beam` of the others stay alive. The
 search knows nothing of the model except that it can be stepped through.
+
+With `finish = "beam"` it is the search of the library transformers: only those of the `beam` best
+candidates are set aside that end in </s>, or are as long as an output may be; and a sentence ends
+when its best live hypothesis scores less, at its present length, than all that have finished.
 """
 
 from __future__ import annotations
@@ -155,8 +159,8 @@ def search(
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
     if not len(max_lengths):
         return []
-    penalty = _length_penalty(max_lengths, recipe.alpha)
-    rules = _Rules(recipe.beam, penalty, bos, eos, pad, ranker or most_likely)
+    penalty = _length_penalties(max_lengths, recipe)
+    rules = _Rules(recipe, penalty, bos, eos, pad, ranker or most_likely)
     sentences = torch.arange(len(max_lengths), device=max_lengths.device)
     live = _filled(sentences, places=1, token=bos, log_p=0.0)
     finished = _filled(sentences, places=recipe.beam, token=pad, log_p=-math.inf)
@@ -169,7 +173,7 @@ def search(
         before = live
         candidates = rules.continuations(live, logits)
         del logits  # so that the next step can use their memory
-        live, finished = rules.choose(candidates, finished)
+        live, finished = rules.choose(candidates, finished, max_lengths)
         if listen is not None:
             listen(sentences, candidates, live, finished)
         goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the only wait for a GPU
@@ -203,13 +207,13 @@ def _filled(sentences: Tensor, places: int, token: int, log_p: float) -> Hypothe
     return Hypotheses(tokens, sentences.unsqueeze(1).expand(-1, places), scores, scores)
 
 
-def _length_penalty(lengths: Tensor, alpha: float) -> Float[Tensor, " lengths"]:
-    """((5 + length) / 6)^alpha for every length from 0 to the largest of `lengths`."""
+def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " lengths"]:
+    """The length penalty of every length from 0 to the largest of `lengths`."""
     shortest, longest = (int(length) for length in lengths.aminmax())
     if shortest < 1:
         raise ValueError(f"a maximum length of {shortest} has no room for </s>: it is at least 1")
     # One number at a time: powers computed by vector instructions may differ in the last bit.
-    every = [((5 + length) / 6) ** alpha for length in range(longest + 1)]
+    every = [recipe.length_penalty(length) for length in range(longest + 1)]
     return torch.tensor(every, dtype=torch.float32, device=lengths.device)
 
 
@@ -217,7 +221,7 @@ def _length_penalty(lengths: Tensor, alpha: float) -> Float[Tensor, " lengths"]:
 class _Rules:
     """One step of the search, for all sentences at once."""
 
-    beam: int
+    recipe: SearchRecipe
     penalty: Float[Tensor, " lengths"]
     bos: int
     eos: int
@@ -229,7 +233,7 @@ class _Rules:
     ) -> Hypotheses:
         """The best 2 x beam hypotheses that are one token longer than the live ones."""
         sentences, beams = live.log_p.shape
-        count = 1 if self.beam == 1 else 2 * self.beam
+        count = 1 if self.recipe.beam == 1 else 2 * self.recipe.beam
         never = tuple({self.bos, self.pad} - {self.eos})
         parents, tokens, log_p = self.ranker(live.log_p, logits, never, count)
         prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
@@ -237,21 +241,27 @@ class _Rules:
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
         return Hypotheses(longer, rows, log_p, log_p / self.penalty[longer.shape[-1] - 1])
 
-    def choose(self, candidates: Hypotheses, finished: Hypotheses) -> tuple[Hypotheses, Hypotheses]:
+    def choose(
+        self, candidates: Hypotheses, finished: Hypotheses, max_lengths: Int[Tensor, " sentences"]
+    ) -> tuple[Hypotheses, Hypotheses]:
         """The best candidates that stay alive, and the best of all that have finished."""
-        final = candidates.tokens[..., -1] == self.eos
-        return (
-            candidates.only(~final).best(self.beam),
-            finished.beside(candidates.only(final), self.pad).best(self.beam),
-        )
+        beam, final = self.recipe.beam, candidates.tokens[..., -1] == self.eos
+        live = candidates.only(~final).best(beam)
+        if self.recipe.finish == "beam":
+            final = final | (max_lengths == candidates.tokens.shape[-1] - 1).unsqueeze(1)
+            final[:, beam:] = False
+        return live, finished.beside(candidates.only(final), self.pad).best(beam)
 
     def goes_on(
         self, live: Hypotheses, finished: Hypotheses, max_lengths: Int[Tensor, " sentences"]
     ) -> Bool[Tensor, " sentences"]:
         """Whether each sentence has room and a live hypothesis that may yet be one of its best."""
-        # No live hypothesis can score more: log p only falls, and this penalty is the largest.
-        bound = live.log_p[:, 0] / self.penalty[max_lengths]
         length = live.tokens.shape[-1] - 1
+        # No live hypothesis can score more: log p only falls, and the penalty of the longest output
+        # is the largest. Searches that finish by "beam" guess that by the present length.
+        bound = (
+            live.log_p[:, 0] / self.penalty[length if self.recipe.finish == "beam" else max_lengths]
+        )
         return (bound > finished.score[:, -1]) & (length < max_lengths)
 
 

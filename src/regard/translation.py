@@ -49,7 +49,7 @@ class Translation:
 
     text: str
     score: float
-    """log p / ((5 + length) / 6)^alpha, natural logarithm."""
+    """log p, natural logarithm, / the length penalty: ((5 + length) / 6)^alpha in the paper."""
 
 
 def load(

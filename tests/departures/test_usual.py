@@ -36,7 +36,8 @@ def test_t2t_today_is_not_the_paper() -> None:
     assert differing["training.beta2"] == (0.997, 0.98)
     assert differing["model.attention_dropout"] == differing["model.relu_dropout"] == (0.1, 0.0)
     assert "model.d_model" not in differing
-    assert "normalisation" in [one.subject for one in usual.beyond]
+    assert differing["model.norm"] == ("pre", "post")
+    assert "sinusoids" in [one.subject for one in usual.beyond]
     assert against(BIG, "t2t")[0].name.endswith("transformer_big")
 
 

@@ -1,6 +1,15 @@
 """§6: departures from the paper in the search, the scores and the parsers."""
 
-from regard.departures.case import Compared, Departure, Finding, as_row, is_parser, never, values
+from regard.departures.case import (
+    Compared,
+    Departure,
+    Finding,
+    as_row,
+    is_parser,
+    never,
+    unstated,
+    values,
+)
 
 _BEAM = ("search.beam", "search.alpha", "training.tune")
 
@@ -58,10 +67,23 @@ RESULTS = (
         quote="length penalty α = 0.6 [38]",
         theirs="score = log p / ((5 + length)/6)^alpha, the length with `</s>`; stops when no live "
         "hypothesis can overtake the finished ones",
-        ours="the same",
+        ours='the same; `search.penalty = "length"` divides by length^alpha',
         why='in some other tools "0.6" means length^0.6, which is another search',
         tests=("tests/test_search.py",),
-        judge=never,
+        judge=as_row("search.penalty"),
+        fields=("search.penalty",),
+    ),
+    Departure(
+        name="hypotheses that finish",
+        section="§6.1",
+        quote="",
+        theirs="all that end in `</s>`, of the 2 × beam best continuations of a step",
+        ours='the same; `search.finish = "beam"` takes those among the beam best, and ends as the '
+        "search of transformers does",
+        why="the paper does not say; models of other programs were measured by the other search",
+        tests=("tests/test_search.py",),
+        judge=unstated("search.finish"),
+        fields=("search.finish",),
     ),
     Departure(
         name="longest output",

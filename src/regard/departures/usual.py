@@ -27,6 +27,11 @@ _BASE_SHAPE: Mapping[str, Any] = MappingProxyType(
         "model.d_k": 64,
         "model.d_v": 64,
         "model.dropout": 0.1,
+        "model.activation": "relu",
+        "model.norm": "post",
+        "model.norm_epsilon": 1e-6,
+        "model.embedding_scale": True,
+        "model.output_bias": False,
         "model.positions": "sinusoidal",
         "data.layout": "grouped",
         "data.subword_dropout": 0.0,
@@ -62,11 +67,9 @@ _SINUSOIDS = Beyond(
     "all sines, then all cosines; exponent i/(d_model/2 − 1)",
     "interleaved; exponent 2i/d_model",
 )
-_POST_NORM = "after each residual sum"
 _EVERY = "epsilon/V on every entry, the right one included"
 
 _T2T_BEYOND = (
-    Beyond("normalisation", "before each sub-layer, and after the last layer", _POST_NORM),
     _SINUSOIDS,
     Beyond("label smoothing", "epsilon/(V − 1) on each wrong entry", _EVERY),
     Beyond("language", "a learned vector for the target language in the encoder", "none"),
@@ -81,6 +84,7 @@ _T2T_BEYOND = (
 _T2T: Mapping[str, Any] = MappingProxyType(
     {
         **_BASE_SHAPE,
+        "model.norm": "pre",
         "model.attention_dropout": 0.1,
         "model.relu_dropout": 0.1,
         "data.max_length": 256,
@@ -96,7 +100,6 @@ _T2T: Mapping[str, Any] = MappingProxyType(
     }
 )
 _FAIRSEQ_BEYOND = (
-    Beyond("epsilon of LayerNorm", "1e-5", "1e-6"),
     _SINUSOIDS,
     Beyond("label smoothing", "epsilon/(V − 1) on each wrong entry", _EVERY),
     Beyond(
@@ -106,7 +109,6 @@ _FAIRSEQ_BEYOND = (
     ),
     Beyond("first target symbol", "`</s>`", "`<s>`"),
     Beyond("precision", "fp16 with a scaled loss", "training.precision"),
-    Beyond("length penalty", "log p / length^0.6", "log p / ((5 + length)/6)^0.6"),
     Beyond("longest output", "200 pieces, whatever the source", "source + max_extra"),
     Beyond(
         "batch",
@@ -118,6 +120,7 @@ _FAIRSEQ_BEYOND = (
 _FAIRSEQ: Mapping[str, Any] = MappingProxyType(
     {
         **_BASE_SHAPE,
+        "model.norm_epsilon": 1e-5,
         "model.attention_dropout": 0.0,
         "model.relu_dropout": 0.0,
         "tokenizer.kind": "bpe",
@@ -128,10 +131,10 @@ _FAIRSEQ: Mapping[str, Any] = MappingProxyType(
         "training.epsilon": 1e-8,
         "search.beam": 4,
         "search.alpha": 0.6,
+        "search.penalty": "length",
     }
 )
 _JOEYNMT_BEYOND = (
-    Beyond("normalisation", "before each sub-layer, and after the last layer", _POST_NORM),
     Beyond(
         "learning rate",
         "0.0002, times 0.7 after 8 validations without a better perplexity",
@@ -148,6 +151,7 @@ _JOEYNMT_BEYOND = (
 _JOEYNMT: Mapping[str, Any] = MappingProxyType(
     {
         **_BASE_SHAPE,
+        "model.norm": "pre",
         "model.attention_dropout": 0.1,
         "model.relu_dropout": 0.1,
         "tokenizer.kind": "bpe",

@@ -24,7 +24,7 @@ class Likelihood(NamedTuple):
     pieces: int
     """Number of the translation's sub-words, </s> included."""
     score: float
-    """log P(y | x) / ((5 + pieces) / 6)^alpha, by which the beam search ranks (§6.1)."""
+    """log P(y | x) / the length penalty, by which the beam search ranks (§6.1)."""
 
 
 Pair = tuple[list[int], list[int]]
@@ -67,9 +67,9 @@ def _likelihoods(translator: Translator, pairs: Sequence[Pair]) -> list[Likeliho
     for batch in by_length([max(pair, key=len) for pair in pairs], AT_ONCE, workers=1):
         for i, log_p in zip(batch, _log_p(translator, [pairs[i] for i in batch]), strict=True):
             found[i] = log_p
-    alpha = translator.recipe.alpha
+    penalty = translator.recipe.length_penalty
     return [
-        Likelihood(log_p, len(target), log_p / ((5 + len(target)) / 6) ** alpha)
+        Likelihood(log_p, len(target), log_p / penalty(len(target)))
         for log_p, (_, target) in zip(found, pairs, strict=True)
     ]
 

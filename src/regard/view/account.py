@@ -22,7 +22,8 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
     dies       it is kept, but none of its continuations is
     dropped    it does not end in </s>, and is not among the `beam` best that do not
     finished   it ends in </s>, and is among the `beam` best finished hypotheses
-    too low    it ends in </s>, and is not among the `beam` best finished hypotheses
+    too low    it ends in </s>, and is not among the `beam` best finished hypotheses; or, where
+               search.finish = "beam", not among the `beam` best candidates
     left       it was still alive when the search ended
 """
 
@@ -178,14 +179,10 @@ def _fate(
     return "lives" if going else "dies"
 
 
-def _penalty(length: int, recipe: SearchRecipe) -> float:
-    return ((5 + length) / 6) ** recipe.alpha
-
-
 def _sum(path: _Path, recipe: SearchRecipe) -> str:
     length = len(path.tokens)
     return (
-        f"{path.score:.3f} = {path.log_p:.3f} / {_penalty(length, recipe):.3f} "
+        f"{path.score:.3f} = {path.log_p:.3f} / {recipe.length_penalty(length):.3f} "
         f"(log p / length penalty of {length} pieces)"
     )
 
@@ -193,9 +190,13 @@ def _sum(path: _Path, recipe: SearchRecipe) -> str:
 def _ending(live: list[_Path], finished: list[_Path], recipe: SearchRecipe, longest: int) -> str:
     if not live or len(live[0].tokens) >= longest:
         return f"The search ended at the longest output allowed, {longest} pieces."
-    bound = live[0].log_p / _penalty(longest, recipe)
-    return (
+    ended = (
         f"The search ended with {len(finished)} finished hypotheses, the worst with a score of "
-        f"{finished[-1].score:.3f}: the best live one could reach at most {bound:.3f}, at the "
-        f"longest output allowed, {longest} pieces."
+        f"{finished[-1].score:.3f}: the best live one "
+    )
+    if recipe.finish == "beam":
+        return f"{ended}had {live[0].score:.3f}."
+    bound = live[0].log_p / recipe.length_penalty(longest)
+    return (
+        f"{ended}could reach at most {bound:.3f}, at the longest output allowed, {longest} pieces."
     )
