@@ -11,6 +11,7 @@ from regard.errors import ModelError
 from regard.files.regular import COPY_AGAIN
 from regard.text.foreign.base import Description, ForeignTokenizer
 from regard.text.foreign.files import Original, read_original
+from regard.text.foreign.library import LibraryTokenizer
 from regard.text.foreign.moses import MosesTokenizer
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.text.protocol import AnyTokenizer
@@ -18,7 +19,11 @@ from regard.text.tokenizer import Tokenizer
 
 LONGEST_DESCRIPTION = 2**20
 """Bytes of the longest tokenizer.json of a foreign tokenizer."""
-_FOREIGN: tuple[type[ForeignTokenizer[Any]], ...] = (SentencePieceTokenizer, MosesTokenizer)
+_FOREIGN: tuple[type[ForeignTokenizer[Any]], ...] = (
+    SentencePieceTokenizer,
+    MosesTokenizer,
+    LibraryTokenizer,
+)
 _KINDS = {kind.kind: kind for kind in _FOREIGN}
 ORIGINALS = frozenset(name for kind in _FOREIGN for name in kind.allowed)
 """Names of all files that can be beside the tokenizer.json of a foreign tokenizer."""

@@ -1,0 +1,156 @@
+"""Any tokenizer.json of the tokenizers library (https://pypi.org/project/tokenizers)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import tokenizers
+
+from regard.errors import ModelError
+from regard.sections import Section
+from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.bounds import refuse_endless
+from regard.text.foreign.files import Original, order_by_names, read_json, read_original
+from regard.text.foreign.order import Specials
+from regard.text.protocol import SideName
+from regard.text.tokenizer import MOST_ENTRIES
+
+LONGEST_AT_ONCE = 2000
+"""Characters that are encoded at once; a longer line is cut before a space."""
+
+
+class LibrarySettings(Section):
+    """No settings: all are in the file itself."""
+
+
+class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
+    """One tokenizer.json, or one for each side.
+
+    What the file adds to a line, such as special symbols at its ends, is left out; so are its
+    settings for padding and for cutting lines off. Where text spells a special symbol as a piece,
+    that is left out, too.
+    """
+
+    kind = "library"
+    needed = ("library.json",)
+    allowed = ("library.json", "target_library.json")
+    settings_type = LibrarySettings
+
+    @classmethod
+    def read(
+        cls,
+        source: str | Path,
+        target: str | Path | None = None,
+        *,
+        specials: Specials | None = None,
+        source_specials: Specials | None = None,
+        size: int | None = None,
+        source_size: int | None = None,
+    ) -> Self:
+        """Read a tokenizer.json for both sides, or one for each.
+
+        `specials` and `size` are the target's, with those of the source if it has a file of its
+        own; by default they are looked up under the names <pad>, <s> and </s>, and in the largest
+        id. Raises ModelError.
+        """
+        files = {"library.json": read_original(source)}
+        if target is not None:
+            files["target_library.json"] = read_original(target)
+        last = files.get("target_library.json", files["library.json"])
+        order, source_order = order_by_names(_entries(last), specials, size), None
+        if target is not None:
+            known = _entries(files["library.json"])
+            source_order = order_by_names(known, source_specials, source_size)
+        return cls(order, source_order, LibrarySettings(), files)
+
+    def _open(self) -> None:
+        self._libraries: dict[SideName, tokenizers.Tokenizer] = {}
+        self._libraries["source"] = _library(self.files["library.json"])
+        target = self.files.get("target_library.json")
+        self._libraries["target"] = _library(target) if target else self._libraries["source"]
+        sides: tuple[SideName, SideName] = ("source", "target")
+        for side, library in zip(sides, map(self._libraries.__getitem__, sides), strict=True):
+            largest = max(library.get_vocab().values(), default=0)
+            if largest >= self.order_of(side).size:
+                raise ModelError(
+                    f"{self.files['library.json'].path}: has the id {largest:,}, and the model has "
+                    f"{self.order_of(side).size:,} entries: it is the tokenizer of another model"
+                )
+
+    def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
+        library, order = self._libraries[side], self.order_of(side)
+        ours, specials = order.ids.tolist(), set(order.specials)
+        for line in lines:
+            parts = _parts(line) if len(line) > LONGEST_AT_ONCE else [line]
+            yield [
+                ours[i]
+                for part in parts
+                for i in _guarded(library.encode, part, add_special_tokens=False).ids
+                if i not in specials
+            ]
+
+    def _joined(self, foreign: list[int], side: SideName) -> str:
+        library = self._libraries[side]
+        known = [i for i in foreign if library.id_to_token(i) is not None]
+        return str(_guarded(library.decode, known, skip_special_tokens=True))
+
+    def _named(self, foreign: list[int], side: SideName) -> list[str]:
+        """What each piece adds to a letter before it, as decoding removes the first space."""
+        library = self._libraries[side]
+        before = library.encode("a", add_special_tokens=False).ids
+        letter = str(_guarded(library.decode, before))
+        texts = [str(_guarded(library.decode, [*before, i])) for i in foreign]
+        return [text.removeprefix(letter) for text in texts]
+
+
+def _guarded(function: Any, *args: Any, **options: Any) -> Any:
+    """Call the library; a panic in it, which is no Exception, becomes a ModelError."""
+    try:
+        return function(*args, **options)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise ModelError(
+            f"the tokenizer cannot read or write this text ({type(error).__name__}): it is damaged"
+        ) from None
+
+
+def _entries(file: Original) -> Mapping[str, int]:
+    return _library(file).get_vocab()
+
+
+def _library(file: Original) -> tokenizers.Tokenizer:
+    """The tokenizer in a file; raises ModelError for one that is damaged or may run for ever."""
+    content = read_json(file)
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise ModelError(f"{file.path}: damaged, or not a tokenizer.json of the tokenizers library")
+    refuse_endless(content, file.path)
+    content |= {"truncation": None, "padding": None, "post_processor": None}
+    try:
+        library = tokenizers.Tokenizer.from_str(json.dumps(content))
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # the library may panic, which is no Exception
+        problem = " ".join(str(error).split())
+        raise ModelError(
+            f"{file.path}: damaged, or not a tokenizer.json of the tokenizers library: "
+            f"{problem:.200}"
+        ) from None
+    entries = library.get_vocab()
+    if not entries or len(entries) > MOST_ENTRIES or max(entries.values()) >= MOST_ENTRIES:
+        raise ModelError(f"{file.path}: it has no entries, or more than {MOST_ENTRIES:,}")
+    library.encode_special_tokens = True  # a typed "</s>" is four characters of text
+    return library
+
+
+def _parts(line: str) -> Iterator[str]:
+    """Cut a line before a space, so that no part has more than LONGEST_AT_ONCE characters."""
+    while len(line) > LONGEST_AT_ONCE:
+        end = line.rfind(" ", 1, LONGEST_AT_ONCE)
+        end = LONGEST_AT_ONCE if end < 1 else end
+        yield line[:end]
+        line = line[end:]
+    yield line

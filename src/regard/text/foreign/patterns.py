@@ -1,0 +1,167 @@
+"""Regular expressions of strangers: which ones surely end soon.
+
+The tokenizers library matches by backtracking, which may try every way to divide a text among the
+parts of an expression, and so run for ever. An expression is accepted if it is published and known,
+or if the ways can be counted: each alternative has at most one part without an upper bound, which
+repeats a single character or class, and the other choices multiply to at most MOST_WAYS. Matching
+then takes at most about MOST_WAYS x length² steps.
+"""
+
+from typing import NamedTuple
+
+MOST_WAYS = 64
+"""Choices within an expression, such as alternatives or an optional character, at one place."""
+KNOWN = frozenset(
+    [
+        # GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
+        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]
+)
+"""Expressions of published tokenizers whose parts cannot match much of the same text."""
+_LONGEST = 1000
+
+
+class _Ways(NamedTuple):
+    """The ways in which a part of an expression can match at one place."""
+
+    choices: int
+    endless: int
+    """Parts without an upper bound, one after another."""
+
+
+class _Unsafe(Exception):
+    """The expression has something that is not counted here."""
+
+
+def surely_ends(expression: str) -> bool:
+    """Whether matching the expression surely takes a bounded number of steps; see above."""
+    if expression in KNOWN:
+        return True
+    if len(expression) > _LONGEST:
+        return False
+    scanner = _Scanner(expression)
+    try:
+        ways = scanner.alternatives()
+    except _Unsafe:
+        return False
+    return scanner.at_end and ways.choices <= MOST_WAYS and ways.endless <= 1
+
+
+class _Scanner:
+    """Reads the part of Oniguruma's syntax that tokenizers use, and refuses the rest."""
+
+    def __init__(self, expression: str):
+        self._rest = expression
+
+    @property
+    def at_end(self) -> bool:
+        return not self._rest
+
+    def alternatives(self) -> _Ways:
+        """Parts separated by |, up to the end or a closing parenthesis."""
+        found = [self._sequence()]
+        while self._take("|"):
+            found.append(self._sequence())
+        return _Ways(sum(w.choices for w in found), max(w.endless for w in found))
+
+    def _sequence(self) -> _Ways:
+        count, endless = 1, 0
+        while self._rest and self._rest[0] not in "|)":
+            ways = self._repeated()
+            count, endless = count * ways.choices, endless + ways.endless
+            if count > MOST_WAYS:
+                raise _Unsafe
+        return _Ways(count, endless)
+
+    def _repeated(self) -> _Ways:
+        is_group = self._rest[0] == "("
+        ways = self._group() if is_group else self._character()
+        if self._take("?"):
+            ways = _Ways(ways.choices + 1, ways.endless)
+        elif self._take("*") or self._take("+"):
+            ways = self._endless(is_group)
+        elif self._take("{"):
+            least, comma, most = self._until("}").partition(",")
+            if not (least + most).isascii() or not (least + most).isdecimal():
+                raise _Unsafe
+            if comma and not most:
+                ways = self._endless(is_group)
+            elif is_group or int(most or least) > MOST_WAYS:
+                raise _Unsafe
+            elif comma:
+                ways = _Ways(1 + abs(int(most) - int(least or 0)), 0)
+        self._take("?") or self._take("+")  # lazy or possessive: no more ways
+        if self._rest[:1] in ("*", "+", "?", "{"):
+            raise _Unsafe
+        return ways
+
+    def _endless(self, is_group: bool) -> _Ways:
+        if is_group:
+            raise _Unsafe
+        return _Ways(1, 1)
+
+    def _group(self) -> _Ways:
+        self._take("(")
+        if self._take("?"):
+            if not any(map(self._take, (":", "i:", "!", "=", "<!", "<=", ">"))):
+                raise _Unsafe
+        elif self._rest[:1] == "*":
+            raise _Unsafe
+        ways = self.alternatives()
+        if not self._take(")"):
+            raise _Unsafe
+        return ways
+
+    def _character(self) -> _Ways:
+        """One character, a class, or an anchor."""
+        if self._take("["):
+            self._class()
+        elif self._take("\\"):
+            self._escape()
+        elif self._rest[0] in "*+?{":
+            raise _Unsafe
+        else:
+            self._rest = self._rest[1:]
+        return _Ways(1, 0)
+
+    def _class(self) -> None:
+        self._take("^")
+        if self._rest[:1] == "]":
+            raise _Unsafe
+        while not self._take("]"):
+            if not self._rest or self._rest[0] == "[" or self._rest.startswith("&&"):
+                raise _Unsafe
+            if self._take("\\"):
+                self._escape()
+            else:
+                self._rest = self._rest[1:]
+
+    def _escape(self) -> None:
+        letter, self._rest = self._rest[:1], self._rest[1:]
+        if not letter or (letter.isalnum() and letter not in "pPsSdDwWnrtbBAzZhH"):
+            raise _Unsafe  # a reference back, a call, or a code
+        if letter in "pP":
+            if not self._take("{"):
+                raise _Unsafe
+            self._until("}")
+
+    def _take(self, text: str) -> bool:
+        found = self._rest.startswith(text)
+        if found:
+            self._rest = self._rest[len(text) :]
+        return found
+
+    def _until(self, end: str) -> str:
+        text, found, self._rest = self._rest.partition(end)
+        if not found:
+            raise _Unsafe
+        return text
