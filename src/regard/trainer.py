@@ -6,7 +6,7 @@ from pathlib import Path
 from regard.amounts import BYTES, amount
 from regard.arithmetic.choose import choose_dtype
 from regard.data.layouts import refuse_more_parts
-from regard.data.pairs import prepared_manifest
+from regard.data.pairs import prepared_manifest, vocabularies
 from regard.machine.devices import choose_device
 from regard.machine.interrupt import Interrupt
 from regard.machine.processes import ALONE, Processes
@@ -72,9 +72,9 @@ def train_prepared(
 
 
 def _outline(recipe: Recipe, data: Path, out: Path, shards: int) -> Outline:
-    vocabulary = prepared_manifest(data)["tokenizer"]["size"]
+    source, target = vocabularies(prepared_manifest(data))
     dtype = choose_dtype(recipe.training.precision, choose_device())
-    return outline(recipe, vocabulary, dtype, out, shards)
+    return outline(recipe, target, dtype, out, shards, source)
 
 
 def too_little_disk(out: Path, disk: Disk) -> str | None:

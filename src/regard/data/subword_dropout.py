@@ -70,9 +70,7 @@ class RedrawnPairs(Pairs):
         """Map the files of a split; raises as `Pairs.open` and `Merges` do."""
         pairs = super().open(directory, split)
         assert isinstance(pairs, cls)
-        pairs.merges = Merges(
-            open_own_tokenizer(Path(directory) / "tokenizer.json", "data.subword_dropout")
-        )
+        pairs.merges = Merges(open_own_tokenizer(directory, "data.subword_dropout", "set it to 0"))
         return pairs
 
     def drawn(self, indices: NDArray[Any], rules: DataRecipe, random: np.random.Generator) -> Pairs:

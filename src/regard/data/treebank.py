@@ -108,7 +108,9 @@ def prepare_trees(
         refuse_unreadable(path)
     job = _Preparation(recipe, Treebank(trees), Treebank(valid_trees), Treebank(silver), progress)
     with whole_or_nothing(out, is_replaceable) as folder:
-        known = None if tokenizer is None else open_own_tokenizer(tokenizer, "a parser")
+        known = (
+            None if tokenizer is None else open_own_tokenizer(tokenizer, "a parser", "leave it out")
+        )
         found = job.survey()
         if known:
             _refuse_unknown(found.tokens, known)

@@ -19,17 +19,21 @@ class Parameters(NamedTuple):
     """The number of learned numbers in each part of a model."""
 
     embedding: int
-    """One matrix for source, target and logits; and the positions, if they are learned."""
+    """One matrix for source, target and logits, or several; and what else is not in a layer, such
+    as learned positions."""
     encoder: int
     decoder: int
 
     @classmethod
-    def of(cls, model: ModelRecipe, vocabulary: int) -> "Parameters":
+    def of(
+        cls, model: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None
+    ) -> "Parameters":
         """Count the parameters without allocating memory for them."""
         with torch.device("meta"):
-            whole = Transformer(model, vocabulary)
-        parts: list[Any] = [whole.embedding, whole.encoder, whole.decoder]
-        return cls(*(sum(p.numel() for p in part.parameters()) for part in parts))
+            whole = Transformer(model, vocabulary, source_vocabulary)
+        layers: list[Any] = [whole.encoder, whole.decoder]
+        encoder, decoder = (sum(p.numel() for p in part.parameters()) for part in layers)
+        return cls(whole.parameter_count - encoder - decoder, encoder, decoder)
 
 
 class Memory(NamedTuple):
@@ -97,9 +101,17 @@ class Outline:
 
 
 def outline(
-    recipe: Recipe, vocabulary: int, dtype: torch.dtype, out: Path, shards: int = 1
+    recipe: Recipe,
+    vocabulary: int,
+    dtype: torch.dtype,
+    out: Path,
+    shards: int = 1,
+    source_vocabulary: int | None = None,
 ) -> Outline:
-    """Outline a run in the directory `out`, whose model is divided among `shards` processes."""
-    parameters = Parameters.of(recipe.model, vocabulary)
+    """Outline a run in the directory `out`, whose model is divided among `shards` processes.
+
+    `source_vocabulary` is that of the source, if it differs.
+    """
+    parameters = Parameters.of(recipe.model, vocabulary, source_vocabulary)
     count = sum(parameters)
     return Outline(parameters, Memory.of(count, dtype, shards), Disk.of(recipe, count, out))

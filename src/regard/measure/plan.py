@@ -34,6 +34,7 @@ from regard.measure.outline import Outline, outline
 from regard.paper import BASE
 from regard.recipe import Recipe
 from regard.run import checkpoints
+from regard.run.model_directory import matrices_misfit
 from regard.run.sharding import model_and_optimizer
 from regard.schedule import learning_rate
 from regard.steps import steps_for
@@ -109,23 +110,26 @@ def plan(
     be used, and TrainingError if not even one row fits the memory.
     """
     pairs = training_pairs(data, recipe)
-    vocabulary = open_tokenizer(data).size
+    tokenizer = open_tokenizer(data)
+    if problem := matrices_misfit(recipe.model, tokenizer):
+        raise TrainingError(f"{data}: {problem}")
+    sizes = tokenizer.size, tokenizer.source_size
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
     batches = batches_of(pairs, recipe)
     shards = processes.count if shard else 1
-    outlined = outline(recipe, vocabulary, dtype, out, shards)
+    outlined = outline(recipe, sizes[0], dtype, out, shards, sizes[1])
     refuse_too_large(sum(outlined.parameters), device, shards)
     with random_numbers_kept(device):
         kept = sum(outlined.memory)
-        trial = _Trial(recipe, pairs, vocabulary, device, dtype, processes, shard, kept, tell)
+        trial = _Trial(recipe, pairs, sizes, device, dtype, processes, shard, kept, tell)
         least = BatchShare.even(0, processes.count, recipe.training.accumulate, 1).parts
         parts, part, taken = trial.fitting(least * (micro_batches or 1))
         seconds = trial.times(parts)
     tokens = min(recipe.data.source_tokens, recipe.data.target_tokens)
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
     paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
-    once = sum(flop(recipe.model, vocabulary, pairs.source_lengths, pairs.target_lengths))
+    once = sum(flop(recipe.model, sizes[0], pairs.source_lengths, pairs.target_lengths))
     an_epoch = recipe.training.passes * once
     steps = recipe.training.steps
     if recipe.training.minutes:
@@ -162,7 +166,8 @@ class _Trial:
 
     recipe: Recipe
     pairs: Pairs
-    vocabulary: int
+    vocabularies: tuple[int, int]
+    """Entries of the target's vocabulary and of the source's."""
     device: torch.device
     dtype: torch.dtype
     processes: Processes
@@ -175,8 +180,9 @@ class _Trial:
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = model_and_optimizer(
-            self.recipe, self.vocabulary, self.dtype, self.device, self.processes, self.shard
-        )
+            self.recipe, self.vocabularies[0], self.dtype, self.device, self.processes,
+            self.shard, self.vocabularies[1],
+        )  # fmt: skip
         self.optimizer.give(self.processes.give)
         restart_peak(self.device)  # each process had the whole model before it was sharded
         self._steps = steps_for(
@@ -209,7 +215,7 @@ class _Trial:
             parts *= 2
 
     def _largest(self, parts: int) -> Batch:
-        return largest_batch(self.pairs, self.recipe.data, self.vocabulary, parts)
+        return largest_batch(self.pairs, self.recipe.data, min(self.vocabularies), parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
         """Bytes besides what is kept, in the process that took most; None if memory ran out."""

@@ -17,7 +17,7 @@ from regard.errors import ModelError, RecipeError
 from regard.files.manifest import MANIFEST, replace_sealed, unseal, write_sealed
 from regard.files.tensors import read_tensors, write_tensors
 from regard.paper import parameters
-from regard.recipe import Recipe
+from regard.recipe import ModelRecipe, Recipe
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.transformer import Transformer
@@ -99,11 +99,25 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             f"{directory}: a beam of {recipe.search.beam} is too wide for its {tokenizer.size:,} "
             "pieces: do not use this model"
         )
-    transformer = build(
-        recipe, tokenizer.size, read_tensors(directory / "model.safetensors"), directory
-    )
+    if misfit := matrices_misfit(recipe.model, tokenizer):
+        raise ModelError(f"{directory}: {misfit}")
+    weights = read_tensors(directory / "model.safetensors")
+    transformer = build(recipe, tokenizer.size, weights, directory, tokenizer.source_size)
     transformer.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
     return Model(recipe, tokenizer, transformer, manifest)
+
+
+def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
+    """The reason why the embeddings of a recipe cannot be those of the tokenizer, if there is one.
+
+    Vocabularies of equal size can still be different ones.
+    """
+    if tokenizer.shared or recipe.embeddings in ("target", "apart"):
+        return None
+    return (
+        "source and target have vocabularies of their own, and model.embeddings = "
+        f'"{recipe.embeddings}" uses one matrix for both: set it to "target" or "apart"'
+    )
 
 
 def build(

@@ -54,6 +54,7 @@ class Resumption:
             setup.device,
             setup.processes,
             setup.shard,
+            setup.tokenizer.source_size,
         )
         state, position, randoms = TrainingState(), None, checkpoints.random_states()
         if found := self._found(optimizer):

@@ -13,11 +13,13 @@ from regard.cost import Cost, flop_of_tokens
 from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches, training_pairs
+from regard.errors import TrainingError
 from regard.machine.devices import choose_device, refuse_too_large
 from regard.machine.processes import Processes
 from regard.machine.speed import single_precision_speed
 from regard.paper import parameters
 from regard.recipe import Recipe
+from regard.run.model_directory import matrices_misfit
 from regard.run.state import TrainingState
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
@@ -54,7 +56,10 @@ class Setup:
         dtype = choose_dtype(recipe.training.precision, device)
         batches_of(pairs, recipe)  # refuses a pair that fits no batch
         setup = cls(recipe, data, pairs, tokenizer, device, dtype, processes, shard)
-        refuse_too_large(parameters(recipe.model, tokenizer.size), device, setup.shards)
+        if problem := matrices_misfit(recipe.model, tokenizer):
+            raise TrainingError(f"{data}: {problem}")
+        sizes = tokenizer.size, tokenizer.source_size
+        refuse_too_large(parameters(recipe.model, *sizes), device, setup.shards)
         return setup
 
     @property

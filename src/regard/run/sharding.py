@@ -201,15 +201,17 @@ def model_and_optimizer(
     device: torch.device,
     processes: Processes,
     shard: bool,
+    source_vocabulary: int | None = None,
 ) -> tuple[Transformer, Optimizer]:
     """A model to train, drawn from the recipe's seed, and Adam over it.
 
+    `source_vocabulary` is that of the source, if it differs from the target's, `vocabulary`.
     With `shard` and several processes they are divided, else they are whole on `device`. Both are
     ready after `give`.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
-    model = Transformer(recipe.model, vocabulary).train()
+    model = Transformer(recipe.model, vocabulary, source_vocabulary).train()
     if shard and processes.count > 1:
         return model, ShardedAdam(model, recipe, dtype, device, processes)
     by = for_update(recipe.training, device, dtype, model.parameter_count)

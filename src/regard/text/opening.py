@@ -50,13 +50,13 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
     return kind(foreign.order, foreign.source_order, settings, files)
 
 
-def open_own_tokenizer(path: str | Path, needed_for: str) -> Tokenizer:
+def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokenizer:
     """Open a tokenizer that must be regard's own; raises ModelError for another one."""
     tokenizer = open_tokenizer(path)
     if not isinstance(tokenizer, Tokenizer):
         raise ModelError(
             f"{path}: is a tokenizer of another system, and {needed_for} needs one that regard "
-            "learned: leave it out"
+            f"learned: {remedy}"
         )
     return tokenizer
 
