@@ -26,7 +26,7 @@ SMALL = [
     argument
     for assignment in (
         *("model.layers=1", "model.d_model=16", "model.d_ff=32", "model.heads=2"),
-        *("tokenizer.vocabulary=300", "training.steps=4", "training.validate_sentences=2"),
+        *("tokenizer.vocabulary=400", "training.steps=4", "training.validate_sentences=2"),
         "search.max_extra=5",
     )
     for argument in ("--set", assignment)
@@ -97,7 +97,7 @@ def base(here: Environment) -> None:
     train(here)
     expect(here.regard("help", "time"), "# The best model for the time at hand")
     (here.work / "out").write_text(here.regard("translate", "run", given="the dog\n"), "utf-8")
-    here.regard("look", "run", "The dog sleeps.", "--out", "look.html")
+    here.regard("look", "run", "The dog sleeps.")
     expect((here.work / "look.html").read_text("utf-8"), "<html")
     expect(here.regard("score", "train.de", "--reference", "train.de"), "100")
     for command, extra in (
@@ -142,7 +142,7 @@ def parse(here: Environment) -> None:
 
 def serve(here: Environment) -> None:
     train(here)
-    command = [here.bin / "regard", "serve", "run=en-de", "--port", "0"]
+    command = [here.bin / "regard", "serve", "run=en-de", "--port", "0", "--quiet"]
     with subprocess.Popen(
         command, cwd=here.work, env=here.variables, stdout=subprocess.PIPE, text=True
     ) as server:
