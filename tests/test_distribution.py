@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -140,3 +141,27 @@ def test_the_installed_command_runs(installed: Path) -> None:
     assert ran(installed, "--version") == f"regard {regard.__version__}\n"
     assert ran(installed, "help", "serving") == (ROOT / "docs" / "serving.md").read_text("utf-8")
     assert ran(installed, "paper-diff", "small").startswith("Compared with ")
+
+
+def test_the_documented_commands_install_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    pages = [ROOT / "README.md", ROOT / "docs" / "install.md", ROOT / "docs" / "serving.md"]
+    commands = [
+        found
+        for page in pages
+        for found in re.findall(
+            r"^ *(?:\S+ )?\S*(pip install .*\.whl.*)$", page.read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    assert len(commands) == len(pages)
+    (tmp_path / "dist").mkdir()
+    shutil.copy(wheel, tmp_path / "dist")
+    shutil.copy(ROOT / "constraints.txt", tmp_path)
+    for command in commands:
+        offline = command.replace("install", "install --dry-run --no-deps --no-index", 1)
+        done = subprocess.run(
+            ["bash", "-c", f'"{sys.executable}" -m {offline}'],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert f"Processing ./dist/{wheel.name}" in done.stdout
+        assert "does not provide the extra" not in done.stderr
