@@ -9,10 +9,11 @@ import torch
 
 from regard.claims import calculations, exact
 from regard.claims.calculations import rotation
-from regard.claims.parts import Evidence, Measured, Size
+from regard.claims.parts import Evidence, Size
 from regard.claims.registry import CLAIMS, PARTS
-from regard.claims.verdicts import Judgement
 from regard.layers import sinusoids
+from regard.study.kept import Measured
+from regard.study.verdicts import Judgement
 
 SEEDS = (1, 2)
 

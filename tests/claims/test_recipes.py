@@ -8,12 +8,12 @@ from regard.claims.recipes import (
     SMALLEST,
     VOCABULARY,
     of_ratio,
-    settings_of,
     training_recipe,
 )
 from regard.claims.registry import PARTS
 from regard.claims.trainings import Trained
 from regard.paper import parameters
+from regard.study.settings import settings_of
 
 
 def test_every_training_is_used_and_known() -> None:
@@ -37,9 +37,10 @@ def test_the_base_has_the_papers_proportions() -> None:
 
 
 def test_settings_name_what_differs_and_not_the_seed() -> None:
-    assert len({settings_of(name) for name in CHANGES}) == len(CHANGES)
-    assert '"causal": false' in settings_of("no-mask")
-    assert "causal" not in settings_of("base")
+    settings = {name: settings_of(training_recipe(name, 1, 1)) for name in CHANGES}
+    assert len(set(settings.values())) == len(CHANGES)
+    assert '"causal": false' in settings["no-mask"]
+    assert "causal" not in settings["base"]
 
 
 def test_a_variant_differs_from_base_in_its_fields_only() -> None:

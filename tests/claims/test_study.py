@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from regard.claims import trainings
-from regard.claims.parts import Measured, Size
+from regard.claims.parts import Size
 from regard.claims.registry import CLAIMS, claims_named
-from regard.claims.study import Finished, try_claims
-from regard.claims.verdicts import Judgement
+from regard.claims.study import try_claims
 from regard.errors import DataError, Diverged, RecipeError, TrainingError
 from regard.run.journal import read_journal
+from regard.study.kept import Finished, Measured
+from regard.study.verdicts import Judgement
 
 TINY = Size(steps=3, pairs=1000, tested=20)
 

@@ -9,7 +9,7 @@ import pytest
 from regard.claims.parts import Evidence, Size
 from regard.claims.registry import CLAIMS
 from regard.claims.tables import ENGLISH, KOREAN, Outcome, filled, markdown, marked, result_json
-from regard.claims.verdicts import Judgement
+from regard.study.verdicts import Judgement
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = Path(__file__).parents[2] / "experiments" / "claims" / "result.json"

@@ -1,9 +1,9 @@
 """The claims of the paper's text, each as a small experiment: `regard claims`.
 
 A claim needs *parts*: calculations, and trainings of small models on the built-in corpus. Each part
-is done once for each seed and gives named numbers, which are kept on the disk. A claim's judge
-reads only these numbers. Each module uses those before it:
+is done once for each seed and gives named numbers, which are kept on the disk (`regard.study`). A
+claim's judge reads only these numbers. Each module uses those before it:
 
-    verdicts -> parts -> recipes, calculations -> exact, attention, ablations, shapes -> registry
+    parts -> recipes, calculations -> exact, attention, ablations, shapes -> registry
     -> study -> tables
 """

@@ -18,11 +18,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.arithmetic.plain import PLAIN
 from regard.attention import attention
-from regard.claims.parts import Measured
 from regard.claims.recipes import WIDTHS
 from regard.cost import flop
 from regard.layers import FeedForward, sinusoids
 from regard.paper import BASE, parameters
+from regard.study.kept import Measured
 from regard.transformer import Transformer
 from regard.variants import additive_scores
 

@@ -4,14 +4,14 @@ from regard.claims import calculations
 from regard.claims.calculations import DISTRIBUTIONS, HEADS
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import WIDTHS
-from regard.claims.verdicts import (
+from regard.paper import BASE
+from regard.study.verdicts import (
     Quantity,
     Statement,
     judge_alike,
     judge_at_most,
     judge_more,
 )
-from regard.paper import BASE
 
 ROUNDING_FP32 = 2e-7
 """The sinusoids are in fp32: an entry is wrong by up to 6e-8, and R_k adds two entries."""

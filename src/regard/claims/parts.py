@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from regard.claims.verdicts import Quantity, Statement
-
-Measured = dict[str, float]
-"""The numbers that a part gives, by name."""
+from regard.study.kept import Measured
+from regard.study.verdicts import Quantity, Statement
 
 
 class Size(NamedTuple):

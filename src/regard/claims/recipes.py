@@ -4,7 +4,6 @@ Every variant is the first model with one thing changed, as a row of the paper's
 kinds of scores are compared with each other, in models of one head and on short sentences.
 """
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -95,18 +94,6 @@ CHANGES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """The fields in which each training differs from the first model, by the name of the training."""
-
-
-def settings_of(name: str) -> str:
-    """The settings that decide a training: all fields that differ from the defaults, as JSON."""
-    recipe, defaults = training_recipe(name, 1, 1).model_dump(), Recipe().model_dump()
-    changed = {
-        field: value
-        for section, fields in recipe.items()
-        for field, value in fields.items()
-        if value != defaults[section][field]
-    }
-    return json.dumps(changed)
 
 
 def training_recipe(name: str, seed: int, steps: int) -> Recipe:

@@ -9,7 +9,7 @@ from regard.claims import calculations
 from regard.claims.parts import Calculation, Claim, Evidence
 from regard.claims.recipes import SCORES, WIDTHS
 from regard.claims.trainings import Trained
-from regard.claims.verdicts import Statement, judge_alike, judge_more
+from regard.study.verdicts import Statement, judge_alike, judge_more
 
 ALIKE = 2.0
 """BLEU by which models may differ that are said to be alike."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.claims.parts import Claim, Size
-from regard.claims.verdicts import Judgement, Statement, overall
+from regard.study.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)

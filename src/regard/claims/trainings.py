@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from regard.api import prepare, train
-from regard.claims.parts import Measured, Size
-from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, settings_of, training_recipe
+from regard.claims.parts import Size
+from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, training_recipe
 from regard.corpus import examples, write_corpus
 from regard.data.pairs import Pairs
 from regard.errors import DataError, Diverged
@@ -21,6 +21,8 @@ from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import bleu
+from regard.study.kept import Measured
+from regard.study.settings import settings_of
 from regard.translation import Translator
 
 VALID_PAIRS = 500
@@ -43,7 +45,7 @@ class Trained:
 
     def settings(self, size: Size) -> str:
         """The recipe, and the size."""
-        return f"{settings_of(self.name)} {size}"
+        return f"{settings_of(training_recipe(self.name, 1, 1))} {size}"
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Train, in a run directory under `out`, and measure."""

@@ -9,8 +9,8 @@ import typer
 from regard.cli.options import QuietOption
 
 if TYPE_CHECKING:
-    from regard.claims.study import Finished
     from regard.claims.tables import Outcome
+    from regard.study.kept import Finished
 
 _NamesArgument = Annotated[
     list[str] | None,

@@ -17,6 +17,7 @@ from regard.cli.look import look
 from regard.cli.paper_diff import paper_diff
 from regard.cli.parse import parse
 from regard.cli.prepare import prepare
+from regard.cli.reproduce import reproduce
 from regard.cli.score import score
 from regard.cli.serve import serve
 from regard.cli.train import train
@@ -61,7 +62,9 @@ def regard(
     """The options that are given before a command."""
 
 
-for command in (demo, prepare, train, average, tune, translate, parse, score, look, serve, claims):
+for command in (
+    demo, prepare, train, average, tune, translate, parse, score, look, serve, claims, reproduce
+):  # fmt: skip
     app.command()(command)
 app.command("paper-diff")(paper_diff)
 app.command("help")(help_)

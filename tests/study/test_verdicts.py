@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.claims.verdicts import (
+from regard.study.verdicts import (
     Judgement,
     Quantity,
     Statement,

@@ -1,0 +1,95 @@
+"""`regard reproduce`: the paper's tables, made again, with the printed numbers beside ours."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.options import QuietOption
+
+if TYPE_CHECKING:
+    from regard.reproduce.tables import Study
+    from regard.study.kept import Finished
+
+_NameArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="table1, table2, table3, table4, figures or all.")
+]
+_ScaleOption = Annotated[str, typer.Option("--scale", help="mini, small or paper.")]
+_OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", help="The directory, runs/tables-SCALE; a stopped command continues."),
+]
+_SeedsOption = Annotated[
+    int | None, typer.Option("--seeds", min=1, max=10, help="How often each row is trained.")
+]
+_JobsOption = Annotated[
+    int,
+    typer.Option("--jobs", min=0, help="Processes; 0 is one for each core, or one on a GPU."),
+]
+
+
+def reproduce(
+    name: _NameArgument,
+    scale: _ScaleOption = "mini",
+    out: _OutOption = None,
+    seeds: _SeedsOption = None,
+    jobs: _JobsOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Make the paper's tables again: each row is trained, and the printed numbers stand beside.
+
+    At scale mini, all learns from the built-in corpus, in less than two hours on two cores;
+    nothing is downloaded.
+
+    Each row is a run directory, and rows are done once: the same command continues after Ctrl-C or
+    a kill, more --seeds add to those that are there, and several such commands share the rows of
+    one --out. After each row, DIR/TABLE.md, .json, .svg and DIR/index.html are written anew.
+
+    Examples:
+
+    - `regard reproduce table3 --scale mini --out runs/tables`
+    - `regard reproduce all --scale mini --out runs/tables --seeds 3`
+    """
+    from regard.reproduce.registry import experiments_named, scale_named
+    from regard.reproduce.study import reproduce_tables
+    from regard.reproduce.tables import Study, markdown_of
+
+    chosen, size = experiments_named(name), scale_named(scale)
+    study = Study(
+        size,
+        Path(f"runs/tables-{scale}") if out is None else out,
+        tuple(range(1, (seeds or size.seeds) + 1)),
+    )
+    heard = _ignore if quiet else _show_row
+    tables = reproduce_tables(study, chosen, jobs=_processes(jobs), heard=heard)
+    for table in tables:
+        typer.echo(markdown_of(table))
+    _conclude(study)
+
+
+def _processes(jobs: int) -> int:
+    """The worker processes to start: none if this process can do the work alone."""
+    from regard.machine.devices import choose_device
+    from regard.machine.workers import usable_cores
+
+    count = jobs or (usable_cores() if choose_device().type == "cpu" else 1)
+    return 0 if count == 1 else count
+
+
+def _ignore(done: "Finished") -> None:
+    """Show nothing."""
+
+
+def _show_row(done: "Finished") -> None:
+    """A line of progress for each finished row."""
+    from regard.cli.console import note
+
+    names = {"bleu": "BLEU", "f1": "F1", "perplexity": "perplexity"}
+    shown = [f"{label} {done.numbers[n]:.2f}" for n, label in names.items() if n in done.numbers]
+    note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")
+
+
+def _conclude(study: "Study") -> None:
+    from regard.cli.console import note
+
+    note(f"{study.out / 'index.html'}: all tables; open it in a browser")

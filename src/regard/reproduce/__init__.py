@@ -1,0 +1,13 @@
+"""The paper's tables, made again: `regard reproduce`, with the printed numbers beside ours.
+
+Each row is a run directory, and is done once, by any of several processes (`regard.study`). Each
+module uses those before it:
+
+    scales                  the text of each size, and the recipe in the place of base
+    rows                    a row as a recipe of any size, and its training
+    chart, tables           a table as Markdown, JSON, a drawing and a page
+    layers -> path, costs   the layers of Table 1, and what is measured of them
+    prepared                data, prepared once
+    table1, table3          the tables
+    registry, study         all of them by name; how they are made
+"""

@@ -1,0 +1,115 @@
+"""The cost of a layer: operations that are counted, memory that is followed, time that passes."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from time import process_time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.complexity import Sizes
+from regard.reproduce.layers import LAYERS
+
+REPEATED = 3
+"""How often a pass is timed; the fastest counts, so that other work of the machine lowers it
+little."""
+
+
+def operations(layer: str, sizes: Sizes) -> int:
+    """Floating-point operations of a forward pass, as PyTorch's counter counts the products."""
+    counter = FlopCounterMode(display=False)
+    with _device(layer), torch.no_grad():
+        module, x = _made(layer, sizes)
+        with counter:
+            module(x)
+    return int(counter.get_total_flops())
+
+
+def peak_memory(layer: str, sizes: Sizes) -> int:
+    """The most bytes that a forward and a backward pass have at a time, besides the weights."""
+    with _device(layer):
+        module, x = _made(layer, sizes)
+        with _Living() as living:
+            module(x).sum().backward()
+    return living.most
+
+
+def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
+    """Processor time of the forward and of the backward pass: the fastest of REPEATED each."""
+    torch.manual_seed(1)
+    module, x = _made(layer, sizes)
+    forward = backward = math.inf
+    for _ in range(REPEATED):
+        began = process_time()
+        total = module(x).sum()
+        middle = process_time()
+        total.backward()
+        ended = process_time()
+        forward, backward = min(forward, middle - began), min(backward, ended - middle)
+    return forward, backward
+
+
+def _device(layer: str) -> torch.device:
+    """Where nothing is computed, for large sizes; but recurrent layers are faster computed."""
+    return torch.device("cpu" if layer == "recurrent" else "meta")
+
+
+def _made(layer: str, sizes: Sizes) -> tuple[nn.Module, Tensor]:
+    return LAYERS[layer](sizes), torch.randn(1, sizes.n, sizes.d, requires_grad=True)
+
+
+class _Living(TorchDispatchMode):
+    """Follows the storages that operations make: the bytes that live now, and the most so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Compute, and count what is new."""
+        before = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if _is_tensor(t)}
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if _is_tensor(tensor):
+                self._count(tensor.untyped_storage(), before)
+        return result
+
+    def _count(self, storage: torch.UntypedStorage, before: set[int]) -> None:
+        key = id(storage)
+        if key in before or key in self._known:
+            return
+        self._known.add(key)
+        size = storage.nbytes()
+        self.now += size
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._free, key, size)
+
+    def _free(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.now -= size
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """The power with which a cost grows: the slope of its logarithm, by least squares."""
+    xs, ys = [math.log(s) for s in sizes], [math.log(c) for c in costs]
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    above = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
+    return above / sum((a - x) ** 2 for a in xs)

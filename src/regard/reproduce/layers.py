@@ -1,0 +1,132 @@
+"""The layers of Table 1, with one interface: [rows, n, d] -> [rows, n, d].
+
+Each has what the table's row speaks of, and nothing else: no residual connection, no normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import attention
+from regard.complexity import Sizes
+
+States = Float[Tensor, "rows n d"]
+
+
+class SelfAttention(nn.Module):
+    """Equation (1) of a sequence with itself, in one head, without projections."""
+
+    def forward(self, x: States) -> States:
+        """Every position attends to every position."""
+        whole = x[:, None]
+        mask = torch.ones(1, 1, 1, x.shape[1], dtype=torch.bool, device=x.device)
+        return attention(whole, whole, whole, mask)[0][:, 0]
+
+
+class ProjectedSelfAttention(nn.Module):
+    """Self-attention between W^Q, W^K, W^V and W^O, as in the Transformer (§3.2.2)."""
+
+    def __init__(self, d: int):
+        super().__init__()
+        self.query, self.key, self.value, self.output = (nn.Linear(d, d) for _ in range(4))
+
+    def forward(self, x: States) -> States:
+        """Every position attends to every position."""
+        query, key, value = (module(x)[:, None] for module in (self.query, self.key, self.value))
+        mask = torch.ones(1, 1, 1, x.shape[1], dtype=torch.bool, device=x.device)
+        return self.output(attention(query, key, value, mask)[0][:, 0])
+
+
+class RestrictedSelfAttention(nn.Module):
+    """§4: equation (1) where a position sees a neighbourhood of r positions, centred on it.
+
+    Blocks of r / 2 positions attend to themselves and to the block on each side, so that memory and
+    operations are linear in n.
+    """
+
+    def __init__(self, r: int):
+        super().__init__()
+        self.reach = max(1, r // 2)
+
+    def forward(self, x: States) -> States:
+        """A position attends to those at most r / 2 away."""
+        rows, n, d = x.shape
+        blocks = -(-n // self.reach)
+        padded = F.pad(x, (0, 0, self.reach, (blocks + 1) * self.reach - n))
+        seen = padded.unfold(1, 3 * self.reach, self.reach).transpose(2, 3)  # keys of each block
+        query = padded[:, self.reach : -self.reach].reshape(rows * blocks, 1, self.reach, d)
+        key = seen.reshape(rows * blocks, 1, 3 * self.reach, d)
+        mask = self._mask(n, blocks, x.device).repeat(rows, 1, 1, 1)
+        weighted, _ = attention(query, key, key, mask)
+        return weighted.reshape(rows, blocks * self.reach, d)[:, :n]
+
+    def _mask(self, n: int, blocks: int, device: torch.device) -> Tensor:
+        """Which keys a query of each block sees: [blocks, 1, reach, 3 reach]."""
+        begin = torch.arange(blocks, device=device)[:, None, None] * self.reach
+        query = begin + torch.arange(self.reach, device=device)[:, None]
+        key = begin + torch.arange(-self.reach, 2 * self.reach, device=device)
+        return (((query - key).abs() <= self.reach) & (key >= 0) & (key < n))[:, None]
+
+
+class Recurrent(nn.Module):
+    """h_t = tanh(W x_t + U h_{t-1}): the recurrent layer with the fewest operations."""
+
+    def __init__(self, d: int):
+        super().__init__()
+        self.cells = nn.RNN(d, d, batch_first=True)
+
+    def forward(self, x: States) -> States:
+        """All states h_1, ..., h_n."""
+        return self.cells(x)[0]
+
+
+class Convolutional(nn.Module):
+    """A convolution over a position and those before it, as a decoder has it.
+
+    Its kernel of width k covers every position, or, dilated, every `dilation`-th one. Separable, it
+    is a kernel for each channel and a product with a matrix (§4).
+    """
+
+    def __init__(self, d: int, k: int, dilation: int = 1, *, separable: bool = False):
+        super().__init__()
+        self.before = (k - 1) * dilation
+        groups = d if separable else 1
+        self.kernel = nn.Conv1d(d, d, k, dilation=dilation, groups=groups)
+        self.mixed = nn.Linear(d, d) if separable else nn.Identity()
+
+    def forward(self, x: States) -> States:
+        """Convolve."""
+        return self.mixed(self.kernel(F.pad(x.transpose(1, 2), (self.before, 0))).transpose(1, 2))
+
+
+class OneStep(nn.Module):
+    """One step of `Recurrent` at all positions at once: f(x_t, h_{t-1}), from the states before."""
+
+    def __init__(self, layer: Recurrent):
+        super().__init__()
+        self.w, self.u = (p for p in layer.parameters() if p.dim() > 1)
+
+    def forward(self, x: States, before: States) -> States:
+        """The states after one more step."""
+        shifted = F.pad(before, (0, 0, 1, 0))[:, :-1]
+        return torch.tanh(x @ self.w.T + shifted @ self.u.T)
+
+
+LAYERS: Mapping[str, Callable[[Sizes], nn.Module]] = MappingProxyType(
+    {
+        "self-attention": lambda s: SelfAttention(),
+        "with projections": lambda s: ProjectedSelfAttention(s.d),
+        "restricted": lambda s: RestrictedSelfAttention(s.r),
+        "recurrent": lambda s: Recurrent(s.d),
+        "convolutional": lambda s: Convolutional(s.d, s.k),
+        "dilated": lambda s: Convolutional(s.d, s.k, s.k),
+        "separable": lambda s: Convolutional(s.d, s.k, separable=True),
+    }
+)
+"""The layers by name. Dilated ones are meant to be stacked: see `path.path_length`."""

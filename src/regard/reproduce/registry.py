@@ -1,0 +1,31 @@
+"""The scales and the tables by name."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from regard.errors import unknown
+from regard.reproduce.scales import Mini, Scale
+from regard.reproduce.table1 import TABLE_1_EXPERIMENT
+from regard.reproduce.table3 import TABLE_3_EXPERIMENT
+from regard.reproduce.tables import Experiment
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {one.name: one for one in (TABLE_1_EXPERIMENT, TABLE_3_EXPERIMENT)}
+)
+SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini()})
+
+
+def experiments_named(name: str) -> list[Experiment]:
+    """The table of this name, or every one for `all`; raises RecipeError for another name."""
+    if name == "all":
+        return list(EXPERIMENTS.values())
+    if name not in EXPERIMENTS:
+        raise unknown("table", name, [*EXPERIMENTS, "all"])
+    return [EXPERIMENTS[name]]
+
+
+def scale_named(name: str) -> Scale:
+    """The scale of this name; raises RecipeError for another name."""
+    if name not in SCALES:
+        raise unknown("scale", name, list(SCALES))
+    return SCALES[name]

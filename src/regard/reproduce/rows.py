@@ -1,0 +1,112 @@
+"""The rows of Tables 2 and 3 as recipes at any size, and a row as a training that is done once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from regard.api import train
+from regard.errors import Diverged
+from regard.paper import BASE, TABLE_3
+from regard.recipe import Recipe
+from regard.run.journal import read_journal
+from regard.study.kept import Measured, Task
+from regard.study.settings import settings_of
+
+_COPIED = ("dropout", "label_smoothing", "positions")
+"""Fields that a row sets to the printed value, whatever the size of the base model."""
+
+
+def scaled(row: str, base: Recipe) -> Recipe:
+    """`base` with the change that a row of Table 3 makes to the paper's base model.
+
+    Layers, widths, heads and steps keep the paper's ratio to its base model; so do the products
+    h d_k and h d_v. Dropout, label smoothing and the kind of positions are as printed. A learned
+    table has a position for the longest sentence and what its translation may have more (§6.1). How
+    checkpoints are averaged is not part of Table 3, and stays.
+    """
+    its, paper, ours = TABLE_3[row].model, BASE.model, base.model
+    heads = _by_ratio(its.heads, paper.heads, ours.heads)
+    wanted: dict[str, Any] = {
+        "layers": _by_ratio(its.layers, paper.layers, ours.layers),
+        "decoder_layers": _by_ratio(its.layers, paper.layers, ours.decoder_layers),
+        "d_model": _by_ratio(its.d_model, paper.d_model, ours.d_model),
+        "d_ff": _by_ratio(its.d_ff, paper.d_ff, ours.d_ff),
+        "heads": heads,
+        "d_k": _by_ratio(its.heads * its.d_k, paper.heads * paper.d_k, ours.heads * ours.d_k)
+        // heads,
+        "d_v": _by_ratio(its.heads * its.d_v, paper.heads * paper.d_v, ours.heads * ours.d_v)
+        // heads,
+    }
+    changes = wanted if wanted != {name: getattr(ours, name) for name in wanted} else {}
+    for name in _COPIED:
+        section = "model" if name in type(paper).model_fields else "training"
+        printed = getattr(getattr(TABLE_3[row], section), name)
+        if printed != getattr(getattr(BASE, section), name):
+            changes[name] = printed
+    if changes.get("positions") == "learned":
+        changes["max_positions"] = base.data.max_length + base.search.max_extra
+    times, rest = divmod(TABLE_3[row].training.steps, BASE.training.steps)
+    assert not rest
+    if times > 1:
+        changes["steps"] = times * base.training.steps
+        changes["validate_every"] = times * base.training.validate_every
+    return base.but(**changes)
+
+
+def _by_ratio(row: int, paper: int, ours: int) -> int:
+    return max(1, round(row * ours / paper))
+
+
+def row_task(out: Path, name: str, seed: int, recipe: Recipe, data: Path) -> Task:
+    """The training of a row with a seed, in the run directory `out`/runs/NAME-SEED."""
+    seeded = recipe.but(seed=seed)
+    work = partial(train_row, run_of(out, name, seed), data, seeded)
+    return Task(name, seed, settings_of(seeded), work)
+
+
+def run_of(out: Path, name: str, seed: int) -> Path:
+    """The run directory of a row."""
+    return out / "runs" / f"{name}-{seed}"
+
+
+def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
+    """Train a row, or continue its training; returns what its last validation measured, its cost.
+
+    `perplexity`, `accuracy` and `bleu` (or `f1`) are those of the weights of the last step, without
+    averaging, as in Table 3. A training that diverges counts as a model that guesses.
+    """
+    score = "f1" if recipe.task.output == "trees" else "bleu"
+    try:
+        train(out=run, data=data, recipe=recipe)
+    except Diverged:
+        guess = {"perplexity": float(recipe.tokenizer.vocabulary), "accuracy": 0.0, score: 0.0}
+        return {**guess, "diverged": 1.0}
+    result = json.loads((run / "result.json").read_text("utf-8"))
+    last = result["last_validation"]
+    numbers = {name: last[name] for name in ("perplexity", "accuracy", score)}
+    return {**numbers, "steps": result["step"], "seconds": result["seconds"], **_cost(result)}
+
+
+def _cost(result: dict[str, Any]) -> Measured:
+    return {name: result["cost"][name] for name in ("counted_flop", "estimated_flop")}
+
+
+def state_of(out: Path, row: str, found: Mapping[int, object], steps: int) -> str:
+    """How far a row is: `done`, or for each seed without figures in `found`, how far its run is."""
+    waiting = [
+        f"seed {seed}: {_progress(run_of(out, row, seed), steps)}"
+        for seed, one in found.items()
+        if one is None
+    ]
+    return "; ".join(waiting) or "done"
+
+
+def _progress(run: Path, steps: int) -> str:
+    journal = run / "journal.jsonl"
+    records = read_journal(journal) if journal.exists() else []
+    done = max((record.get("step", 0) for record in records), default=None)
+    return "waiting" if done is None else f"step {done:,} of {steps:,}"

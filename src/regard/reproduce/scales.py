@@ -1,0 +1,111 @@
+"""The sizes at which the tables are made: each has a text, and a recipe in the place of base."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from regard.api import prepare
+from regard.corpus import examples, write_corpus
+from regard.paper import BASE
+from regard.recipe import Recipe
+
+TestSet = tuple[list[str], list[str]]
+"""Sentences, and their translations."""
+
+
+class Scale(Protocol):
+    """A size of the tables."""
+
+    @property
+    def name(self) -> str:
+        """The name that `--scale` has for it."""
+
+    @property
+    def text(self) -> str:
+        """The text to learn from, in words."""
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds each row has if none are asked for."""
+
+    def prepare(self, out: Path) -> None:
+        """Prepare the data in `out`, if it is not there yet; its lock is held."""
+
+    def base(self, out: Path) -> Recipe:
+        """The recipe that has the place of the paper's base model, once the data is prepared."""
+
+    def unseen(self, out: Path) -> TestSet:
+        """The sentences of Table 2, which no training and no validation has seen."""
+
+
+_TRAIN, _VALID, _TEST = 21, 22, 23
+"""Seeds of the built-in corpus."""
+
+
+def data_in(out: Path) -> Path:
+    """Where the prepared data of a scale is."""
+    return out / "data"
+
+
+MINI_BASE = BASE.but(
+    layers=3,
+    d_model=128,
+    d_ff=512,
+    vocabulary=1000,
+    max_length=64,
+    row_length=64,
+    source_tokens=1024,
+    target_tokens=1024,
+    steps=800,
+    warmup_steps=300,
+    log_every=20,
+    validate_every=800,
+    validate_sentences=500,
+    save_every=50,
+)
+"""The base model at a quarter of its width and half its depth, for the built-in corpus; learning
+rate, dropout, label smoothing and search are the paper's."""
+
+
+@dataclass(frozen=True)
+class Mini:
+    """The built-in corpus: nothing is downloaded, and a row takes about two minutes on a core."""
+
+    recipe: Recipe = MINI_BASE
+    pairs: int = 5000
+    """Pairs to learn from: base sees each about seven times."""
+    validated: int = 500
+    """Pairs of the development set."""
+    tested: int = 500
+    """Unseen pairs that Table 2 translates."""
+
+    name: str = "mini"
+    text: str = "the built-in English-German corpus"
+    seeds: int = 1
+
+    def prepare(self, out: Path) -> None:
+        """Write the corpus and prepare it."""
+        folder = out / "corpus"
+        write_corpus(folder / "train", _TRAIN, self.pairs)
+        write_corpus(folder / "valid", _VALID, self.validated)
+        prepare(
+            out=data_in(out),
+            source=folder / "train.en",
+            target=folder / "train.de",
+            valid_source=folder / "valid.en",
+            valid_target=folder / "valid.de",
+            recipe=self.recipe,
+            workers=0,
+        )
+
+    def base(self, out: Path) -> Recipe:
+        """The recipe of base."""
+        return self.recipe
+
+    def unseen(self, out: Path) -> TestSet:
+        """Pairs of another seed."""
+        found = list(islice(examples(_TEST), self.tested))
+        return [one.source for one in found], [one.target for one in found]

@@ -1,0 +1,41 @@
+"""Make the paper's tables in a directory that any number of processes may share.
+
+DIR/data                      the prepared text, DIR/corpus its files
+DIR/runs/ROW-SEED             the run directory of a row
+DIR/parts/ROW-SEED.json       the figures of a finished row
+DIR/table3.md .json .svg      a table, written anew after each row; index.html shows all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from regard.reproduce.tables import Experiment, Study, Table, write_tables
+from regard.study.kept import Finished, Task, do_all
+
+
+def reproduce_tables(
+    study: Study,
+    experiments: Sequence[Experiment],
+    *,
+    jobs: int = 0,
+    heard: Callable[[Finished], object] = lambda _: None,
+) -> list[Table]:
+    """Make the tables; what another call has finished is not done again.
+
+    `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if
+    the directory holds another scale or other settings, and what training raises.
+    """
+    for one in experiments:
+        one.prepare(study)
+    write_tables(study, experiments)
+    after = partial(write_tables, study, experiments)
+    do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=after)
+    return write_tables(study, experiments)
+
+
+def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
+    """The tasks of some tables; a row that several of them have is there once."""
+    tasks = (task for one in experiments for task in one.tasks(study))
+    return list({(task.part, task.seed): task for task in tasks}.values())

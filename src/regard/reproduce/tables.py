@@ -1,0 +1,122 @@
+"""A table that grows: Markdown, JSON, a drawing, and a page that shows all tables of a study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from regard.files.whole import write_file
+from regard.reproduce.scales import Scale
+from regard.study.kept import Figures, Task, finished
+from regard.study.locks import locked
+
+NONE = "–"
+"""Stands where there is no figure, or not yet."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The size of what is reproduced, its directory, and how often each row is made."""
+
+    scale: Scale
+    out: Path
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is now; rows that are not finished say so in their last cell."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+    """Sentences that say how the figures came about."""
+    values: dict[str, Any]
+    """All figures, as JSON values."""
+    drawing: str
+    """A picture of it, as SVG."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of the paper, and how it is made."""
+
+    name: str
+    prepare: Callable[[Study], object]
+    """Prepares what its tasks need."""
+    tasks: Callable[[Study], list[Task]]
+    table: Callable[[Study, Figures], Table]
+    """The table, from the numbers of those tasks that are finished."""
+
+
+def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[Table]:
+    """Write the tables as they are now into `study.out`; returns them.
+
+    Processes that share a study take turns, so that a table never loses a row.
+    """
+    with locked(study.out / ".tables.lock"):
+        tables = []
+        for one in experiments:
+            table = one.table(study, finished(one.tasks(study), study.out))
+            tables.append(table)
+            write_file(study.out / f"{one.name}.md", markdown_of(table))
+            write_file(study.out / f"{one.name}.json", json.dumps(table.values, indent=1) + "\n")
+            write_file(study.out / f"{one.name}.svg", table.drawing)
+        write_file(study.out / "index.html", page_of(study, tables))
+    return tables
+
+
+def markdown_of(table: Table) -> str:
+    """Title, table and notes in Markdown."""
+    lines = [table.head, ("---",) * len(table.head), *table.rows]
+    rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+    return f"# {table.title}\n\n{rows}\n" + "".join(f"{note}\n\n" for note in table.notes)
+
+
+def page_of(study: Study, tables: Iterable[Table]) -> str:
+    """A page for the browser that needs nothing else."""
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'>",
+        "<meta name='viewport' content='width=device-width'>",
+        f"<title>Tables at scale {escape(study.scale.name)}</title>",
+        f"<style>{_STYLE}</style>",
+        f"<h1>The paper's tables at scale {escape(study.scale.name)}</h1>",
+        f"<p>Learned from {escape(study.scale.text)}. The paper's figures stand beside ours; they "
+        "are of other text, and of larger models.</p>",
+    ]
+    for table in tables:
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+        parts.append(
+            f"<h2>{escape(table.title)}</h2><div><table><tr>{head}</tr>{rows}</table></div>"
+            f"{notes}{table.drawing}"
+        )
+    return "\n".join(parts) + "\n"
+
+
+_STYLE = """body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;
+color-scheme:light dark}div{overflow-x:auto}table{border-collapse:collapse;font-size:14px}
+th,td{padding:.2rem .6rem;border-bottom:1px solid #8888;text-align:right;white-space:nowrap}
+th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}svg{max-width:100%}"""
+
+
+def figure_of(values: Sequence[float], digits: int) -> str:
+    """The mean, and with several values ± their standard deviation; a dash without any."""
+    if not values:
+        return NONE
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{spread}"
+
+
+def cell(value: float | None, digits: int) -> str:
+    """A figure with this many digits after the point; a dash for None."""
+    return NONE if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,157 @@
+"""Parts of an experiment: each is done once for each seed, and its numbers are kept on the disk.
+
+OUT/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
+
+Any number of processes may do the parts of one directory. Each part has a lock, which ends with its
+process: a part whose process was killed is free for the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from time import sleep
+from typing import Any, NamedTuple
+
+from regard.errors import DataError
+from regard.files.whole import write_file
+from regard.machine.workers import Workers
+from regard.study.locks import locked
+
+Measured = dict[str, float]
+"""The numbers that a part gives, by name."""
+Figures = dict[tuple[str, int], Measured]
+"""The numbers of finished parts, by name and seed."""
+WAIT = 2.0
+"""Seconds to wait if other processes are doing all that is left."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part and a seed, which may be done in another process."""
+
+    part: str
+    seed: int
+    settings: str
+    """Everything that decides the numbers, besides the seed."""
+    work: Callable[[], Measured | None]
+    """Does the part; None if it needs a part that is not finished yet."""
+
+
+class Finished(NamedTuple):
+    """A part that is finished, for one seed."""
+
+    part: str
+    seed: int
+    numbers: Measured
+    number: int
+    """How many parts are finished now."""
+    total: int
+    """How many there are, over all seeds."""
+
+
+def do_all(
+    tasks: Sequence[Task],
+    out: Path,
+    *,
+    jobs: int = 0,
+    heard: Callable[[Finished], object] = lambda _: None,
+    after: Callable[[], object] = int,
+) -> Figures:
+    """Do all tasks that are not finished in the directory `out`; returns the numbers of all.
+
+    `jobs` processes share the work, each with one thread; 0 means this process. Other processes may
+    call this for the same directory: each part is done by one of them, and this call returns when
+    all are finished. `heard` is called here for each part, `after` in the process that has finished
+    one. Raises DataError if `out` holds parts of other settings, and what the tasks raise.
+    """
+    found = finished(tasks, out)
+    for i, ((part, seed), numbers) in enumerate(found.items(), 1):
+        heard(Finished(part, seed, numbers, i, len(tasks)))
+    todo = [task for task in tasks if (task.part, task.seed) not in found]
+    job = _Job(out, os.getpid(), after)
+    with Workers(min(jobs, len(todo))) as workers:
+        while todo:
+            left = []
+            for task, new in zip(todo, workers.map(job, todo), strict=True):
+                if new is None:
+                    left.append(task)
+                    continue
+                found[task.part, task.seed] = new
+                heard(Finished(task.part, task.seed, new, len(found), len(tasks)))
+            if len(left) == len(todo):
+                sleep(WAIT)
+            todo = left
+    return found
+
+
+def finished(tasks: Sequence[Task], out: Path) -> Figures:
+    """The numbers of those tasks that are finished. Raises DataError for those of other settings.
+
+    The order is that of `tasks`.
+    """
+    found = {(task.part, task.seed): _kept(out, task) for task in tasks}
+    return {task: kept for task, kept in found.items() if kept is not None}
+
+
+@dataclass
+class _Job:
+    """Does a task and keeps its numbers; in a worker process, it ends with the process `parent`."""
+
+    out: Path
+    parent: int
+    after: Callable[[], object]
+    watching: bool = False
+
+    def __call__(self, task: Task) -> Measured | None:
+        """The numbers; None if another process is doing the task, or it cannot be done yet."""
+        if os.getpid() != self.parent and not self.watching:
+            self.watching = True
+            Thread(target=_end_with, args=[self.parent], daemon=True).start()
+        path = _path(self.out, task)
+        with locked(path.with_name(f".{path.stem}.lock"), wait=False) as mine:
+            if not mine:
+                return None
+            kept = _kept(self.out, task)
+            if kept is not None:
+                return kept
+            numbers = task.work()
+            if numbers is not None:
+                content = {"settings": task.settings, "numbers": numbers}
+                write_file(path, json.dumps(content, indent=1) + "\n")
+        if numbers is not None:
+            self.after()
+        return numbers
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent: a training would go on and hold its directory."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(1)
+
+
+def _path(out: Path, task: Task) -> Path:
+    return out / "parts" / f"{task.part}-{task.seed}.json"
+
+
+def _kept(out: Path, task: Task) -> Measured | None:
+    """The numbers of a finished task; None if it is not finished. Raises DataError."""
+    path = _path(out, task)
+    if not path.exists():
+        return None
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        settings, numbers = kept["settings"], dict(kept["numbers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError("cannot be read as a finished part: remove it", path) from None
+    if settings != task.settings:
+        raise DataError(
+            "was measured with other settings (options, or another version): choose another --out",
+            path,
+        )
+    return numbers

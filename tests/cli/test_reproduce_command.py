@@ -1,0 +1,35 @@
+"""`regard reproduce`: what it refuses, and a table through the command."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.refusing import refused, regard
+from regard.reproduce import registry, table1
+from regard.reproduce.layers import LAYERS
+
+
+def test_refused(tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "x"]
+    assert "unknown table table5: did you mean table" in refused("reproduce", "table5", *out)
+    assert "unknown scale big: it is one of mini" in refused(
+        "reproduce", "table3", "--scale", "big", *out
+    )
+    assert not (tmp_path / "x").exists()
+
+
+def test_table_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("NS", (8, 16)), ("DS", (4, 8)), ("PATHS", (9,)), ("CHAINS", (8, 16)),
+                        ("TIMED_N", 16)):  # fmt: skip
+        monkeypatch.setattr(table1, name, value)
+    monkeypatch.setattr(table1, "_notes", lambda found: ("note",))
+    command = ["reproduce", "table1", "--jobs", "1", "--out", tmp_path / "x"]
+    done = regard(*command)
+    assert done.status == 0, done.stderr
+    assert "7 of 7  table1-separable, seed 1" in done.stderr
+    assert "| dilated | O(k n d^2) | 1.00 | 2.00 | O(1) | 0.00 |" in done.stdout
+    assert done.stdout.count("| done |") == len(LAYERS)
+    assert (tmp_path / "x" / "table1.svg").exists()
+    again = regard(*command, "--quiet")
+    assert again.stdout == done.stdout
+    assert set(registry.EXPERIMENTS) >= {"table1", "table3"}

@@ -1,0 +1,116 @@
+"""Tables are made row by row, go on where they were stopped, and say what is not finished."""
+
+import json
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from regard.errors import DataError, Diverged
+from regard.paper import TABLE_3
+from regard.reproduce import rows, table3
+from regard.reproduce.scales import MINI_BASE, Mini
+from regard.reproduce.study import all_tasks, reproduce_tables
+from regard.reproduce.table3 import TABLE_3_EXPERIMENT
+from regard.reproduce.tables import Study, write_tables
+from regard.run.journal import read_journal
+from regard.study.kept import Finished, do_all
+
+TINY = Mini(
+    MINI_BASE.but(layers=1, d_model=32, d_ff=32, steps=4, validate_every=4, save_every=2,
+                  average=1, vocabulary=400, max_extra=3, source_tokens=256, target_tokens=256,
+                  validate_sentences=4),
+    pairs=200, validated=6, tested=5,
+)  # fmt: skip
+ROWS = ("base", "A1")
+
+
+@pytest.fixture(autouse=True)
+def two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = MappingProxyType({row: TABLE_3[row] for row in ROWS})
+    monkeypatch.setattr(table3, "TABLE_3", some)
+
+
+def cells(study: Study) -> dict[str, list[str]]:
+    """The cells of each row of table3.md."""
+    lines = (study.out / "table3.md").read_text("utf-8").splitlines()
+    table = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    return {row[0]: row for row in table[2:]}
+
+
+def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, heard = Study(TINY, tmp_path / "t", (1,)), list[Finished]()
+
+    def stop(done: Finished) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce_tables(study, [TABLE_3_EXPERIMENT], heard=stop)
+    assert [row[-1] for row in cells(study).values()] == ["done", "seed 1: waiting"]
+    real = rows.train
+
+    def interrupted(**given: Any) -> Path:
+        def at_step(record: dict[str, Any]) -> None:
+            if record["event"] == "save":
+                raise KeyboardInterrupt
+
+        return real(**given, progress=at_step)
+
+    monkeypatch.setattr(rows, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce_tables(study, [TABLE_3_EXPERIMENT])
+    write_tables(study, [TABLE_3_EXPERIMENT])
+    assert cells(study)["A1"][-1] == "seed 1: step 2 of 4"
+    monkeypatch.setattr(rows, "train", real)
+    [table] = reproduce_tables(study, [TABLE_3_EXPERIMENT], heard=heard.append)
+    assert [(done.part, done.number) for done in heard] == [("base", 1), ("A1", 2)]
+    assert [row[-1] for row in cells(study).values()] == ["done"] * 2
+    starts = read_journal(tmp_path / "t/runs/A1-1/journal.jsonl")
+    assert [r["step"] for r in starts if r["event"] == "start"] == [0, 2]
+    values = json.loads((tmp_path / "t/table3.json").read_text("utf-8"))
+    assert values == table.values
+    assert values["rows"]["A1"]["seeds"]["1"]["steps"] == 4
+    assert cells(study)["A1"][1] == "h 1, d_k 32, d_v 32"
+    assert cells(study)["A1"][2:6] == ["5.29", "24.9", "65", "65.11"]
+    page = (tmp_path / "t/index.html").read_text("utf-8")
+    assert page.count("<tr>") == 1 + 2
+    assert "<svg" in page
+
+
+def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> None:
+    one, two = (Study(TINY, tmp_path / "t", tuple(range(1, n + 1))) for n in (1, 2))
+    TABLE_3_EXPERIMENT.prepare(one)
+    [first, *_] = TABLE_3_EXPERIMENT.tasks(one)
+    do_all([first], one.out)
+    kept = (tmp_path / "t/parts/base-1.json").stat().st_mtime_ns
+    [again, _, second, _] = TABLE_3_EXPERIMENT.tasks(two)
+    do_all([again, second], two.out, jobs=1)
+    [table] = write_tables(two, [TABLE_3_EXPERIMENT])
+    assert (tmp_path / "t/parts/base-1.json").stat().st_mtime_ns == kept
+    assert {"BLEU, seed 1", "BLEU, seed 2", "BLEU, mean"} <= set(table.head)
+    assert {len(row) for row in table.rows} == {len(table.head)}
+    assert table.values["rows"]["base"]["seeds"]["2"]["steps"] == 4
+    assert table.values["rows"]["A1"]["seeds"]["2"] is None
+    with pytest.raises(DataError, match="was begun at scale mini, not other: choose another --out"):
+        TABLE_3_EXPERIMENT.prepare(Study(Mini(TINY.recipe, name="other"), two.out, (1,)))
+    longer = Study(Mini(TINY.recipe.but(steps=5)), two.out, (1,))
+    with pytest.raises(DataError, match="other settings"):
+        write_tables(longer, [TABLE_3_EXPERIMENT])
+
+
+def test_a_row_that_diverges_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diverge(**_: object) -> None:
+        raise Diverged("step 1: the loss is nan")
+
+    monkeypatch.setattr(rows, "train", diverge)
+    found = rows.train_row(tmp_path / "run", tmp_path, TINY.recipe)
+    assert found == {"perplexity": 400, "accuracy": 0, "bleu": 0, "diverged": 1}
+
+
+def test_a_row_of_two_tables_is_trained_once(tmp_path: Path) -> None:
+    study = Study(TINY, tmp_path, (1, 2))
+    tasks = all_tasks(study, [TABLE_3_EXPERIMENT, TABLE_3_EXPERIMENT])
+    assert [(task.part, task.seed) for task in tasks] == [(r, s) for s in (1, 2) for r in ROWS]
+    assert all(isinstance(task.work, partial) for task in tasks)  # it can go to another process
