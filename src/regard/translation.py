@@ -118,6 +118,9 @@ class Translator(Decoding):
         """The model; the first one of several. Its attention can be looked at."""
         return self.model.members[0]
 
+    def refuse_other_search(self) -> None:
+        """Raise RecipeError for a search that the model's engine cannot do; regard can do all."""
+
     def accept_longer(self) -> None:
         """From now on, take sentences of up to `MOST_PIECES` pieces, longer than any in training.
 

@@ -12,6 +12,7 @@ from regard import __version__
 from regard.cli.average import average
 from regard.cli.claims import claims
 from regard.cli.demo import demo
+from regard.cli.export import export
 from regard.cli.help import help_
 from regard.cli.look import look
 from regard.cli.paper_diff import paper_diff
@@ -68,6 +69,7 @@ for command in (
     app.command()(command)
 app.command("paper-diff")(paper_diff)
 app.command("help")(help_)
+app.command()(export)
 
 
 def main() -> None:

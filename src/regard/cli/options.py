@@ -72,6 +72,10 @@ WindowOption = Annotated[
 ]
 PrecisionOption = Annotated[str, typer.Option("--precision", help="fp32, bf16, int8 or auto.")]
 
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="ctranslate2 or onnx: what computes an exported directory."),
+]
 ThreadsOption = Annotated[
     int, typer.Option("--threads", min=0, help="Processor cores to use; 0 is all.")
 ]

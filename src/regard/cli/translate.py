@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.bulk import after_the_first, translate_file
+from regard.cli.engines import open_engine
 from regard.cli.options import (
     BeamOption,
+    EngineOption,
     InputOption,
     JsonOption,
     PrecisionOption,
@@ -89,6 +91,7 @@ def translate(
     window: WindowOption = 2048,
     precision: PrecisionOption = "fp32",
     exact: _ExactOption = None,
+    engine: EngineOption = None,
     threads: ThreadsOption = 0,
     quiet: _QuietOption = False,
 ) -> None:
@@ -101,8 +104,8 @@ def translate(
     wider beam and without repetition; those that still look wrong are counted at the end, and named
     in --json. --no-retry leaves the search as the paper has it.
 
-    Several models translate together by the mean of their probabilities. They must have the same
-    tokenizer, as runs on the same prepared data have; beam and alpha are the first one's.
+    Several models translate together by the mean of their probabilities; beam and alpha are the
+    first one's. They must have the same tokenizer, as runs on the same prepared data have.
 
     With --out the input is checked, then translated in blocks that are kept as they are finished,
     by as many processes as torchrun starts.
@@ -111,7 +114,7 @@ def translate(
     translated, in any order, by any number of threads. In fp32 that is so anyway where the
     processor's kernels allow it; --exact tests whether they do.
 
-    Examples:
+    With --engine, CTranslate2 or ONNX Runtime computes what `regard export` wrote. Examples:
 
     - `regard translate runs/x < in.txt > out.txt`
     - `regard translate runs/x --beam 1 --json -i in.txt.gz`
@@ -122,8 +125,8 @@ def translate(
     from regard.cli.translating import ParagraphLines, SentenceLines
 
     _refuse_unfit(out, long, n_best, paragraphs, alignments)
-    translator, precision = _opened(models, precision, exact, threads, longer)
-    _set_search(translator, beam, alpha, n_best)
+    translator, precision = _opened(models, engine, precision, exact, threads)
+    _set_search(translator, beam, alpha, n_best, longer)
     if out is None and str(input) == "-" and sys.stdin.isatty():
         window = 1  # a person types, and waits for each answer
     options = n_best, as_json, long == "split", retry, alignments, window, paragraphs or ""
@@ -169,10 +172,27 @@ def _refuse_unfit(
         raise RecipeError("several processes cannot share standard output: give --out")
 
 
+def _refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
+    """Raise RecipeError for what an engine does not do."""
+    from regard.errors import RecipeError
+
+    given = {
+        "several models": len(models) > 1,
+        f"--precision {precision}": precision != "fp32",  # regard export has chosen it
+        "--exact": bool(exact),
+    }
+    for option, found in given.items():
+        if found:
+            raise RecipeError(f"{option}: an engine does not do that: leave out it or --engine")
+
+
 def _opened(
-    models: Sequence[Path], precision: str, exact: bool | None, threads: int, longer: bool
+    models: Sequence[Path], engine: str | None, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
     """The translator, and its precision; `auto` is replaced by the precision that it chooses."""
+    if engine is not None:
+        _refuse_engine(models, precision, exact)
+        return open_engine(models[0], engine, threads), precision
     from regard.decoding import settled
     from regard.machine.devices import keep_freed_memory, set_threads
     from regard.translation import load
@@ -181,17 +201,17 @@ def _opened(
     set_threads(threads)
     keep_freed_memory()
     translator = load(*models, precision=precision, exact=exact)
-    if longer:
-        translator.accept_longer()
     return translator, precision
 
 
 def _set_search(
-    translator: "Translator", beam: int | None, alpha: float | None, n_best: int
+    translator: "Translator", beam: int | None, alpha: float | None, n_best: int, longer: bool
 ) -> None:
     from regard.cli.console import note
     from regard.errors import RecipeError
 
+    if longer:
+        translator.accept_longer()
     given = {"beam": beam, "alpha": alpha}
     changes = {name: value for name, value in given.items() if value is not None}
     translator.recipe = translator.recipe.but(**changes)
@@ -199,5 +219,6 @@ def _set_search(
         raise RecipeError(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
+    translator.refuse_other_search()
     if translator.one_by_one:  # this depends on the beam
         note("--exact: on this processor sentences must be decoded one at a time, which is slow")

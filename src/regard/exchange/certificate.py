@@ -86,6 +86,16 @@ class Certificate(BaseModel):
     penalty: str = ""
     """The beam search that both sides did: its width, and the length penalty."""
 
+    def summary(self) -> str:
+        """One line: what was compared, and what differed."""
+        if self.not_run:
+            return f"nothing was compared: {self.not_run}"
+        return (
+            f"logits differ by {self.difference:.1e} in a range of {self.range:.3g}; of "
+            f"{self.sentences} sentences, {self.encoded:.0%} are cut alike, {self.greedy:.0%} "
+            f"decoded alike by greedy search and {self.searched:.0%} with beam {self.beam}"
+        )
+
     def write(self, directory: Path) -> None:
         """Write certificate.json into a directory; raises OSError."""
         text = self.model_dump_json(indent=1) + "\n"

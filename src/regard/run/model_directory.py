@@ -83,6 +83,11 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             f"{directory}"
         )
     manifest = unseal(directory)
+    if "exported" in manifest:
+        raise ModelError(
+            f"{directory}: was exported for {manifest['exported']}: name the model itself, or give "
+            "translate and serve its --engine"
+        )
     for name in MODEL_FILES[:-1]:
         if name not in manifest["files"]:
             raise ModelError(

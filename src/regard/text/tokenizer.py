@@ -141,6 +141,12 @@ class Tokenizer:
         return Tokenizer(_assembled(model, kind))
 
     @cached_property
+    def entries(self) -> tuple[str, ...]:
+        """The name of each entry, by its id, as tokenizer.json writes it."""
+        named = self._library.get_vocab()
+        return tuple(sorted(named, key=lambda name: named[name]))
+
+    @cached_property
     def symbols(self) -> dict[str, int]:
         """A map from the name of each symbol to its id, in the order of the ids."""
         entries = self._library.get_vocab(with_added_tokens=False)

@@ -1,0 +1,54 @@
+"""An exported directory: what an engine reads, sealed together with our recipe and tokenizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ModelError, RecipeError
+from regard.files.manifest import unseal
+from regard.recipe import Recipe
+from regard.text.opening import open_tokenizer
+from regard.text.protocol import AnyTokenizer
+
+EXPORTED = "exported"
+"""The key of a manifest that names the format which a directory was exported to."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported directory, opened and verified; the engine's own files are not read yet."""
+
+    directory: Path
+    recipe: Recipe
+    tokenizer: AnyTokenizer
+    manifest: dict[str, Any]
+
+
+def open_exported(directory: Path, engine: str) -> Exported:
+    """Open a directory that was exported for this engine.
+
+    Raises ModelError if it was not, or if one of its files is missing or damaged.
+    """
+    if not directory.is_dir():
+        raise ModelError(
+            f"{directory}: no such directory: make it with regard export {engine} MODEL --out "
+            f"{directory}"
+        )
+    manifest = unseal(directory)
+    kind = manifest.get(EXPORTED)
+    if kind != engine:
+        what = "a model of regard" if kind is None else f"exported for {kind}"
+        raise ModelError(
+            f"{directory}: is {what}, not exported for {engine}: make such a directory with regard "
+            f"export {engine} MODEL --out DIR"
+        )
+    for name in ("recipe.toml", "tokenizer.json"):
+        if name not in manifest["files"]:
+            raise ModelError(f"{directory}: its manifest does not list {name}: export it again")
+    try:
+        recipe = Recipe.read(directory / "recipe.toml")
+    except RecipeError as error:
+        raise ModelError(str(error)) from None
+    return Exported(directory, recipe, open_tokenizer(directory), manifest)

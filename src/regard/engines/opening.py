@@ -1,0 +1,31 @@
+"""Which engine opens which exported directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from regard.engines.translator import EngineTranslator
+from regard.errors import unknown
+
+ENGINES = ("ctranslate2", "onnx")
+"""The programs that can compute an exported model in place of regard."""
+
+
+def load_exported(directory: str | Path, engine: str, threads: int = 0) -> EngineTranslator:
+    """Open an exported directory for translation; 0 threads are as many as PyTorch's.
+
+    Raises RecipeError for another engine, MissingExtra if the engine is not installed, ModelError
+    for a directory that was not exported for it.
+    """
+    threads = threads or torch.get_num_threads()
+    if engine == "ctranslate2":
+        from regard.engines.with_ctranslate2 import load_ctranslate2
+
+        return load_ctranslate2(Path(directory), threads)
+    if engine == "onnx":
+        from regard.engines.with_onnx import load_onnx
+
+        return load_onnx(Path(directory), threads)
+    raise unknown("engine", engine, list(ENGINES))

@@ -1,0 +1,90 @@
+"""A translator whose model another program computes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.arithmetic.plain import Plain
+from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.data.rows import Rows
+from regard.engines.exported import Exported
+from regard.equations import Ranking
+from regard.errors import RegardError
+from regard.recipe import SearchRecipe
+from regard.search import Hypothesis
+from regard.transformer import Transformer
+from regard.translation import PartialListener, Translation, Translator
+
+
+class OneBatch(Plain):
+    """The search's own arithmetic, for an engine that divides the processor's cores itself."""
+
+    side_by_side = False
+
+    def most_likely(
+        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
+    ) -> Ranking:
+        """The best continuations, found a block of logits at a time."""
+        return most_likely_by_blocks(live, logits, never, count, 2**18)
+
+
+class EngineModel(ABC):
+    """A model that an engine computes, for our search (`decoding.Searchable`)."""
+
+    def __init__(self, longest: int):
+        self.by, self.longest = OneBatch(), longest
+        self.device = torch.device("cpu")
+        self.members: tuple[Transformer, ...] = ()  # none: the weights are the engine's
+
+    @abstractmethod
+    def start(self, source: Rows) -> Any:
+        """The state before the first token, with one row for each sentence."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Logits of the next token of each row, and the state after `tokens`."""
+
+
+class EngineTranslator(Translator):
+    """A translator on an exported directory."""
+
+    def __init__(self, model: EngineModel, exported: Exported):
+        recipe = exported.recipe
+        longest = recipe.data.max_length
+        super().__init__(model, exported.tokenizer, recipe.search, longest, exact=False)
+        self.may_be_copied = False
+
+    @property
+    @abstractmethod
+    def versions(self) -> Mapping[str, str]:
+        """The version of the engine, by its name."""
+
+    @property
+    def transformer(self) -> Transformer:
+        """Raises RegardError: an engine shows no attention."""
+        raise RegardError("an engine shows no attention: leave out --engine and name the model")
+
+    @abstractmethod
+    def found(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        recipe: SearchRecipe,
+        n_best: int,
+    ) -> list[list[Hypothesis]]:
+        """The `n_best` hypotheses of each source, best first; `limits` counts </s>."""
+
+    def _decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        n_best: int,
+        listeners: Mapping[int, PartialListener],
+    ) -> list[list[Translation]]:
+        self.refuse_other_search()
+        limits = [min(len(s) + self.recipe.max_extra, self.model.longest) for s in sources]
+        return [self.texts(best) for best in self.found(sources, limits, self.recipe, n_best)]

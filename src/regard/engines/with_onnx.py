@@ -1,0 +1,112 @@
+"""ONNX Runtime computes; the search is our own, a step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.rows import Rows
+from regard.engines.exported import Exported, open_exported
+from regard.engines.translator import EngineModel, EngineTranslator
+from regard.errors import MissingExtra, ModelError
+from regard.recipe import SearchRecipe
+from regard.search import Hypothesis, search
+from regard.text.tokenizer import BOS, EOS, PAD
+
+try:
+    import onnxruntime
+except ModuleNotFoundError:
+    raise MissingExtra("--engine onnx", "exchange") from None
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The inputs of the decoder's next step, except its tokens; each array has one row a row."""
+
+    arrays: dict[str, NDArray[Any]]
+
+    def select(self, rows: Tensor) -> Caches:
+        """The state of these rows, in this order."""
+        these = rows.flatten().numpy()
+        if len(these) == len(self.arrays["source"]) and (these == np.arange(len(these))).all():
+            return self
+        return Caches({name: values[these] for name, values in self.arrays.items()})
+
+
+class OnnxModel(EngineModel):
+    """The two graphs, as a model that our search can step through."""
+
+    def __init__(self, exported: Exported, threads: int):
+        super().__init__(int(exported.manifest["positions"]))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = threads, 3
+        try:
+            self.encoder, self.decoder = (
+                onnxruntime.InferenceSession(
+                    str(exported.directory / f"{name}.onnx"),
+                    options,
+                    providers=["CPUExecutionProvider"],
+                )
+                for name in ("encoder", "decoder")
+            )
+        except Exception as error:  # the library raises classes of its own
+            raise ModelError(f"{exported.directory}: ONNX Runtime refuses it: {error}") from None
+        self.memory = [output.name for output in self.encoder.get_outputs()]
+        self.results = [output.name for output in self.decoder.get_outputs()]
+
+    def start(self, source: Rows) -> Caches:
+        """The state before the first token, with one row for each sentence."""
+        ids = source.ids.long().numpy()
+        found = dict(zip(self.memory, self.encoder.run(self.memory, {"source": ids}), strict=True))
+        past = {name.replace("memory", "past"): its[:, :, :0] for name, its in found.items()}
+        return Caches({"source": ids, **found, **past})
+
+    def step(self, tokens: Tensor, state: Caches) -> tuple[Tensor, Caches]:
+        """Logits of the next token of each row, and the state after `tokens`."""
+        given = {"tokens": tokens.long().numpy(), **state.arrays}
+        found = dict(zip(self.results, self.decoder.run(self.results, given), strict=True))
+        logits = torch.from_numpy(found.pop("logits"))
+        past = {f"past_{name}": values for name, values in found.items()}
+        return logits, Caches({**state.arrays, **past})
+
+
+class OnnxTranslator(EngineTranslator):
+    """A translator by ONNX Runtime."""
+
+    model: OnnxModel
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The version of ONNX Runtime."""
+        return {"onnxruntime": onnxruntime.__version__}
+
+    def found(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        recipe: SearchRecipe,
+        n_best: int,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, by our own search."""
+
+        def searched(rows: Rows, _: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
+            most = torch.tensor([limits[i] for i in batch])
+            return search(
+                self.model, rows, most, recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
+                ranker=self.model.by.most_likely,
+            )  # fmt: skip
+
+        return self.hypotheses(sources, searched, here=True)
+
+
+def load_onnx(directory: Path, threads: int) -> OnnxTranslator:
+    """Open a directory that `regard export onnx` made; raises ModelError."""
+    exported = open_exported(directory, "onnx")
+    return OnnxTranslator(OnnxModel(exported, threads), exported)

@@ -1,0 +1,49 @@
+"""An engine as one side of a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.rows import one_per_row
+from regard.engines.translator import EngineTranslator
+from regard.exchange.certificate import Sequences
+from regard.text.tokenizer import EOS
+
+
+class EngineSide:
+    """A translator by an engine, with its own search."""
+
+    def __init__(self, translator: EngineTranslator):
+        self._translator = translator
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of the engine."""
+        return self._translator.versions
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The source ids of texts, each ending in </s>."""
+        return [[*ids, EOS] for ids in self._translator.tokenizer.encode(texts)]
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
+        """[target, vocabulary] The logits after each token of the target, a step at a time."""
+        model, found = self._translator.model, []
+        state = model.start(one_per_row([source]))
+        for token in target:
+            logits, state = model.step(torch.tensor([token]), state.select(torch.tensor([[0]])))
+            found.append(logits[0].numpy())
+        return np.stack(found)
+
+    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
+        """The greedy output for each source."""
+        return self.beam(sources, most, 1, 0.0)
+
+    def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
+        """The best output of the engine's beam search for each source."""
+        rules = self._translator.recipe.but(beam=beam, alpha=alpha)
+        found = self._translator.found(sources, [most] * len(sources), rules, 1)
+        return [list(best.tokens) for [best] in found]

@@ -1,0 +1,252 @@
+"""The Transformer as two ONNX graphs, node by node: the encoder, and one step of the decoder.
+
+    encoder   source [sentences, source]  ->  keys and values of the memory, for every layer
+    decoder   tokens [rows], source [rows, source], the memory, the past  ->  logits [rows,
+              vocabulary], and the past with one position more
+
+A row is one hypothesis. The past is a plain cache: keys [rows, heads, length, d_k] and values
+[rows, heads, length, d_v] of each layer, of length 0 before the first token, which is <s>. Padding
+of the source is id 0. All axes except heads and widths are dynamic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import MissingExtra
+from regard.exchange.parts import NamedWeights, matrices_of
+from regard.recipe import ModelRecipe
+
+try:
+    from onnx import ModelProto, TensorProto, helper, numpy_helper
+except ModuleNotFoundError:
+    raise MissingExtra("ONNX", "exchange") from None
+
+OPSET = 17
+"""The version of ONNX's operators; 17 is the first that has LayerNormalization."""
+IR_VERSION = 8
+"""The version of the file format that goes with the operators."""
+
+
+class Graph:
+    """A graph to which nodes are added one after another; a method returns its output's name."""
+
+    def __init__(self, recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]):
+        self.recipe, self._weights, self._positions = recipe, weights, positions
+        self._nodes: list[Any] = []
+        self._constants: dict[str, Any] = {}
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def model(self, name: str) -> ModelProto:
+        """The finished model."""
+        constants = list(self._constants.values())
+        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, constants)
+        opsets = [helper.make_opsetid("", OPSET)]
+        return helper.make_model(
+            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="regard"
+        )
+
+    def input(self, name: str, shape: Sequence[str | int], kind: int = TensorProto.FLOAT) -> str:
+        """Declare an input; an axis that is named is dynamic."""
+        self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def output(self, value: str, name: str, shape: Sequence[str | int]) -> None:
+        """Declare `value` as an output of this name."""
+        self._nodes.append(helper.make_node("Identity", [value], [name], name=name))
+        self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+
+    def constant(self, name: str, values: Any) -> str:
+        """A constant, stored once under its name."""
+        if name not in self._constants:
+            self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
+        return name
+
+    def weight(self, name: str, *, transposed: bool = False) -> str:
+        """A weight of the model, by its name there."""
+        values = self._weights[name]
+        return self.constant(name + ".T" * transposed, values.T if transposed else values)
+
+    def has(self, name: str) -> bool:
+        """Whether the model has a weight of this name."""
+        return name in self._weights
+
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output."""
+        name = f"{kind}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        return name
+
+    def integers(self, *values: int) -> str:
+        """A constant vector of whole numbers."""
+        return self.constant(f"int {values}", np.array(values, np.int64))
+
+    def number(self, value: float) -> str:
+        """A constant number in fp32."""
+        return self.constant(f"float {value}", np.array(value, np.float32))
+
+    def linear(self, x: str, name: str) -> str:
+        """x W^T + b."""
+        product = self.node("MatMul", x, self.weight(f"{name}.weight", transposed=True))
+        return self.node("Add", product, self.weight(f"{name}.bias"))
+
+    def embedded(self, ids: str, first: str, matrix: str) -> str:
+        """§3.4 and §3.5: [rows, length] tokens from the position `first` on, embedded."""
+        scaled = self.node("Gather", self.weight(matrix), ids)
+        if self.recipe.embedding_scale:
+            scaled = self.node("Mul", scaled, self.number(self.recipe.d_model**0.5))
+        length = self.node("Gather", self.node("Shape", ids), self.integers(1))
+        end = self.node("Add", first, length)
+        table = self.constant("positions", self._positions)
+        return self.node("Add", scaled, self.node("Slice", table, first, end, self.integers(0)))
+
+    def norm(self, x: str, name: str) -> str:
+        """LayerNorm(x)."""
+        weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        epsilon = self.recipe.norm_epsilon
+        return self.node("LayerNormalization", x, weight, bias, axis=-1, epsilon=epsilon)
+
+    def before(self, x: str, name: str) -> str:
+        """The input of a sub-layer: x or, by pre-norm, LayerNorm(x)."""
+        return self.norm(x, f"{name}.norm") if self.recipe.norm == "pre" else x
+
+    def after(self, x: str, sublayer: str, name: str) -> str:
+        """§3.1: LayerNorm(x + Sublayer(x)); by pre-norm, the sum alone."""
+        total = self.node("Add", x, sublayer) if self.recipe.residual else sublayer
+        return total if self.recipe.norm == "pre" else self.norm(total, f"{name}.norm")
+
+    def last(self, x: str, name: str) -> str:
+        """The output of a stack: by pre-norm, normalised."""
+        return self.norm(x, name) if self.recipe.norm == "pre" else x
+
+    def feed_forward(self, x: str, name: str) -> str:
+        """§3.3, equation (2)."""
+        inner = self.linear(self.before(x, name), f"{name}.W_1")
+        return self.linear(self._activated(inner), f"{name}.W_2")
+
+    def _activated(self, x: str) -> str:
+        match self.recipe.activation:
+            case "relu":
+                return self.node("Relu", x)
+            case "swish":
+                return self.node("Mul", x, self.node("Sigmoid", x))
+            case "gelu":  # x · Phi(x) = x/2 · (1 + erf(x / sqrt(2)))
+                erf = self.node("Erf", self.node("Mul", x, self.number(0.5**0.5)))
+                half = self.node("Mul", x, self.number(0.5))
+                return self.node("Mul", half, self.node("Add", erf, self.number(1.0)))
+
+    def by_head(self, x: str, name: str, heads: int) -> str:
+        """[rows, length, d_model] -> [rows, heads, length, d]: a projection, divided by head."""
+        y = self.linear(x, name)
+        y = self.node("Reshape", y, self.integers(0, 0, heads, -1))
+        return self.node("Transpose", y, perm=[0, 2, 1, 3])
+
+    def attended(self, query: str, keys: str, values: str, blocked: str, name: str) -> str:
+        """§3.2: attention in each head, then W^O; `blocked` is True where none may attend."""
+        scores = self._scores(query, keys, name)
+        scores = self.node("Where", blocked, self.number(float(np.finfo(np.float32).min)), scores)
+        heads = self.node("MatMul", self.node("Softmax", scores, axis=-1), values)
+        joined = self.node("Transpose", heads, perm=[0, 2, 1, 3])
+        joined = self.node("Reshape", joined, self.integers(0, 0, -1))
+        return self.linear(joined, f"{name}.W_o")
+
+    def _scores(self, query: str, keys: str, name: str) -> str:
+        """[rows, heads, queries, keys] How well each query fits each key (§3.2.1)."""
+        if self.recipe.score == "additive":
+            one, other = (
+                self.node("Unsqueeze", x, self.integers(axis))
+                for x, axis in ((query, 3), (keys, 2))
+            )
+            hidden = self.node("Tanh", self.node("Add", one, other))
+            w = self._weights[f"{name}.w"][:, None, :, None]
+            product = self.node("MatMul", hidden, self.constant(f"{name}.w", w))
+            return self.node("Squeeze", product, self.integers(4))
+        if self.recipe.score == "scaled":
+            query = self.node("Mul", query, self.number(self.recipe.d_k**-0.5))
+        return self.node("MatMul", query, self.node("Transpose", keys, perm=[0, 1, 3, 2]))
+
+    def padding(self, source: str) -> str:
+        """[rows, 1, 1, source] True where the source is padding."""
+        is_padding = self.node("Equal", source, self.integers(0))
+        return self.node("Unsqueeze", is_padding, self.integers(1, 2))
+
+
+def encoder_graph(
+    recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
+) -> ModelProto:
+    """The encoder, and the keys and values of its output for each layer of the decoder."""
+    graph = Graph(recipe, weights, positions)
+    source = graph.input("source", ["sentences", "source"], TensorProto.INT64)
+    x = graph.embedded(source, graph.integers(0), matrices_of(recipe).source)
+    blocked = graph.padding(source)
+    for i in range(recipe.layers):
+        name, own = f"encoder.{i}", f"encoder.{i}.self_attention"
+        normed = graph.before(x, own)
+        query, keys, values = (graph.by_head(normed, f"{own}.W_{p}", recipe.heads) for p in "qkv")
+        x = graph.after(x, graph.attended(query, keys, values, blocked, own), f"{name}.add_norm_1")
+        x = graph.after(x, graph.feed_forward(x, f"{name}.feed_forward"), f"{name}.add_norm_2")
+    x = graph.last(x, "encoder_norm")
+    reader = recipe.decoder
+    for i in range(recipe.decoder_layers):
+        for p, kind, width in (("k", "key", reader.d_k), ("v", "value", reader.d_v)):
+            value = graph.by_head(x, f"decoder.{i}.cross_attention.W_{p}", reader.heads)
+            shape: list[str | int] = ["sentences", reader.heads, "source", width]
+            graph.output(value, f"memory_{kind}_{i}", shape)
+    return graph.model("encoder")
+
+
+def decoder_graph(
+    recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
+) -> ModelProto:
+    """One step of the decoder."""
+    graph = Graph(recipe.decoder, weights, positions)
+    tokens = graph.input("tokens", ["rows"], TensorProto.INT64)
+    source = graph.input("source", ["rows", "source"], TensorProto.INT64)
+    caches = [_cache_inputs(graph, i) for i in range(recipe.decoder_layers)]
+    length = graph.node("Gather", graph.node("Shape", caches[0][2]), graph.integers(2))
+    ids = graph.node("Unsqueeze", tokens, graph.integers(1))
+    y = graph.embedded(ids, length, matrices_of(recipe).target)
+    blocked = graph.padding(source)
+    for i, cache in enumerate(caches):
+        y = _decoder_layer(graph, y, i, cache, blocked)
+    y = graph.last(graph.node("Squeeze", y, graph.integers(1)), "decoder_norm")
+    bias = [graph.weight("output_bias")] if recipe.output_bias else []
+    logits = graph.node("Gemm", y, graph.weight(matrices_of(recipe).output), *bias, transB=1)
+    graph.output(logits, "logits", ["rows", "vocabulary"])
+    return graph.model("decoder")
+
+
+def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], blocked: str) -> str:
+    """A layer's output at one position, whose keys and values become outputs."""
+    memory_keys, memory_values, past_keys, past_values = cache
+    recipe, name = graph.recipe, f"decoder.{layer}"
+    own, cross = f"{name}.self_attention", f"{name}.cross_attention"
+    normed = graph.before(y, own)
+    query, keys, values = (graph.by_head(normed, f"{own}.W_{p}", recipe.heads) for p in "qkv")
+    keys = graph.node("Concat", past_keys, keys, axis=2)
+    values = graph.node("Concat", past_values, values, axis=2)
+    graph.output(keys, f"key_{layer}", ["rows", recipe.heads, "length", recipe.d_k])
+    graph.output(values, f"value_{layer}", ["rows", recipe.heads, "length", recipe.d_v])
+    nowhere = graph.constant("nowhere", np.array([[[[False]]]]))
+    y = graph.after(y, graph.attended(query, keys, values, nowhere, own), f"{name}.add_norm_1")
+    query = graph.by_head(graph.before(y, cross), f"{cross}.W_q", recipe.heads)
+    attended = graph.attended(query, memory_keys, memory_values, blocked, cross)
+    y = graph.after(y, attended, f"{name}.add_norm_2")
+    return graph.after(y, graph.feed_forward(y, f"{name}.feed_forward"), f"{name}.add_norm_3")
+
+
+def _cache_inputs(graph: Graph, layer: int) -> list[str]:
+    """The keys and values of the memory, then those of the past, as inputs."""
+    recipe = graph.recipe
+    widths = {"key": recipe.d_k, "value": recipe.d_v}
+    lengths = {"memory": "source", "past": "past"}
+    return [
+        graph.input(f"{kind}_{part}_{layer}", ["rows", recipe.heads, length, width])
+        for kind, length in lengths.items()
+        for part, width in widths.items()
+    ]

@@ -1,0 +1,60 @@
+"""Parts of a model that every format names in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.layers import Embedding
+from regard.recipe import ModelRecipe
+from regard.run.model_directory import Model
+from regard.translation import MOST_PIECES
+
+NamedWeights = Mapping[str, NDArray[np.float32]]
+"""The weights of a model, by their names in model.safetensors."""
+
+
+class Matrices(NamedTuple):
+    """The names of the matrices of §3.4, which may be one and the same."""
+
+    source: str
+    target: str
+    output: str
+
+
+def matrices_of(recipe: ModelRecipe) -> Matrices:
+    """Which weights embed the source and the target, and which one is before the softmax."""
+    source = "embedding.tokens.weight"
+    own_target = recipe.embeddings in ("target", "apart")
+    target = "target_embedding.tokens.weight" if own_target else source
+    own_output = recipe.embeddings in ("inputs", "apart")
+    return Matrices(source, target, "output.tokens.weight" if own_output else target)
+
+
+def copied_weights(model: Model) -> dict[str, NDArray[np.float32]]:
+    """A copy of the weights, which may be changed."""
+    state = model.transformer.state_dict()
+    return {name: tensor.float().numpy().copy() for name, tensor in state.items()}
+
+
+class Tables(NamedTuple):
+    """[positions, d_model] each: the positional encodings of source and target."""
+
+    source: NDArray[np.float32]
+    target: NDArray[np.float32]
+
+
+def tables_of(model: Model) -> Tables:
+    """The encodings of every position that a source, or an output of it, may have."""
+    longest = MOST_PIECES + model.recipe.search.max_extra
+
+    def table(embedding: Embedding) -> NDArray[np.float32]:
+        if embedding.learned:
+            learned: NDArray[np.float32] = embedding.positions.detach().float().numpy()
+            return learned
+        return embedding.sinusoids(longest, model.recipe.model.d_model).numpy()
+
+    return Tables(table(model.transformer.embedding), table(model.transformer.target_side))

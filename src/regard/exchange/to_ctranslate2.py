@@ -1,0 +1,141 @@
+"""Write a model as CTranslate2 keeps it, through CTranslate2's own specification classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.errors import MissingExtra, ModelError
+from regard.exchange.parts import NamedWeights, copied_weights, matrices_of, tables_of
+from regard.exchange.vocabulary import entry_names
+from regard.recipe import ModelRecipe
+from regard.run.model_directory import Model
+
+try:
+    from ctranslate2.specs import TransformerSpec, common_spec
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+except ModuleNotFoundError:
+    raise MissingExtra("CTranslate2", "exchange") from None
+
+COMPUTE_TYPES = {
+    "fp32": "float32",
+    "int8": "int8",
+    "int8_float32": "int8_float32",
+    "bfloat16": "bfloat16",
+}
+"""The precisions that a user names, and CTranslate2's names for them."""
+
+
+def write_ctranslate2(
+    model: Model, folder: Path, precision: str, vocabulary: Sequence[str] | None = None
+) -> None:
+    """Write model.bin, config.json and the vocabularies into a folder.
+
+    `vocabulary` names the entries of both sides; by default each tokenizer's own names do. Raises
+    ModelError if CTranslate2 cannot compute what this model does.
+    """
+    recipe = model.recipe.model
+    refuse_unlike(recipe)
+    weights = copied_weights(model)  # a copy: CTranslate2 rounds them in place
+    spec = _specified(recipe)
+    for stack, table in zip((spec.encoder, spec.decoder), tables_of(model), strict=True):
+        stack.scale_embeddings = recipe.d_model**0.5 if recipe.embedding_scale else 1.0
+        stack.position_encodings.encodings = table
+    source, target, output = matrices_of(recipe)
+    spec.encoder.embeddings[0].weight = weights[source]
+    spec.decoder.embeddings.weight = weights[target]
+    spec.decoder.projection.weight = weights[output]
+    if recipe.output_bias:
+        spec.decoder.projection.bias = weights["output_bias"]
+    for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        for i, layer in enumerate(stack.layer):
+            _set_layer(layer, weights, f"{name}.{i}", pre_norm=recipe.norm == "pre")
+            if recipe.score == "dot":  # by default queries are scaled by 1 / sqrt(d_k)
+                for attention in _attentions(layer):
+                    attention.queries_scale = 1.0
+        if recipe.norm == "pre":
+            _set_norm(stack.layer_norm, weights, f"{name}_norm")
+    names = list(vocabulary or entry_names(model.tokenizer, "target"))
+    sources = list(vocabulary or entry_names(model.tokenizer, "source"))
+    spec.register_source_vocabulary(sources)
+    spec.register_target_vocabulary(names)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[:3]
+    spec.config.decoder_start_token = names[1]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = recipe.norm_epsilon
+    spec.validate()
+    spec.optimize(COMPUTE_TYPES[precision])
+    spec.save(str(folder))
+
+
+def refuse_unlike(recipe: ModelRecipe) -> None:
+    """Raise ModelError, by name, for what CTranslate2 does not have."""
+    unlike = {
+        "score = additive": recipe.score == "additive",
+        "residual = false": not recipe.residual,
+        "causal = false": not recipe.causal,
+        f"d_v = {recipe.d_v}, other than d_k": recipe.d_v != recipe.d_k
+        or recipe.decoder.d_v != recipe.decoder.d_k,
+    }
+    for what, found in unlike.items():
+        if found:
+            raise ModelError(f"model.{what}: CTranslate2 has no such thing; export onnx has")
+
+
+def _specified(recipe: ModelRecipe) -> Any:
+    """The empty specification of a model of these sizes."""
+    activations = {
+        "relu": common_spec.Activation.RELU,
+        "swish": common_spec.Activation.SWISH,
+        "gelu": common_spec.Activation.GELU,
+    }
+    shared = {"pre_norm": recipe.norm == "pre", "activation": activations[recipe.activation]}
+
+    def width(stack: ModelRecipe) -> dict[str, int]:
+        usual = stack.heads * stack.d_k == stack.d_model
+        return {} if usual else {"head_dim": stack.d_k}
+
+    own = recipe.decoder
+    return TransformerSpec(
+        TransformerEncoderSpec(recipe.layers, recipe.heads, **shared, **width(recipe)),
+        TransformerDecoderSpec(recipe.decoder_layers, own.heads, **shared, **width(own)),
+    )
+
+
+def _attentions(layer: Any) -> list[Any]:
+    """The attention sub-layers of a layer of either stack."""
+    return [layer.self_attention, *([layer.attention] if hasattr(layer, "attention") else [])]
+
+
+def _set_layer(layer: Any, weights: NamedWeights, name: str, *, pre_norm: bool) -> None:
+    """Fill a layer of either stack; CTranslate2 keeps a sub-layer's normalisation within it."""
+    own, *cross = _attentions(layer)
+    _set_attention(own, weights, f"{name}.self_attention", ["qkv", "o"])
+    for attention in cross:
+        _set_attention(attention, weights, f"{name}.cross_attention", ["q", "kv", "o"])
+    _set_linear(layer.ffn.linear_0, weights, [f"{name}.feed_forward.W_1"])
+    _set_linear(layer.ffn.linear_1, weights, [f"{name}.feed_forward.W_2"])
+    sublayers = {"self_attention": own, "feed_forward": layer.ffn}
+    if cross:
+        sublayers = {"self_attention": own, "cross_attention": cross[0], "feed_forward": layer.ffn}
+    for i, (part, sublayer) in enumerate(sublayers.items(), start=1):
+        norm = part if pre_norm else f"add_norm_{i}"
+        _set_norm(sublayer.layer_norm, weights, f"{name}.{norm}.norm")
+
+
+def _set_norm(spec: Any, weights: NamedWeights, name: str) -> None:
+    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def _set_attention(spec: Any, weights: NamedWeights, name: str, projections: Sequence[str]) -> None:
+    """Projections named together are one matrix in CTranslate2."""
+    for linear, letters in zip(spec.linear, projections, strict=True):
+        _set_linear(linear, weights, [f"{name}.W_{letter}" for letter in letters])
+
+
+def _set_linear(spec: Any, weights: NamedWeights, names: Sequence[str]) -> None:
+    spec.weight = np.concatenate([weights[f"{name}.weight"] for name in names])
+    spec.bias = np.concatenate([weights[f"{name}.bias"] for name in names])

@@ -1,0 +1,74 @@
+"""An engine writes what regard writes for the same weights, by the same search."""
+
+from pathlib import Path
+
+import pytest
+
+from engines.exported_models import SHAPES, untrained
+from regard.engines.opening import load_exported
+from regard.engines.translator import EngineTranslator
+from regard.errors import ModelError, RecipeError, RegardError
+from regard.exchange.exporting import write_export
+from regard.translation import Translation, Translator, load
+from run.copying import strings
+
+LINES = [*strings(7, seed=2, longest=19), "", "x"]
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained(tmp_path_factory.mktemp("model") / "model", SHAPES[request.param])
+
+
+def pair(engine: str, model: Path, folder: Path) -> tuple[Translator, EngineTranslator]:
+    """The model, and what it is exported to."""
+    write_export(engine, model, folder / engine)
+    return load(model, exact=False), load_exported(folder / engine, engine)
+
+
+def texts(found: list[list[Translation]]) -> list[list[str]]:
+    return [[translation.text for translation in best] for best in found]
+
+
+def scores(found: list[list[Translation]]) -> list[float]:
+    return [translation.score for best in found for translation in best]
+
+
+@pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
+def test_greedy_and_beam_search(engine: str, model: Path, tmp_path: Path) -> None:
+    ours, theirs = pair(engine, model, tmp_path)
+    for beam, alpha in [(1, 0.6)] if engine == "ctranslate2" else [(1, 0.6), (4, 0.6), (3, 0.0)]:
+        for translator in (ours, theirs):
+            translator.recipe = translator.recipe.but(beam=beam, alpha=alpha, max_extra=9)
+        found, by_engine = (list(t.stream(LINES, n_best=min(2, beam))) for t in (ours, theirs))
+        assert texts(found) == texts(by_engine)
+        # CTranslate2 leaves <pad> and <s> out before the softmax; here they are not improbable.
+        apart = 0.02 if engine == "ctranslate2" else 1e-4
+        assert scores(by_engine) == pytest.approx(scores(found), rel=apart)
+
+
+def test_a_directory_is_opened_by_its_own_engine(tmp_path: Path) -> None:
+    model = untrained(tmp_path / "model")
+    write_export("onnx", model, tmp_path / "onnx")
+    for directory, engine, problem in [
+        (model, "onnx", "is a model of regard, not exported for onnx"),
+        (tmp_path / "onnx", "ctranslate2", "is exported for onnx, not exported for ctranslate2"),
+        (tmp_path / "none", "onnx", "no such directory"),
+    ]:
+        with pytest.raises(ModelError, match=problem):
+            load_exported(directory, engine)
+    with pytest.raises(RecipeError, match="unknown engine tensorrt"):
+        load_exported(model, "tensorrt")
+    damaged = tmp_path / "onnx" / "decoder.onnx"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(ModelError, match=r"decoder\.onnx: damaged"):
+        load_exported(tmp_path / "onnx", "onnx")
+
+
+def test_another_search_is_refused(tmp_path: Path) -> None:
+    write_export("ctranslate2", untrained(tmp_path / "model"), tmp_path / "out")
+    theirs = load_exported(tmp_path / "out", "ctranslate2")
+    with pytest.raises(RecipeError, match=r"--set search\.finish=beam"):
+        theirs.translate(["1 2"])
+    with pytest.raises(RegardError, match="shows no attention"):
+        _ = theirs.transformer
