@@ -211,25 +211,30 @@ class Translator(Decoding):
             problem = f"{len(pieces) + 1} pieces; this model was trained on at most {self.longest}"
             if split:
                 warn(f"{where}:{number}: {problem}: it is translated in parts")
-                parts = self.tokenizer.encode(self._split(line))
+                code = self.tokenizer.prefix(line.strip())
+                halves = self._split(line.strip().removeprefix(code), code)
+                parts = self.tokenizer.encode(halves)
                 sources.append([[*part, EOS] for part in parts])
             else:
                 advice = "split the sentence, or leave out --long refuse"
                 raise DataError(f"{problem}: {advice}", where, number)
         return sources
 
-    def _split(self, line: str) -> list[str]:
-        """Cut a long line where a clause ends if possible, else between words, else anywhere."""
+    def _split(self, line: str, code: str = "") -> list[str]:
+        """Cut a long line where a clause ends if possible, else between words, else anywhere.
+
+        Each part gets the `code` of its language before it, if there is one.
+        """
         line = line.strip()
-        if len(line) < 2 or len(self.tokenizer.encode([line])[0]) < self.longest:
-            return [line]
+        if len(line) < 2 or len(self.tokenizer.encode([code + line])[0]) < self.longest:
+            return [code + line]
         start = end = middle = len(line) // 2
         for boundary in CLAUSE_ENDS, BLANKS:
             cuts = (cut.span() for cut in boundary.finditer(line) if 0 < cut.start() < len(line))
             if cut := min(cuts, key=lambda span: abs(span[0] - middle), default=None):
                 start, end = cut
                 break
-        return self._split(line[:start]) + self._split(line[end:])
+        return self._split(line[:start], code) + self._split(line[end:], code)
 
     def _window(
         self,

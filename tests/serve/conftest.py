@@ -30,8 +30,11 @@ class Shouting(Translator):
 
     def __init__(self) -> None:
         self.recipe, self.longest = SearchRecipe(), 1000
-        words = SimpleNamespace(encode=lambda lines: [line.split() for line in lines])
-        self.tokenizer: Any = words
+        self.tokenizer: Any = SimpleNamespace(
+            encode=lambda lines: [line.split() for line in lines],
+            encode_target=lambda lines: [line.split() for line in lines],
+            prefix=lambda line: ">>de<<" * line.startswith(">>de<<"),
+        )
         self.model: Any = SimpleNamespace(longest=1000)
         self.gate, self.asked, self.said = threading.Event(), list[list[str]](), list[str]()
         self.gate.set()

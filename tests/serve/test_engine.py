@@ -93,6 +93,18 @@ def test_a_region_has_the_sentences_of_its_language(shouting: Shouting, metrics:
     assert passage.sentences == ("Am 3. Oktober ist Feiertag.", "Ja.")
 
 
+def test_each_sentence_gets_the_code_that_the_text_begins_with(
+    start: Any, shouting: Shouting
+) -> None:
+    engine = start(shouting)
+    passage = engine.read(">>de<< - Go home. Now!\nOr later.", is_html=False)
+    assert passage.sentences == (">>de<<Go home.", ">>de<<Now!", ">>de<<Or later.")
+    assert passage.joined(["A", "B", "C"]) == " - A B\nC"
+    passage = engine.read(">>de<<<p>Go home.</p>", is_html=True)
+    assert passage.sentences == (">>de<<Go home.",)
+    assert passage.joined(["A"]) == "<p>A</p>"
+
+
 def test_what_stays_wrong_is_given_and_flagged_and_counted(
     start: Any, shouting: Shouting, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

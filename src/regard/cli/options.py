@@ -42,7 +42,7 @@ SilverShareOption = Annotated[
 ]
 TokenizerOption = Annotated[
     Path | None,
-    typer.Option("--tokenizer", help="Use this tokenizer.json; do not learn one."),
+    typer.Option("--tokenizer", help="Use this tokenizer.json, or this model's; do not learn one."),
 ]
 RecipeOption = Annotated[
     str | None,

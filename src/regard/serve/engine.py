@@ -93,8 +93,15 @@ class Engine:
         return self._batcher.full
 
     def read(self, text: str, *, is_html: bool) -> Passage:
-        """Split a text into sentences by the rules of the source language."""
-        return (read_html if is_html else read_text)(text, base(self.pair.source))
+        """Split a text into sentences by the rules of the source language.
+
+        A code such as `>>de<<`, with which a text for a model of several languages begins, is put
+        before each of them.
+        """
+        code = self._translator.tokenizer.prefix(text)
+        read = read_html if is_html else read_text
+        passage = read(text.removeprefix(code), base(self.pair.source))
+        return replace(passage, sentences=tuple(code + one for one in passage.sentences))
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
         """Add sentences to the queue, as `Batcher.submit`; raises QueueFull."""

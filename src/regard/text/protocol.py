@@ -48,6 +48,12 @@ class AnyTokenizer(Protocol):
     def source_foreign_ids(self) -> list[int] | None:
         """`foreign_ids` of the source's vocabulary: the target's if it is shared."""
 
+    def prefix(self, line: str) -> str:
+        """The beginning of a source line that is meant for the model alone, such as `>>de<<`.
+
+        It is no part of the sentence; each part of a sentence that is divided needs it.
+        """
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of each line of source text, without <s> and </s>; raises DataError."""
 

@@ -209,6 +209,10 @@ class Tokenizer:
         rows = [[int(i) for i in row if EOS < i < self.size] for row in ids]
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
+    def prefix(self, line: str) -> str:
+        """No part of a line is meant for the model alone."""
+        return ""
+
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """`encode`, as one vocabulary serves both sides."""
         return self.encode(lines)

@@ -3,19 +3,27 @@
 import io
 import json
 import pickle
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from regard.arithmetic.choose import for_inference
+from regard.data.rows import Rows
+from regard.decoder_state import DecoderState
 from regard.errors import DataError, ModelError
+from regard.recipe import Recipe
 from regard.text.foreign import SentencePieceTokenizer
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import EOS
+from regard.transformer import Transformer
+from regard.translation import Translator
 
 sentencepiece = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
@@ -304,6 +312,11 @@ DAMAGE: dict[str, tuple[str, Any, str]] = {
         lambda p: p.write_text('{"eos_token": 3}'),
         "eos_token is 3",
     ),
+    "drawn pieces": (
+        "tokenizer_config.json",
+        lambda p: p.write_text('{"sp_model_kwargs": {"enable_sampling": true}}'),
+        "asks for another division of a text each time",
+    ),
     "added text": (
         "tokenizer_config.json",
         lambda p: p.write_text('{"added_tokens_decoder": {"9": {"content": "x"}}}'),
@@ -331,3 +344,60 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:
         SentencePieceTokenizer.read_marian(folder, specials=(-1, 5, 0), size=50)
     with pytest.raises(ModelError, match="a special symbol has id 500 of"):
         SentencePieceTokenizer.read_marian(folder, specials=(-1, 500, 0))
+
+
+def test_each_part_of_a_long_line_gets_the_code_of_its_language(tmp_path: Path) -> None:
+    ours = SentencePieceTokenizer.read_marian(marian(tmp_path, "bpe"))
+    line = ">>de<< the cat sat on the mat, and the dog sat on the cat; the dog saw the cat."
+    assert ours.prefix(line) == ">>de<<"
+    assert ours.prefix(line[6:]) == ""
+    heard: list[list[int]] = []
+
+    class Heard(Transformer):
+        def start(self, source: Rows) -> DecoderState:
+            heard.extend(source.ids.tolist())
+            return super().start(source)
+
+    recipe = Recipe().but(layers=1, d_model=8, d_ff=8, heads=1, beam=1, max_extra=1)
+    model = Heard(recipe.model, ours.size).eval()
+    model.compute_by(for_inference(torch.device("cpu"), torch.float32))
+    Translator(model, ours, recipe.search, 9).translate([line], split=True)
+    [[code]] = ours.encode([">>de<<"])
+    assert len(heard) > 2
+    assert all(ids[0] == code for ids in heard)
+    assert all(code not in ids[1:] for ids in heard)
+
+
+def message(number: int, value: bytes) -> bytes:
+    """A field of Protocol Buffers."""
+    size, digits = len(value), b""
+    while size > 127:
+        digits += bytes([size % 128 + 128])
+        size //= 128
+    return bytes(_digits(number << 3 | 2)) + digits + bytes([size]) + value
+
+
+def _digits(number: int) -> list[int]:
+    return [number] if number < 128 else [number % 128 + 128, number // 128]
+
+
+def test_a_model_that_lengthens_text_beyond_measure_is_refused(tmp_path: Path) -> None:
+    model = trained(ENGLISH, "bpe", 90)
+    bomb = b"\0\0\0\0" + b"a" * 20_000 + b"\0"
+    for more in (message(3, message(2, bomb)), message(5, message(2, bomb))):
+        (tmp_path / "bomb.spm").write_bytes(model + more)
+        with pytest.raises(ModelError, match=r"may lengthen a text 20,000 times, and 10,000"):
+            SentencePieceTokenizer.read(tmp_path / "bomb.spm")
+    (tmp_path / "bomb.spm").write_bytes(model + message(2, message(44, b"?" * 10_001)))
+    with pytest.raises(ModelError, match=r"may lengthen a text 10,001 times"):
+        SentencePieceTokenizer.read(tmp_path / "bomb.spm")
+
+
+@given(st.binary(max_size=40))
+@QUICK
+def test_no_bytes_are_taken_for_a_model(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "some.spm")
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match="damaged, or not a SentencePiece model"):
+            SentencePieceTokenizer.read(path)

@@ -126,6 +126,10 @@ class ForeignTokenizer(ABC, Generic[S]):
         """The order of ids of the source or the target."""
         return self.source_order if side == "source" and self.source_order else self.order
 
+    def prefix(self, line: str) -> str:
+        """The beginning of a line that is meant for the model alone; often empty."""
+        return ""
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of each line of source text; raises DataError for a lone surrogate."""
         return self._encode(lines, "source")

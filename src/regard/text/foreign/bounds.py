@@ -1,4 +1,4 @@
-"""Bounds of a stranger's tokenizer.json: its rules must end, and not lengthen a text for ever."""
+"""Bounds of a stranger's tokenizer: its rules must end, and not lengthen a text beyond measure."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from typing import Any
 from regard.errors import ModelError
 from regard.text.foreign.patterns import surely_ends
 
-MOST_GROWTH = 10_000
+MOST_TIMES = 10_000
 """Times by which all rules together may lengthen a text."""
 _MOST_RULES = 1000
 
@@ -27,9 +27,9 @@ def refuse_endless(content: dict[str, Any], path: Path) -> None:
                     "another kind"
                 )
             growth, count = growth * _growth(rule), count + 1
-            if growth > MOST_GROWTH or count > _MOST_RULES:
+            if growth > MOST_TIMES or count > _MOST_RULES:
                 raise ModelError(
-                    f"{path}: its {part} may lengthen a text more than {MOST_GROWTH:,} times, or "
+                    f"{path}: its {part} may lengthen a text more than {MOST_TIMES:,} times, or "
                     f"has more than {_MOST_RULES:,} rules: do not use this tokenizer"
                 )
 
@@ -80,3 +80,55 @@ def longest_replacement(charsmap: bytes) -> int:
     """
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     return max(1, *map(len, texts.split(b"\0"))) if texts else 1
+
+
+def refuse_growth(model: bytes, path: Path) -> None:
+    """Raise ModelError if a SentencePiece model may lengthen a text more than MOST_TIMES times.
+
+    Its format is a message of Protocol Buffers. Rules for characters are in the fields 3 and 5, for
+    encoding and decoding; what is written for an unknown piece is in field 2.
+    """
+    try:
+        growth = max(map(len, _values(model, 2, 44)), default=0)
+        for number in (3, 5):
+            growth = max([growth, *map(longest_replacement, _values(model, number, 2))])
+    except IndexError:
+        raise ModelError(f"{path}: damaged, or not a SentencePiece model") from None
+    if growth > MOST_TIMES:
+        raise ModelError(
+            f"{path}: it may lengthen a text {growth:,} times, and {MOST_TIMES:,} times are "
+            "allowed: do not use this tokenizer"
+        )
+
+
+def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
+    """The values of a field of a message, by its number; more numbers name fields inside it.
+
+    Raises IndexError if the message ends too soon.
+    """
+    first, *inside = numbers
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        kind = key & 7
+        if kind == 0:
+            _, place = _varint(message, place)
+        elif kind in (1, 5):
+            place += 8 if kind == 1 else 4
+        elif kind == 2:
+            size, place = _varint(message, place)
+            value, place = message[place : place + size], place + size
+            if key >> 3 == first:
+                yield from _values(value, *inside) if inside else [value]
+        else:  # groups, which the format does not have
+            raise IndexError
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and the place after it."""
+    found = shift = 0
+    while True:
+        byte = message[place]
+        found, place, shift = found | (byte & 127) << shift, place + 1, shift + 7
+        if byte < 128 or shift > 63:
+            return found, place

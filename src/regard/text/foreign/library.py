@@ -98,7 +98,7 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         return str(_guarded(library.decode, known, skip_special_tokens=True))
 
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
-        """What each piece adds to a letter before it, as decoding removes the first space."""
+        """The text that each piece adds to a letter before it: decoding removes a first space."""
         library = self._libraries[side]
         before = library.encode("a", add_special_tokens=False).ids
         letter = str(_guarded(library.decode, before))

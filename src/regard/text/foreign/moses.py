@@ -22,7 +22,7 @@ from regard.text.foreign.files import (
     vocabulary_file,
 )
 from regard.text.foreign.order import Specials
-from regard.text.foreign.tables import Table
+from regard.text.foreign.tables import PieceTable
 from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
@@ -33,15 +33,15 @@ LONGEST_MERGE = 200
 _MOST_REMEMBERED = 150_000  # words; subword-nmt would remember all
 _END = "</w>"
 
-Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
+_Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
 _Pieces = Annotated[str, Field(min_length=1, max_length=10)]
 
 
 class MosesSettings(Section):
     """Settings of Moses' tokenizer and of subword-nmt."""
 
-    source_language: Language = "en"
-    target_language: Language = "en"
+    source_language: _Language = "en"
+    target_language: _Language = "en"
     tokenised: bool = True
     """Whether Moses' tokenizer makes words; otherwise they stand between spaces."""
     escaped: bool = True
@@ -131,7 +131,7 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
             name = "target_vocab.json" if side == "target" and not self.shared else "vocab.json"
             vocabulary = read_vocabulary(self.files[name])
             order = self.order if side == "target" else self.source_order or self.order
-            self._tables[side] = Table(vocabulary, order, its.unknown, self.files[name].path)
+            self._tables[side] = PieceTable(vocabulary, order, its.unknown, self.files[name].path)
             codes = self.files.get(f"{side}.codes", self.files.get("source.codes"))
             counts = self.files.get(f"{side}.counts")
             frequent = None if counts is None else _frequent(counts, threshold)
@@ -143,32 +143,29 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
 
     def _cut(self, line: str, side: SideName) -> list[str]:
         """The pieces of a line."""
-        its = self.settings
-        if its.normalised:
-            line = self._rules[side].normalize(line) if line else ""
-        if its.tokenised:
-            words = self._words[side].tokenize(
-                line, aggressive_dash_splits=its.dashes_split, escape=its.escaped
-            )
-        else:
-            words = line.split()
-        if its.lowercased:
-            words = [word.lower() for word in words]
-        merges = self._merges[side]
+        words, merges = self._words_of(line, side), self._merges[side]
         if merges is None:
             return words
         if len(merges.cache) > _MOST_REMEMBERED:
             merges.cache.clear()
-        if max(map(len, words), default=0) <= LONGEST_WORD:
-            return list(merges.segment_tokens(words))
-        pieces = []
+        pieces: list[str] = []
         for word in words:
-            parts = [word[i : i + LONGEST_WORD] for i in range(0, len(word), LONGEST_WORD)]
-            divided = [merges.segment_tokens([part]) for part in parts]
-            for part in divided[:-1]:
-                part[-1] += its.separator
-            pieces += [piece for part in divided for piece in part]
+            for begin in range(0, len(word), LONGEST_WORD):
+                if begin:
+                    pieces[-1] += self.settings.separator
+                pieces += merges.segment_tokens([word[begin : begin + LONGEST_WORD]])
         return pieces
+
+    def _words_of(self, line: str, side: SideName) -> list[str]:
+        its = self.settings
+        if its.normalised and line:
+            line = self._rules[side].normalize(line)
+        words = line.split()
+        if its.tokenised:
+            words = self._words[side].tokenize(
+                line, aggressive_dash_splits=its.dashes_split, escape=its.escaped
+            )
+        return [word.lower() for word in words] if its.lowercased else words
 
     def _joined(self, foreign: list[int], side: SideName) -> str:
         pieces = [p for p in self._pieces(foreign, side) if p not in self.settings.skipped]

@@ -85,26 +85,31 @@ class _Scanner:
     def _repeated(self) -> _Ways:
         is_group = self._rest[0] == "("
         ways = self._group() if is_group else self._character()
-        if self._take("?"):
+        if self._take("{"):
+            ways = self._interval(ways, is_group)
+        elif self._take("?"):
             ways = _Ways(ways.choices + 1, ways.endless)
+            self._take("?") or self._take("+")  # lazy or possessive: no more ways
         elif self._take("*") or self._take("+"):
             ways = self._endless(is_group)
-        elif self._take("{"):
-            least, comma, most = self._until("}").partition(",")
-            if not (least + most).isascii() or not (least + most).isdecimal():
-                raise _Unsafe
-            if comma and not most:
-                ways = self._endless(is_group)
-            elif is_group or int(most or least) > MOST_WAYS:
-                raise _Unsafe
-            elif comma:
-                ways = _Ways(1 + abs(int(most) - int(least or 0)), 0)
-        self._take("?") or self._take("+")  # lazy or possessive: no more ways
-        if self._rest[:1] in ("*", "+", "?", "{"):
+            self._take("?") or self._take("+")
+        if self._rest[:1] in ("*", "+", "?", "{"):  # after {1,9}, a + repeats it without end
             raise _Unsafe
         return ways
 
+    def _interval(self, once: _Ways, is_group: bool) -> _Ways:
+        """The rest of {2}, {2,3} or {2,} after a character, or a group that matches so `once`."""
+        least, comma, most = self._until("}").partition(",")
+        if not (least + most).isascii() or not (least + most).isdecimal():
+            raise _Unsafe
+        if comma and not most:
+            return self._endless(is_group)
+        if is_group or int(most or least) > MOST_WAYS:
+            raise _Unsafe
+        return _Ways(1 + abs(int(most) - int(least or 0)), 0) if comma else once
+
     def _endless(self, is_group: bool) -> _Ways:
+        """A part without an upper bound, which must be a single character."""
         if is_group:
             raise _Unsafe
         return _Ways(1, 1)

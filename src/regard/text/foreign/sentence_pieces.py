@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from regard.errors import MissingExtra, ModelError
 from regard.sections import Section
 from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.bounds import refuse_growth
 from regard.text.foreign.files import (
     Original,
     order_by_names,
@@ -18,7 +19,7 @@ from regard.text.foreign.files import (
     vocabulary_file,
 )
 from regard.text.foreign.order import Specials
-from regard.text.foreign.tables import Table
+from regard.text.foreign.tables import PieceTable
 from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
@@ -111,6 +112,10 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         config = read_json(read_original(path)) if path.exists() or path.is_symlink() else {}
         if not isinstance(config, dict):
             raise ModelError(f"{path}: not a JSON object: take the file of the model's tokenizer")
+        if config.get("sp_model_kwargs"):
+            raise ModelError(
+                f"{path}: sp_model_kwargs asks for another division of a text each time: remove it"
+            )
         named = _named_tokens(config, path)
         apart = config.get("separate_vocabs", False) is True
         vocabulary, target_vocabulary = directory / "vocab.json", directory / "target_vocab.json"
@@ -138,6 +143,10 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
             settings=settings,
         )
 
+    def prefix(self, line: str) -> str:
+        """The language code at the beginning of a line, such as `>>de<<`."""
+        return _without_code(line)[0] if self.settings.language_codes else ""
+
     def _open(self) -> None:
         self._models = {"source": _model(self.files["source.spm"])}
         target = self.files.get("target.spm")
@@ -149,7 +158,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
             if where.endswith(".spm"):
                 model = self._models["source"]
                 unknown = model.id_to_piece(model.unk_id())
-            self._tables[side] = Table(
+            self._tables[side] = PieceTable(
                 _vocabulary(self.files, side),
                 self.order_of(side),
                 unknown,
@@ -194,6 +203,7 @@ def _model(file: Original) -> SentencePieceProcessor:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
         raise MissingExtra("a SentencePiece tokenizer", "exchange") from None
+    refuse_growth(file.content, file.path)
     model = SentencePieceProcessor()
     try:
         model.LoadFromSerializedProto(file.content)

@@ -7,7 +7,7 @@ from regard.errors import ModelError
 from regard.text.foreign.order import IdOrder
 
 
-class Table:
+class PieceTable:
     """Looks up pieces; what is not in the vocabulary, or is a special symbol, is unknown."""
 
     def __init__(self, vocabulary: Mapping[str, int], order: IdOrder, unknown: str, where: Path):
