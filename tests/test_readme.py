@@ -13,6 +13,7 @@ import pytest
 
 import regard as package
 from cli.refusing import regard
+from exchange.marian_models import write_marian
 from regard import api
 from regard.corpus import example, write_corpus
 
@@ -86,6 +87,7 @@ def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         lines = (f"( {example(seed, i).tree})\n" for i in range(trees))
         (tmp_path / f"{name}.mrg").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "words.txt").write_text("The dog barks .\n", encoding="utf-8")
+    write_marian(tmp_path / "opus-mt-en-de")
     return tmp_path
 
 

@@ -17,6 +17,7 @@ from regard.errors import ModelError
 from regard.layers import AddNorm, FeedForward, sinusoids
 from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
+from regard.text.tokenizer import BOS, EOS
 from regard.transformer import Transformer
 from regard.variants import AdditiveAttention, NormOnly, add_norm_of, additive_scores, attention_of
 from regard.view.recording import record_attention
@@ -39,6 +40,8 @@ CHANGES = [
     {"embeddings": "inputs", "positions": "learned", "max_positions": 40},
     {"embeddings": "apart", "output_bias": True, "positions": "learned", "max_positions": 40},
     {"output_bias": True, "norm_epsilon": 0.01, "positions": "halves"},
+    {"norm": "last", "activation": "swish"},
+    {"source_end": False, "norm": "pre"},
     {"causal": False},
 ]
 PARTS = {"embedding", "encoder", "decoder"}
@@ -133,6 +136,17 @@ def test_halves_are_the_sinusoids_in_another_order() -> None:
     assert torch.equal(halves[:700], torch.cat([table[:, ::2], table[:, 1::2]], dim=1))
 
 
+def test_without_its_end_a_source_is_read_as_if_it_had_none() -> None:
+    """The logits of a source with </s> equal those of the model that attends to all, without it."""
+    without, plain = transformer(source_end=False), transformer()
+    without.load_state_dict(plain.state_dict())
+    target = one_per_row([[BOS, 5, 6], [BOS, 7]])
+    ended, bare = one_per_row([[4, 9, 8, EOS], [11, EOS]]), one_per_row([[4, 9, 8], [11]])
+    real = target.segments != 0
+    assert torch.allclose(without(ended, target)[real], plain(bare, target)[real], atol=1e-5)
+    assert not torch.allclose(plain(ended, target)[real], plain(bare, target)[real], atol=1e-4)
+
+
 def test_one_matrix_has_one_vocabulary() -> None:
     for embeddings in ("shared", "inputs"):
         with pytest.raises(ValueError, match="source and target are one"):
@@ -141,7 +155,7 @@ def test_one_matrix_has_one_vocabulary() -> None:
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch.nn, where norms come first
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("norm", ["pre", "post", "last"])
 def test_equals_torch_with_norms_first_or_last(norm: str, activation: str) -> None:
     sizes = ModelRecipe(layers=2, decoder_layers=3, d_model=12, d_ff=17, heads=3, dropout=0.0)
     recipe = sizes.model_copy(

@@ -22,7 +22,7 @@ def torch_transformer(model: Transformer, recipe: ModelRecipe) -> nn.Transformer
         dropout=0.0, activation=recipe.activation, layer_norm_eps=recipe.norm_epsilon,
         batch_first=True, norm_first=pre,
     )  # fmt: skip
-    if not pre:  # post-norm has no final norm
+    if recipe.norm == "post":  # it has no final norm
         theirs.encoder.norm = theirs.decoder.norm = None
 
     def attention(to: nn.MultiheadAttention, ours: nn.Module) -> None:
@@ -50,7 +50,7 @@ def torch_transformer(model: Transformer, recipe: ModelRecipe) -> nn.Transformer
         for to, ours in (pair for a, b in stacks for pair in zip(a.layers, b, strict=True)):
             to.linear1.load_state_dict(ours.feed_forward.W_1.state_dict())
             to.linear2.load_state_dict(ours.feed_forward.W_2.state_dict())
-        if pre:
+        if recipe.norm != "post":
             norms += [(theirs.encoder.norm, model.encoder_norm)]
             norms += [(theirs.decoder.norm, model.decoder_norm)]
         for to, ours in norms:

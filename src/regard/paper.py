@@ -269,7 +269,7 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     rows = (source_vocabulary or vocabulary) + positions  # and what is not the source's embedding:
     rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
     rows += vocabulary * (model.embeddings in ("inputs", "apart"))
-    last_norms, bias = 2 * norm * (model.norm == "pre"), vocabulary * model.output_bias
+    last_norms, bias = 2 * norm * (model.norm != "post"), vocabulary * model.output_bias
     return rows * model.d_model + encoder + decoder + last_norms + bias
 
 

@@ -41,9 +41,10 @@ class ModelRecipe(Section):
     activation: Literal["relu", "swish", "gelu"] = "relu"
     """The function within the feed-forward networks (§3.3): max(0, x) in the paper; or
     x · sigmoid(x), or x · Phi(x), with the error function."""
-    norm: Literal["post", "pre"] = "post"
+    norm: Literal["post", "pre", "last"] = "post"
     """Where a layer normalises (§3.1): LayerNorm(x + Sublayer(x)) in the paper; or
-    x + Sublayer(LayerNorm(x)), with one more LayerNorm after the last layer of each stack."""
+    x + Sublayer(LayerNorm(x)), with one more LayerNorm after the last layer of each stack (pre); or
+    as in the paper, with that LayerNorm too (last), as PyTorch's nn.Transformer."""
     norm_epsilon: Annotated[float, Field(ge=1e-12, le=0.1)] = 1e-6
     """The number that LayerNorm adds to the variance."""
     embeddings: Literal["shared", "target", "inputs", "apart"] = "shared"
@@ -67,6 +68,8 @@ class ModelRecipe(Section):
     initial: Literal["apart", "joined"] = "apart"
     """Glorot limit of the first W^Q, W^K and W^V: that of each matrix apart; or, as in the authors'
     code, that of those with the same input joined as one matrix, smaller by up to sqrt 2."""
+    source_end: bool = True
+    """Whether anything attends to the </s> of the source; other programs' sources may have none."""
     score: Literal["scaled", "dot", "additive"] = "scaled"
     """How well a key fits a query (§3.2.1): their dot product / sqrt(d_k); the dot product; or
     additive attention, w · tanh(q + k). The paper scales."""

@@ -24,6 +24,7 @@ from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic, Cache, Computing, Mask
 from regard.layers import Embedding
 from regard.recipe import ModelRecipe
+from regard.text.tokenizer import EOS
 from regard.variants import (
     OutputMatrix,
     add_norm_of,
@@ -113,7 +114,7 @@ class Transformer(Computing):
         self.vocabulary, self.source_vocabulary = vocabulary, source_vocabulary or vocabulary
         if self.source_vocabulary != vocabulary and recipe.embeddings in ("shared", "inputs"):
             raise ValueError(f"embeddings = {recipe.embeddings}: source and target are one")
-        self.causal = recipe.causal
+        self.causal, self.source_end = recipe.causal, recipe.source_end
         self.embedding = embedding_of(recipe, self.source_vocabulary)
         for name, module in matrices_apart(recipe, vocabulary).items():
             self.add_module(name, module)
@@ -206,10 +207,17 @@ class Transformer(Computing):
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
-        mask = self.by.mask_of_segments(source.segments, source.segments)
+        segments = self._attended(source)
+        mask = self.by.mask_of_segments(segments, segments)
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x)
+
+    def _attended(self, source: Rows) -> Int[Tensor, "rows source"]:
+        """The segments of the source; its </s> is padding if nothing attends to it."""
+        if self.source_end:
+            return source.segments
+        return source.segments.masked_fill(source.ids == EOS, 0)
 
     def decode(
         self, target: Rows, memory: Float[Tensor, "rows source d_model"], source: Rows
@@ -217,7 +225,7 @@ class Transformer(Computing):
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.target_side(target.ids, target.positions, target.ids.shape[1])
         self_mask = self.by.mask_of_segments(target.segments, target.segments, causal=self.causal)
-        cross_mask = self.by.mask_of_segments(target.segments, source.segments)
+        cross_mask = self.by.mask_of_segments(target.segments, self._attended(source))
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
         return self.decoder_norm(y)
@@ -243,7 +251,7 @@ class Transformer(Computing):
             uniform=True,
             length=0,
             memory=tuple(self.by.cache(keys, values) for keys, values in memory),
-            memory_mask=(source.segments != 0)[:, None, None, :],
+            memory_mask=(self._attended(source) != 0)[:, None, None, :],
         )
 
     def step(

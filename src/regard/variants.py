@@ -195,9 +195,10 @@ def add_norm_of(recipe: ModelRecipe) -> AddNorm | Add:
 
 
 def last_norm_of(recipe: ModelRecipe) -> nn.Module:
-    """The LayerNorm after the last layer of a stack, by pre-norm; in the paper there is none."""
-    pre = recipe.norm == "pre"
-    return nn.LayerNorm(recipe.d_model, eps=recipe.norm_epsilon) if pre else nn.Identity()
+    """The LayerNorm after the last layer of a stack; in the paper there is none."""
+    if recipe.norm == "post":
+        return nn.Identity()
+    return nn.LayerNorm(recipe.d_model, eps=recipe.norm_epsilon)
 
 
 def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:

@@ -7,15 +7,11 @@ import typer
 
 from regard.cli.options import ModelArgument, SetOption
 
-_FormatArgument = Annotated[
-    str, typer.Argument(metavar="FORMAT", help="ctranslate2 or onnx.")
-]
+_FormatArgument = Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2 or onnx.")]
 _OutOption = Annotated[Path, typer.Option("--out", help="The directory to make.")]
 _PrecisionOption = Annotated[
     str,
-    typer.Option(
-        "--precision", help="For ctranslate2: fp32, int8, int8_float32 or bfloat16."
-    ),
+    typer.Option("--precision", help="For ctranslate2: fp32, int8, int8_float32 or bfloat16."),
 ]
 
 

@@ -14,6 +14,8 @@ from regard.cli.claims import claims
 from regard.cli.demo import demo
 from regard.cli.export import export
 from regard.cli.help import help_
+from regard.cli.importing import importing
+from regard.cli.info import info
 from regard.cli.look import look
 from regard.cli.paper_diff import paper_diff
 from regard.cli.parse import parse
@@ -64,9 +66,11 @@ def regard(
 
 
 for command in (
-    demo, prepare, train, average, tune, translate, parse, score, look, serve, claims, reproduce
+    demo, prepare, train, average, tune, translate, parse, score, look, serve, info, claims,
+    reproduce,
 ):  # fmt: skip
     app.command()(command)
+app.add_typer(importing, name="import", cls=Commands)
 app.command("paper-diff")(paper_diff)
 app.command("help")(help_)
 app.command()(export)

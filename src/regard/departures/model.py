@@ -92,13 +92,24 @@ MODEL = (
         fields=("model.causal",),
     ),
     Departure(
+        name="end of the source",
+        section="§3.1",
+        quote="",
+        theirs="</s> ends the source, and is attended to",
+        ours="the same; by `model.source_end = false` nothing attends to it",
+        why="as the authors' code; sources of OpenNMT-py do not end in one",
+        tests=("tests/test_variants.py",),
+        judge=unstated("model.source_end"),
+        fields=("model.source_end",),
+    ),
+    Departure(
         name="order of the normalisation",
         section="§3.1",
         quote="LayerNorm(x + Sublayer(x))",
         theirs="the same, no norm after the last layer; later a norm before each sub-layer and one "
         "after the last layer",
         ours='as published; `model.norm = "pre"` normalises before each sub-layer and after the '
-        "last layer",
+        'last layer, `"last"` after each and after the last layer',
         why="many models of other programs do, to learn without a long warm-up",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.norm"),

@@ -121,8 +121,8 @@ class Graph:
         return total if self.recipe.norm == "pre" else self.norm(total, f"{name}.norm")
 
     def last(self, x: str, name: str) -> str:
-        """The output of a stack: by pre-norm, normalised."""
-        return self.norm(x, name) if self.recipe.norm == "pre" else x
+        """The output of a stack: normalised, unless by post-norm."""
+        return x if self.recipe.norm == "post" else self.norm(x, name)
 
     def feed_forward(self, x: str, name: str) -> str:
         """§3.3, equation (2)."""

@@ -77,6 +77,8 @@ def refuse_unlike(recipe: ModelRecipe) -> None:
         "score = additive": recipe.score == "additive",
         "residual = false": not recipe.residual,
         "causal = false": not recipe.causal,
+        "norm = last": recipe.norm == "last",
+        "source_end = false": not recipe.source_end,
         f"d_v = {recipe.d_v}, other than d_k": recipe.d_v != recipe.d_k
         or recipe.decoder.d_v != recipe.decoder.d_k,
     }

@@ -1,0 +1,115 @@
+"""`regard info`: what a model is, where it came from, and what was proved of it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.options import ModelArgument
+
+_JsonOption = Annotated[bool, typer.Option("--json", help="Write everything, as one JSON object.")]
+
+
+def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
+    """Tell what a model is: its sizes, scores, provenance, and the certificate of a conversion.
+
+    The model is verified first, as for translation. With --json, the whole recipe, the manifest
+    and the certificate are written.
+
+    Examples:
+
+    - `regard info runs/x`
+    - `regard info models/opus --json | jq .certificate`
+    """
+    import json
+
+    from regard.exchange.info import info_of
+
+    found = info_of(model)
+    if as_json:
+        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        return
+    for name, text in _rows(found):
+        typer.echo(f"{name:<12} {text}")
+
+
+def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names and texts, one for each line."""
+    recipe = found["recipe"]
+    rows = [
+        ("model", found["model"]),
+        ("parameters", f"{found['parameters']:,} ({found['bytes'] / 2**20:,.1f} MiB on disk)"),
+        ("sizes", _sizes(recipe["model"])),
+        ("vocabulary", _vocabulary(found)),
+        ("search", _search(recipe["search"])),
+        ("longest", f"{recipe['data']['max_length']:,} pieces of a source"),
+    ]
+    if found["scores"]:
+        figures = (f"{key} {value:,}" for key, value in found["scores"].items())
+        rows.append(("validation", ", ".join(figures)))
+    rows += _provenance(found["provenance"])
+    if found["certificate"]:
+        rows += certificate_rows(found["certificate"])
+    return rows
+
+
+def _sizes(model: dict[str, Any]) -> str:
+    def both(key: str) -> str:
+        return "+".join(map(str, dict.fromkeys([model[key], model[f"decoder_{key}"]])))
+
+    text = f"N {both('layers')}, d_model {model['d_model']}, d_ff {both('d_ff')}, h {both('heads')}"
+    usual = {
+        "activation": "relu",
+        "norm": "post",
+        "positions": "sinusoidal",
+        "embeddings": "shared",
+    }
+    return text + "".join(f", {key} {model[key]}" for key in usual if model[key] != usual[key])
+
+
+def _vocabulary(found: dict[str, Any]) -> str:
+    sizes = found["source_vocabulary"], found["vocabulary"]
+    if sizes[0] == sizes[1]:
+        return f"{sizes[1]:,} entries"
+    return f"{sizes[0]:,} entries of the source, {sizes[1]:,} of the target"
+
+
+def _search(search: dict[str, Any]) -> str:
+    kind = "n" if search["penalty"] == "length" else "(5 + n) / 6"
+    return f"beam {search['beam']}, score log p / ({kind})^{search['alpha']:g}"
+
+
+def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
+    imported = provenance.get("imported")
+    if isinstance(imported, dict):
+        text = f"from {imported.get('from')} ({imported.get('format')})"
+        return [("imported", f"{text}, by regard {imported.get('regard')}")]
+    rows = []
+    if "step" in provenance:
+        averaged = provenance.get("averaged") or []
+        text = f"{provenance['step']:,} steps"
+        rows.append(
+            ("trained", text + f", the mean of {len(averaged)} checkpoints" * bool(averaged))
+        )
+    return rows
+
+
+def certificate_rows(certificate: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names and texts of a certificate, one for each line."""
+    versions = ", ".join(f"{name} {one}" for name, one in certificate["versions"].items())
+    rows = [("converted", f"{certificate['conversion']}, {certificate['date']}; {versions}")]
+    if certificate["not_run"]:
+        return [*rows, ("proof", f"none: {certificate['not_run']}")]
+    share = certificate["difference"] / certificate["range"]
+    return [
+        *rows,
+        (
+            "logits",
+            f"differ by at most {certificate['difference']:.2g}, {share:.1g} of their range",
+        ),
+        (
+            "outputs",
+            f"of {certificate['sentences']} sentences, {certificate['greedy']:.1%} equal by greedy "
+            f"search, {certificate['searched']:.1%} by a beam of {certificate['beam']}, "
+            f"{certificate['encoded']:.1%} cut alike",
+        ),
+    ]

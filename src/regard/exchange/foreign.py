@@ -1,0 +1,127 @@
+"""A foreign model, read and converted, before it is written and proved."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.errors import ModelError, RecipeError
+from regard.exchange.certificate import Side
+from regard.recipe import MOST_STEPPED, Recipe
+from regard.text.protocol import AnyTokenizer
+
+LONGEST_SOURCE = 512
+"""Tokens of the longest source, for programs whose files do not say."""
+
+
+class NotRunError(Exception):
+    """The foreign side of a certificate cannot be run here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A foreign model, as a model of regard would hold it."""
+
+    format: str
+    """The name of its format, such as "hf"."""
+    where: Path
+    recipe: Recipe
+    weights: dict[str, Tensor]
+    tokenizer: AnyTokenizer
+    files: dict[str, str]
+    """SHA-256 of the files that were read, by name."""
+    side: Callable[[], Side]
+    """Makes the foreign side of the certificate; raises NotRunError if it cannot be run here."""
+
+
+def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
+    """A recipe with these fields; raises ModelError for one that no model here can have."""
+    model = fields.setdefault("d_model", 512), fields.setdefault("heads", 8)
+    if all(isinstance(size, int) and size > 0 for size in model) and model[0] % model[1]:
+        raise ModelError(f"{where}: d_model = {model[0]} is not a multiple of its {model[1]} heads")
+    fields |= {"vocabulary": max(300, vocabulary), "max_length": max(2, min(longest, 2**20))}
+    try:
+        return Recipe().but(**fields)
+    except RecipeError as error:
+        raise ModelError(f"{where}: no model here can have that: {error}") from None
+
+
+def most_extra(limit: int, beam: int) -> int:
+    """The nearest value that `search.max_extra` may have to a limit of tokens to write."""
+    return max(1, min(limit, 10_000, MOST_STEPPED // max(1, beam)))
+
+
+class ForeignConfig:
+    """A foreign configuration: each key is read by its type, and what is not read is known."""
+
+    def __init__(self, content: Mapping[str, Any], where: Path):
+        self._content, self.where = dict(content), where
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._content
+
+    def whole(self, key: str, default: int | None = None, least: int = 0, most: int = 2**31) -> int:
+        """A whole number of this range."""
+        value = self._get(key, default)
+        if type(value) is not int or not least <= value < most:
+            raise self.refusal(key, f"a whole number from {least} to {most - 1:,}")
+        return value
+
+    def real(self, key: str, default: float | None = None, least: float = 0.0) -> float:
+        """A number of at least `least`."""
+        value = self._get(key, default)
+        if type(value) not in (int, float) or not least <= value <= 1e9:
+            raise self.refusal(key, f"a number from {least:g}")
+        return float(value)
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        """True or False."""
+        value = self._get(key, default)
+        if type(value) is not bool:
+            raise self.refusal(key, "true or false")
+        return value
+
+    def word(self, key: str, default: str | None = None) -> str:
+        """A text."""
+        value = self._get(key, default)
+        if type(value) is not str:
+            raise self.refusal(key, "a text")
+        return value
+
+    def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
+        """The equivalent here of one of these texts."""
+        value = self.word(key, default)
+        if value not in values:
+            raise self.refusal(key, f"one of {', '.join(values)} to be converted exactly")
+        return values[value]
+
+    def only(self, key: str, *values: Any) -> None:
+        """Refuse a key that has another value than these, of which the first is the default."""
+        value = self._content.get(key, values[0])
+        if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
+            raise self.refusal(key, f"{values[0]!r} to be converted exactly")
+
+    def section(self, key: str) -> "ForeignConfig":
+        """An object under a key."""
+        value = self._get(key, None)
+        if not isinstance(value, dict):
+            raise self.refusal(key, "an object of keys")
+        content = {str(name): one for name, one in value.items() if one is not None}
+        return ForeignConfig(content, self.where)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, of any type."""
+        return self._content.get(key, default)
+
+    def _get(self, key: str, default: Any) -> Any:
+        if key not in self._content and default is None:
+            raise ModelError(f"{self.where}: has no {key}: it is of another kind, or not complete")
+        return self._content.get(key, default)
+
+    def refusal(self, key: str, asked: str) -> ModelError:
+        """The error for a key that has another value than what is asked for."""
+        found = repr(self._content.get(key))
+        shown = found if len(found) < 60 else f"{found[:60]}..."
+        return ModelError(f"{self.where}: {key} is {shown}: it must be {asked}")

@@ -1,0 +1,265 @@
+"""`regard import hf`: a directory of Hugging Face's MarianMTModel, as OPUS-MT publishes them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
+from regard.exchange.hf_generation import Generation, generation_of
+from regard.exchange.hf_side import HuggingFaceSide
+from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.reading import read_object, read_pickled_tensors, read_safetensors
+from regard.exchange.weights import ForeignWeights, layers
+from regard.files.regular import checksum
+from regard.layers import sinusoids
+from regard.recipe import Recipe
+from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
+
+_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
+_NORM_EPSILON = 1e-5
+"""Marian's LayerNorm there has no key for it."""
+WEIGHTS = "model.safetensors", "pytorch_model.bin"
+TEXT_FILES = "source.spm", "target.spm", "vocab.json"
+_PARTS = {
+    "self.q": "self_attn.q_proj",
+    "self.k": "self_attn.k_proj",
+    "self.v": "self_attn.v_proj",
+    "self.o": "self_attn.out_proj",
+    "self.norm": "self_attn_layer_norm",
+    "cross.q": "encoder_attn.q_proj",
+    "cross.k": "encoder_attn.k_proj",
+    "cross.v": "encoder_attn.v_proj",
+    "cross.o": "encoder_attn.out_proj",
+    "cross.norm": "encoder_attn_layer_norm",
+    "ff.1": "fc1",
+    "ff.2": "fc2",
+    "ff.norm": "final_layer_norm",
+}
+
+
+def read_hf(directory: Path) -> Foreign:
+    """Read a directory of MarianMTModel and MarianTokenizer; raises ModelError.
+
+    Files: config.json, generation_config.json if there is one, model.safetensors or
+    pytorch_model.bin, source.spm, target.spm, vocab.json, tokenizer_config.json.
+    """
+    config = _config(directory)
+    vocabulary = config.whole("vocab_size", least=4, most=10**6)
+    targets = config.whole("decoder_vocab_size", vocabulary, least=4, most=10**6)
+    generation = generation_of(_generation_keys(directory, config), targets)
+    path = _weights_path(directory)
+    tensors = (
+        read_safetensors(path) if path.suffix == ".safetensors" else read_pickled_tensors(path)
+    )
+    recipe = _recipe(config, generation, targets)
+    tokenizer = _tokenizer(directory, generation, vocabulary, targets)
+    weights, recipe = _converted(tensors, path, config, recipe, generation, tokenizer, vocabulary)
+    return Foreign(
+        format="hf",
+        where=directory,
+        recipe=recipe,
+        weights=weights,
+        tokenizer=tokenizer,
+        files=_checksums(directory, path),
+        side=lambda: HuggingFaceSide(directory, tensors, generation, tokenizer),
+    )
+
+
+def _config(directory: Path) -> ForeignConfig:
+    if not directory.is_dir():
+        raise ModelError(f"{directory}: no such directory: name one that holds a config.json")
+    keys = ForeignConfig(read_object(directory / "config.json"), directory / "config.json")
+    if keys.get("model_type") != "marian":
+        named = keys.get("model_type") or (keys.get("architectures") or ["unknown"])
+        raise ModelError(
+            f"{keys.where}: a model of the kind {named!r:.60}: of Hugging Face's models, those of "
+            "MarianMTModel can be imported"
+        )
+    for key in ("normalize_before", "normalize_embedding", "add_final_layer_norm"):
+        keys.only(key, False)
+    keys.only("is_encoder_decoder", True)
+    keys.only("static_position_embeddings", True)
+    return keys
+
+
+def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
+    """The generation config: that of its file over that of config.json, as older models have it."""
+    path = directory / "generation_config.json"
+    older = {key: config.get(key) for key in _GENERATION_KEYS if key in config}
+    newer = read_object(path) if path.exists() or path.is_symlink() else {}
+    if newer and not newer.get("_from_model_config"):
+        older = {key: older[key] for key in _IDS if key in older}
+    return ForeignConfig(older | newer, path if newer else config.where)
+
+
+_IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
+_GENERATION_KEYS = (
+    *_IDS, "bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample",
+    "early_stopping", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty",
+    "forced_bos_token_id", "length_penalty", "max_length", "max_new_tokens", "min_length",
+    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "renormalize_logits",
+    "repetition_penalty", "suppress_tokens",
+)  # fmt: skip
+
+
+def _weights_path(directory: Path) -> Path:
+    for name in WEIGHTS:
+        path = directory / name
+        if path.exists() or path.is_symlink():
+            return path
+    if any(directory.glob("*.index.json")):
+        raise ModelError(f"{directory}: its weights are in several files: save them as one")
+    raise ModelError(f"{directory}: has no {' or '.join(WEIGHTS)}: the model is not complete")
+
+
+def _recipe(config: ForeignConfig, generation: Generation, targets: int) -> Recipe:
+    d_model = config.whole("d_model", least=1)
+    heads = config.whole("encoder_attention_heads", least=1)
+    decoder_heads = config.whole("decoder_attention_heads", least=1)
+    if d_model % decoder_heads:
+        raise config.refusal("decoder_attention_heads", f"a divisor of d_model, {d_model}")
+    return foreign_recipe(
+        config.where,
+        targets,
+        config.whole("max_position_embeddings", least=2),
+        layers=config.whole("encoder_layers", least=1),
+        decoder_layers=config.whole("decoder_layers", least=1),
+        d_model=d_model,
+        d_ff=config.whole("encoder_ffn_dim", least=1),
+        decoder_d_ff=config.whole("decoder_ffn_dim", least=1),
+        heads=heads,
+        decoder_heads=decoder_heads,
+        activation=config.choice("activation_function", _ACTIVATIONS, "gelu"),
+        embedding_scale=config.flag("scale_embedding", False),
+        norm_epsilon=_NORM_EPSILON,
+        positions="halves",
+        dropout=config.real("dropout", 0.1),
+        attention_dropout=config.real("attention_dropout", 0.0),
+        relu_dropout=config.real("activation_dropout", 0.0),
+        **generation.fields,
+    )
+
+
+def _tokenizer(
+    directory: Path, generation: Generation, sources: int, targets: int
+) -> SentencePieceTokenizer:
+    for name in TEXT_FILES:
+        if not (directory / name).exists():
+            raise ModelError(f"{directory}: has no {name}: the tokenizer is not complete")
+    tokenizer = SentencePieceTokenizer.read_marian(
+        directory,
+        specials=generation.specials,
+        source_specials=(-1, -1, generation.end),
+        size=targets,
+        source_size=sources,
+    )
+    if tokenizer.shared and sources != targets:
+        raise ModelError(
+            f"{directory / 'config.json'}: has {sources:,} entries for the source and {targets:,} "
+            "for the target, and tokenizer_config.json has not separate_vocabs = true"
+        )
+    return tokenizer
+
+
+def _converted(
+    tensors: dict[str, Tensor],
+    path: Path,
+    config: ForeignConfig,
+    recipe: Recipe,
+    generation: Generation,
+    tokenizer: SentencePieceTokenizer,
+    sources: int,
+) -> tuple[dict[str, Tensor], Recipe]:
+    """The weights under our names, and the recipe with the fields that follow from them."""
+    weights, model, targets = ForeignWeights(tensors, path), recipe.model, tokenizer.order.size
+    source, target, output = _tables(weights, config, sources, targets)
+    has_bias = "final_logits_bias" in weights
+    bias = weights.take("final_logits_bias", 1, targets)[0] if has_bias else None
+    positions, fields = _positions(weights, recipe)
+    matrices = ForeignMatrices(
+        source=source,
+        target=target,
+        output=output,
+        bias=bias,
+        start=target[generation.start],
+        order=tokenizer.order,
+        source_order=tokenizer.source_order,
+        never=generation.forbidden if generation.excluded else frozenset(),
+    )
+    found = layers(weights, model, _part) | matrices.weights() | positions
+    if "target_embedding.tokens.weight" in found and positions:
+        found["target_embedding.positions"] = positions["embedding.positions"].clone()
+    weights.finish()
+    fields |= {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+    return found, recipe.but(**fields)
+
+
+def _tables(
+    weights: ForeignWeights, config: ForeignConfig, sources: int, targets: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The matrices of source, target and output; those that are tied are one, whatever is stored.
+
+    Of tied matrices a file may have all, or any of them.
+    """
+    source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
+    shared, output = "model.shared.weight", "lm_head.weight"
+    tied = config.flag("tie_word_embeddings", True)
+    one = config.flag("share_encoder_decoder_embeddings", True)
+    if one and sources != targets:
+        raise config.refusal("decoder_vocab_size", f"vocab_size, {sources:,}: it shares embeddings")
+
+    def first(entries: int, *names: str) -> Tensor:
+        stored = [name for name in names if name in weights] or [names[0]]
+        found = weights.take(stored[0], entries, config.whole("d_model"))
+        weights.drop(stored[1:])
+        return found
+
+    if tied and one:
+        return (first(targets, shared, source, target, output),) * 3
+    if tied:
+        both = first(targets, target, output)
+        return first(sources, source, shared), both, both
+    apart = first(sources, source), first(targets, target), first(targets, output)
+    weights.drop([shared])
+    return apart
+
+
+def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The stored positions, if they are others than the sinusoids that follow from the sizes."""
+    names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+    d_model = recipe.model.d_model
+    tables = [weights.take(name, -1, d_model) for name in names if name in weights]
+    usual = [torch.equal(_close(table, d_model), table) for table in tables]
+    if all(usual):
+        return {}, {}
+    if len(tables) != 2 or not torch.equal(*tables):
+        raise ModelError(
+            f"{names[0]}: positions of encoder and decoder differ, and are no sinusoids of §3.5: "
+            "no model here has two tables"
+        )
+    longest = min(recipe.data.max_length, len(tables[0]))
+    return (
+        {"embedding.positions": tables[0]},
+        {"positions": "learned", "max_positions": len(tables[0]), "max_length": longest},
+    )
+
+
+def _close(table: Tensor, d_model: int) -> Tensor:
+    """The table itself if it is that of the sinusoids in halves, up to rounding; else those."""
+    usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
+    return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
+
+
+def _part(stack: str, i: int, part: str) -> str:
+    return f"model.{stack}.layers.{i}.{_PARTS[part]}"
+
+
+def _checksums(directory: Path, weights: Path) -> dict[str, str]:
+    names = (
+        "config.json", "generation_config.json", weights.name, *TEXT_FILES, "target_vocab.json",
+        "tokenizer_config.json",
+    )  # fmt: skip
+    return {name: checksum(directory / name) for name in names if (directory / name).exists()}

@@ -1,0 +1,233 @@
+"""`regard import marian`: a .npz file of marian-nmt, with the vocabularies it was trained with.
+
+The configuration is the text `special:model.yml` inside the file.
+"""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.exchange.foreign import (
+    LONGEST_SOURCE,
+    Foreign,
+    ForeignConfig,
+    NotRunError,
+    foreign_recipe,
+    most_extra,
+)
+from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.reading import parse_yaml, read_npz
+from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
+from regard.exchange.weights import ForeignWeights, last_norms, layers
+from regard.files.regular import checksum
+from regard.recipe import Recipe
+from regard.text.foreign.base import ForeignTokenizer
+
+CONFIG = "special:model.yml"
+_ROWS = 1024
+"""Rows of the table of sinusoids, whose exponent differs from §3.5's: learned positions hold it."""
+_NORM_EPSILON = 1e-6
+_ACTIVATIONS = {"relu": "relu", "swish": "swish"}
+"""Its "gelu" is x · sigmoid(1.702 x), which is no activation here."""
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-ffn-depth": (2,),
+    "transformer-no-projection": (False,),
+    "transformer-no-affine": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-pool": (False,),
+    "transformer-tied-layers": ([],),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-train-positions": (False,),
+    "transformer-decoder-dim-ffn": (0,),
+    "transformer-depth-scaling": (False, True),
+    "factors-combine": ("sum",),
+    "lemma-dim-emb": (0,),
+    "ulr": (False,),
+    "bert-train-type-embeddings": (False, True),
+}
+"""Keys that change the model, with the values that they may have here."""
+_ATTENTION = {"self": "self", "cross": "context"}
+
+
+def read_marian(path: Path, texts: Texts) -> Foreign:
+    """Read a .npz file; `texts` names its vocabularies and SentencePiece models.
+
+    Raises ModelError for a model that cannot be converted exactly.
+    """
+    arrays = read_npz(path)
+    keys = _config(arrays, path)
+    tensors = _tensors(arrays, path)
+    weights = ForeignWeights(tensors, path)
+    shared = keys.flag("tied-embeddings-all", False)
+    sources, targets = _entries(weights, path)
+    tokenizer = tokenizer_of(texts, (sources, targets), SpecialNames(None, None), shared=shared)
+    recipe = _recipe(keys, path, weights, targets)
+    found, fields = _converted(weights, keys, recipe, tokenizer, (sources, targets))
+    return Foreign(
+        format="marian",
+        where=path,
+        recipe=recipe.but(**fields),
+        weights=found,
+        tokenizer=tokenizer,
+        files={path.name: checksum(path), **texts.checksums()},
+        side=_not_run,
+    )
+
+
+def _not_run() -> Any:
+    raise NotRunError("marian-nmt is no Python package: its program was not run")
+
+
+def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfig:
+    if CONFIG not in arrays:
+        raise ModelError(f"{path}: has no {CONFIG}: it is not a model of marian-nmt")
+    content = arrays[CONFIG].tobytes()
+    try:
+        text = content.decode().rstrip("\0")
+    except UnicodeDecodeError:
+        raise ModelError(f"{path}: its {CONFIG} is not text: the file is damaged") from None
+    keys = ForeignConfig(parse_yaml(text, path), path)
+    for key, values in _ONLY.items():
+        keys.only(key, *values)
+    keys.whole("enc-depth", least=1)  # that it has one tells it from models of other types
+    return keys
+
+
+def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
+    """The parameters by names that end in .weight and .bias, matrices as [outputs, inputs]."""
+    found: dict[str, Tensor] = {}
+    for name, array in arrays.items():
+        if name.startswith("special:"):
+            continue
+        if array.dtype != np.float32:
+            raise ModelError(f"{path}: {name} is of {array.dtype}: export the model in float32")
+        found |= _renamed(name, torch.from_numpy(array))
+    return found
+
+
+def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """A parameter under another form of its name: x_Wq as x_q.weight, x_bq as x_q.bias."""
+    if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
+        stem, kind, pre = norm.groups()
+        return {f"{stem}{pre or ''}.{'weight' if kind == 'scale' else kind}": tensor.flatten()}
+    if linear := re.fullmatch(r"(.*_)([Wb])([qkvo12]?)", name):
+        stem, kind, part = linear.groups()
+        if kind == "b":
+            return {f"{stem}{part}.bias": tensor.flatten()}
+        return {f"{stem}{part}.weight": tensor.t() if tensor.ndim == 2 else tensor}
+    return {name: tensor}
+
+
+def _entries(weights: ForeignWeights, path: Path) -> tuple[int, int]:
+    """The entries of the source's and the target's vocabulary, by the rows of their matrices."""
+    sizes = []
+    for side in ("encoder", "decoder"):
+        name = "Wemb" if "Wemb" in weights else f"{side}_Wemb"
+        sizes.append(weights.shape(name)[0])
+    return sizes[0], sizes[1]
+
+
+def _recipe(keys: ForeignConfig, path: Path, weights: ForeignWeights, targets: int) -> Recipe:
+    pre = keys.word("transformer-preprocess", "") == "n"
+    keys.only("transformer-preprocess", "n" if pre else "")
+    keys.only("transformer-postprocess", "da" if pre else "dan")
+    keys.only("transformer-postprocess-top", "n" if pre else "")
+    return foreign_recipe(
+        path,
+        targets,
+        LONGEST_SOURCE,
+        layers=keys.whole("enc-depth", least=1),
+        decoder_layers=keys.whole("dec-depth", least=1),
+        d_model=keys.whole("dim-emb", least=4),
+        d_ff=keys.whole("transformer-dim-ffn", least=1),
+        heads=keys.whole("transformer-heads", least=1),
+        activation=keys.choice("transformer-ffn-activation", _ACTIVATIONS, "swish"),
+        norm="pre" if pre else "post",
+        norm_epsilon=_NORM_EPSILON,
+        positions="learned",
+        max_positions=_ROWS,
+        dropout=min(keys.real("transformer-dropout", 0.1), 0.9),
+        beam=6,
+        alpha=1.0,
+        penalty="length",
+        max_extra=most_extra(LONGEST_SOURCE, 6),
+    )
+
+
+def _converted(
+    weights: ForeignWeights,
+    keys: ForeignConfig,
+    recipe: Recipe,
+    tokenizer: ForeignTokenizer[Any],
+    sizes: tuple[int, int],
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights under our names, and the fields that follow from them."""
+    model, width = recipe.model, recipe.model.d_model
+    one = "Wemb" in weights
+    source = weights.take("Wemb" if one else "encoder_Wemb", sizes[0], width)
+    target = source if one else weights.take("decoder_Wemb", sizes[1], width)
+    output = _output(weights, keys, target)
+    name = "decoder_ff_logit_out_.bias"
+    bias = weights.take(name, sizes[1]) if name in weights else None
+    matrices = ForeignMatrices(
+        source=source,
+        target=target,
+        output=output,
+        bias=bias,
+        start=torch.zeros(width),  # its decoder begins with a vector of zeros
+        order=tokenizer.order,
+        source_order=tokenizer.source_order,
+    )
+    found = layers(weights, model, _part(pre=model.norm == "pre")) | matrices.weights()
+    if model.norm == "pre":
+        tops = {stack: f"{stack}_top_ln" for stack in ("encoder", "decoder")}
+        found |= last_norms(weights, tops, model)
+    weights.finish()
+    for name in ("embedding", "target_embedding"):
+        if f"{name}.tokens.weight" in found:
+            found[f"{name}.positions"] = tensor2tensor_sinusoids(_ROWS, width)
+    return found, {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+
+
+def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Tensor:
+    """The matrix before the softmax, [entries, d_model]."""
+    if keys.flag("tied-embeddings", False) or keys.flag("tied-embeddings-all", False):
+        return target
+    if "decoder_ff_logit_out_Wt" in weights:
+        return weights.take("decoder_ff_logit_out_Wt", *target.shape)
+    return weights.take("decoder_ff_logit_out_.weight", *target.shape)
+
+
+def _part(*, pre: bool) -> Any:
+    """The names of parts of layers, which are counted from 1."""
+    norm = "ln_pre" if pre else "ln"
+
+    def named(stack: str, i: int, part: str) -> str:
+        kind, _, what = part.partition(".")
+        prefix = f"{stack}_l{i + 1}_{_ATTENTION.get(kind, 'ffn')}"
+        if what != "norm":
+            return f"{prefix}_{what}"
+        return f"{prefix}_{'ffn' if kind == 'ff' else 'Wo'}_{norm}"
+
+    return named
+
+
+def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
+    """[length, d_model] Sines, then cosines, of pos / 10000^(i / (d_model / 2 - 1)).
+
+    These are the positions of tensor2tensor, marian-nmt and fairseq. The exponent of §3.5 is
+    2i / d_model.
+    """
+    half = d_model // 2
+    rates = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(1e4) / (half - 1)))
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()

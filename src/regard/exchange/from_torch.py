@@ -1,0 +1,274 @@
+"""`regard import torch`: a state dict of nn.Transformer, with embeddings and an output layer.
+
+The file holds weights alone, so that the user says what the program around them does.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError, RecipeError
+from regard.exchange.foreign import LONGEST_SOURCE, Foreign, NotRunError, foreign_recipe
+from regard.exchange.matrices import ForeignMatrices
+from regard.exchange.reading import read_pickled, read_safetensors, tensors_of
+from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
+from regard.exchange.weights import ForeignWeights, last_norms, layers
+from regard.files.regular import checksum
+from regard.layers import sinusoids
+from regard.recipe import Recipe
+from regard.text.foreign.base import ForeignTokenizer
+
+_NORM_EPSILON = 1e-5
+SOURCE = "src", "source", "enc"
+TARGET = "tgt", "trg", "target", "dec"
+OUTPUT = "generator", "output", "fc_out", "linear", "proj", "lm_head", "head", "out"
+_HOLDERS = "state_dict", "model_state_dict", "model"
+_PARTS = {
+    "self.q": "self_attn.q",
+    "self.k": "self_attn.k",
+    "self.v": "self_attn.v",
+    "self.o": "self_attn.out_proj",
+    "cross.q": "multihead_attn.q",
+    "cross.k": "multihead_attn.k",
+    "cross.v": "multihead_attn.v",
+    "cross.o": "multihead_attn.out_proj",
+    "ff.1": "linear1",
+    "ff.2": "linear2",
+}
+_NORMS = {
+    "encoder": {"self": "norm1", "ff": "norm2"},
+    "decoder": {"self": "norm1", "cross": "norm2", "ff": "norm3"},
+}
+
+
+@dataclass(frozen=True)
+class Program:
+    """The parts of the program around nn.Transformer that a state dict does not tell."""
+
+    heads: int
+    activation: str = "relu"
+    norm_first: bool = False
+    scale: bool = True
+    """Whether it multiplies embeddings by sqrt(d_model)."""
+    norm_epsilon: float = _NORM_EPSILON
+    source_embedding: str = ""
+    """The name of the source's embedding in the state dict; found by itself if empty."""
+    target_embedding: str = ""
+    generator: str = ""
+    positions: str = ""
+    """The name of the table of positions; found by itself if empty."""
+    pad: str = "<pad>"
+    begin: str = "<s>"
+    end: str = "</s>"
+    """The names of the special pieces in the vocabulary."""
+
+
+def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
+    """Read a state dict; raises ModelError for one that cannot be converted exactly."""
+    tensors = _tensors(path)
+    prefix = _prefix(tensors, path)
+    renamed = _split(tensors, path)
+    weights = ForeignWeights(renamed, path, biases=False)
+    found = _find(weights, prefix, program, path)
+    sizes = weights.shape(found.source)[0], weights.shape(found.target)[0]
+    names = SpecialNames(program.pad, program.begin, program.end)
+    tokenizer = tokenizer_of(texts, sizes, names, shared=found.source == found.target)
+    recipe = _recipe(weights, prefix, program, sizes[1], path, found.source)
+    converted, fields = _converted(weights, prefix, found, recipe, tokenizer)
+    return Foreign(
+        format="torch",
+        where=path,
+        recipe=recipe.but(**fields),
+        weights=converted,
+        tokenizer=tokenizer,
+        files={path.name: checksum(path)} | texts.checksums(),
+        side=_not_run,
+    )
+
+
+def _not_run() -> Any:
+    raise NotRunError("a state dict has no program that could be run")
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    """The state dict of a file, which may hold it under a usual key."""
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
+    content = read_pickled(path)
+    if isinstance(content, dict):
+        for key in _HOLDERS:
+            if isinstance(content.get(key), dict):
+                return tensors_of(content[key], path)
+    return tensors_of(content, path)
+
+
+def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
+    """The name under which the program keeps its nn.Transformer, with a dot after it."""
+    end = "decoder.layers.0.multihead_attn.in_proj_weight"
+    found = [name.removesuffix(end) for name in tensors if name.endswith(end)]
+    if len(found) != 1:
+        raise ModelError(f"{path}: has {len(found)} nn.Transformer (…{end}): it must have one")
+    return found[0]
+
+
+def _split(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors, with joined projections of queries, keys and values under names of their own."""
+    found = {}
+    for name, tensor in tensors.items():
+        if name.endswith(("in_proj_weight", "in_proj_bias")):
+            if tensor.ndim < 1 or len(tensor) % 3:
+                raise ModelError(f"{path}: {name} is {list(tensor.shape)}: not three projections")
+            stem, kind = name[: name.rindex("in_proj_")], name.rpartition("_")[2]
+            for one, part in zip("qkv", tensor.chunk(3), strict=True):
+                found[f"{stem}{one}.{kind}"] = part
+        else:
+            found[name] = tensor
+    return found
+
+
+@dataclass(frozen=True)
+class _Names:
+    source: str
+    target: str
+    output: str
+    """The stem of a linear layer's name."""
+    positions: str
+
+
+def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) -> _Names:
+    """The matrices outside nn.Transformer, by the names that programs usually give them."""
+    inside = f"{prefix}encoder.", f"{prefix}decoder."
+    outside = [name for name in weights.names() if not name.startswith(inside)]
+    tables = _matrices(weights, outside, prefix)
+    output = program.generator or _one(tables, OUTPUT, "--generator", path)
+    output = output.removesuffix(".weight")
+    embeddings = [name for name in tables if name != f"{output}.weight"]
+    one = embeddings[0] if len(embeddings) == 1 else ""
+    source = program.source_embedding or one
+    source = source or _one(embeddings, SOURCE, "--source-embedding", path)
+    target = program.target_embedding or one
+    target = target or _one(embeddings, TARGET, "--target-embedding", path)
+    taken = {source, target, f"{output}.weight", f"{output}.bias"}
+    return _Names(source, target, output, program.positions or _only_other(outside, taken))
+
+
+def _only_other(names: list[str], taken: set[str]) -> str:
+    """The name that is left, if it is only one."""
+    rest = [name for name in names if name not in taken]
+    return rest[0] if len(rest) == 1 else ""
+
+
+def _matrices(weights: ForeignWeights, names: list[str], prefix: str) -> list[str]:
+    """The names of matrices with d_model columns."""
+    width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")[1]
+    flat = [name for name in names if name.endswith("weight") and weights.ndim(name) == 2]
+    return [name for name in flat if weights.shape(name)[1] == width]
+
+
+def _one(names: list[str], parts: tuple[str, ...], option: str, path: Path) -> str:
+    """The only one of the names that has one of these parts."""
+    found = [name for name in names if any(part in name.lower() for part in parts)]
+    if len(found) != 1:
+        shown = ", ".join(names[:8]) or "none"
+        raise RecipeError(f"{path}: which matrix is it? Give {option} NAME; there are: {shown}")
+    return found[0]
+
+
+def _depth(weights: ForeignWeights, stem: str) -> int:
+    """The number of layers of a stack."""
+    numbers = {
+        name[len(stem) :].partition(".")[0] for name in weights.names() if name.startswith(stem)
+    }
+    return len(numbers)
+
+
+def _recipe(
+    weights: ForeignWeights, prefix: str, program: Program, targets: int, path: Path, source: str
+) -> Recipe:
+    ff, width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")
+    final = f"{prefix}encoder.norm.weight" in weights
+    if program.norm_first and not final:
+        raise ModelError(f"{path}: normalises first, but has no LayerNorm after the last layer")
+    norm = "pre" if program.norm_first else "last" if final else "post"
+    return foreign_recipe(
+        path,
+        targets,
+        LONGEST_SOURCE,
+        layers=_depth(weights, f"{prefix}encoder.layers."),
+        decoder_layers=_depth(weights, f"{prefix}decoder.layers."),
+        d_model=width,
+        d_ff=ff,
+        decoder_d_ff=weights.shape(f"{prefix}decoder.layers.0.linear1.weight")[0],
+        heads=program.heads,
+        activation=program.activation,
+        norm=norm,
+        norm_epsilon=program.norm_epsilon,
+        embedding_scale=program.scale,
+    )
+
+
+def _converted(
+    weights: ForeignWeights,
+    prefix: str,
+    names: _Names,
+    recipe: Recipe,
+    tokenizer: ForeignTokenizer[Any],
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights under our names, and the fields that follow from them."""
+    model, width = recipe.model, recipe.model.d_model
+    sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
+    source = weights.take(names.source, sizes[0], width)
+    target = source if names.target == names.source else weights.take(names.target, sizes[1], width)
+    output, bias = weights.linear(names.output, sizes[1], width)
+    begin = tokenizer.order.specials[1]
+    if begin < 0:
+        raise RecipeError(
+            "its vocabulary does not have the piece with which targets begin: --begin"
+        )
+    matrices = ForeignMatrices(
+        source=source,
+        target=target,
+        output=output,
+        bias=bias,
+        start=target[begin],
+        order=tokenizer.order,
+        source_order=tokenizer.source_order,
+    )
+    positions, fields = _positions(weights, names.positions, recipe)
+
+    def part(stack: str, i: int, part: str) -> str:
+        kind, _, what = part.partition(".")
+        own = _NORMS[stack][kind] if what == "norm" else _PARTS[part]
+        return f"{prefix}{stack}.layers.{i}.{own}"
+
+    found = layers(weights, model, part) | matrices.weights()
+    if model.norm != "post":
+        stacks = {stack: f"{prefix}{stack}.norm" for stack in ("encoder", "decoder")}
+        found |= last_norms(weights, stacks, model)
+    weights.finish()
+    if positions is not None:
+        for name in ("embedding", "target_embedding"):
+            if f"{name}.tokens.weight" in found:
+                found[f"{name}.positions"] = positions.clone()
+    return found, fields | {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+
+
+def _positions(
+    weights: ForeignWeights, name: str, recipe: Recipe
+) -> tuple[Tensor | None, dict[str, Any]]:
+    """A stored table, if it is not that of §3.5, as learned positions; and the fields for it."""
+    width = recipe.model.d_model
+    if not name or name not in weights:
+        return None, {}
+    table = weights.take_any(name).reshape(-1, width)
+    usual = sinusoids(len(table), width)
+    halves = usual.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
+    for kind, sines in (("sinusoidal", usual), ("halves", halves)):
+        if torch.allclose(table, sines, rtol=0, atol=2e-3):
+            return None, {"positions": kind}
+    longest = min(recipe.data.max_length, len(table))
+    fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}
+    return table, fields

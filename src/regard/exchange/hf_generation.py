@@ -1,0 +1,128 @@
+"""Hugging Face's `generate` as a search of regard; what has no equivalent is refused by name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import ModelError
+from regard.exchange.foreign import ForeignConfig, most_extra
+from regard.recipe import MOST_STEPPED
+
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "begin_suppress_tokens": ([], None),
+    "diversity_penalty": (0.0,),
+    "do_sample": (False,),
+    "early_stopping": (False,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1.0,),
+    "exponential_decay_length_penalty": (None,),
+    "forced_bos_token_id": (None,),
+    "forced_decoder_ids": (None,),
+    "guidance_scale": (None, 1.0),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "no_repeat_ngram_size": (0,),
+    "num_beam_groups": (1,),
+    "penalty_alpha": (None, 0.0),
+    "repetition_penalty": (1.0,),
+    "sequence_bias": (None,),
+}
+"""Keys of a generation config that change what is written, with the values that do not."""
+LONGEST_OUTPUT = 512
+"""Tokens to write where the configuration does not say."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The search of a generation config, and the ids that it never writes."""
+
+    beam: int
+    alpha: float
+    limit: int
+    """Tokens of the longest output, </s> included."""
+    start: int
+    end: int
+    pad: int
+    forbidden: frozenset[int]
+    """Ids that are never written; they have their share of the probability, if not `excluded`."""
+    excluded: bool
+    """Whether the probability is divided among the other ids alone: `renormalize_logits`."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a recipe's search."""
+        return {
+            "beam": self.beam,
+            "alpha": self.alpha,
+            "penalty": "length",
+            "finish": "beam",
+            "max_extra": most_extra(self.limit, self.beam),
+        }
+
+    @property
+    def specials(self) -> tuple[int, int, int]:
+        """The foreign ids of what is <pad>, <s> and </s> here; -1 for none.
+
+        <pad> and <s> are never written here, so only an id that they never write can be one. If it
+        has no probability at all, its entry has none either.
+        """
+        counted = frozenset[int]() if self.excluded else self.forbidden
+        begin = self.start if self.start in counted else -1
+        pad = self.pad if self.pad in counted and self.pad != begin else -1
+        return pad, begin, self.end
+
+
+def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
+    """Read a generation config; raises ModelError for what no search of regard does."""
+    for key, values in _ONLY.items():
+        if key in keys and keys.get(key) not in values:
+            raise ModelError(
+                f"{keys.where}: {key} is {keys.get(key)!r:.60}, and no search of regard does that: "
+                "remove it there to import the model with a plain beam search"
+            )
+    end = _id(keys, "eos_token_id", vocabulary)
+    pad = _id(keys, "pad_token_id", vocabulary)
+    start = _id(keys, "decoder_start_token_id", vocabulary)
+    forbidden = _forbidden(keys, vocabulary)
+    if end in forbidden:
+        raise keys.refusal("bad_words_ids", "without the end of sentence")
+    excluded = keys.flag("renormalize_logits", False)
+    counted = frozenset() if excluded else forbidden - {start, pad}
+    if counted:
+        raise ModelError(
+            f"{keys.where}: never writes the id {min(counted)}, which is neither its start nor its "
+            "padding: no search of regard does that: remove it from bad_words_ids"
+        )
+    limit = keys.whole("max_length", LONGEST_OUTPUT, least=1) - 1
+    return Generation(
+        beam=keys.whole("num_beams", 1, least=1, most=1001),
+        alpha=keys.real("length_penalty", 1.0),
+        limit=min(keys.whole("max_new_tokens", max(1, limit), least=1), MOST_STEPPED),
+        start=start,
+        end=end,
+        pad=pad,
+        forbidden=forbidden,
+        excluded=excluded,
+    )
+
+
+def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
+    """An id of the vocabulary; one in a list is taken for it."""
+    value = keys.get(key)
+    if isinstance(value, list) and len(value) == 1:
+        [value] = value
+    if type(value) is not int or not 0 <= value < vocabulary:
+        raise keys.refusal(key, f"an id of the {vocabulary:,} entries")
+    return value
+
+
+def _forbidden(keys: ForeignConfig, vocabulary: int) -> frozenset[int]:
+    words = keys.get("bad_words_ids", [])
+    single = keys.get("suppress_tokens", [])
+    if not isinstance(words, list) or not isinstance(single, list):
+        raise keys.refusal("bad_words_ids", "a list of lists of ids")
+    if not all(isinstance(word, list) and len(word) == 1 for word in words):
+        raise keys.refusal("bad_words_ids", "words of one id each to be converted exactly")
+    ids = [*(word[0] for word in words), *single]
+    if not all(type(i) is int and 0 <= i < vocabulary for i in ids):
+        raise keys.refusal("bad_words_ids", f"ids of the {vocabulary:,} entries")
+    return frozenset(ids)

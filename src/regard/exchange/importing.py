@@ -1,0 +1,53 @@
+"""Write an imported model, with its certificate, as a model directory; or nothing."""
+
+from pathlib import Path
+
+from regard import __version__
+from regard.exchange.certificate import Certificate, certify, unproved
+from regard.exchange.certified import refuse_existing, write_certified
+from regard.exchange.foreign import Foreign, NotRunError
+from regard.exchange.sides import OurSide
+from regard.run.model_directory import open_model, write_model
+
+
+def write_imported(out: Path, foreign: Foreign) -> Certificate:
+    """Make the model directory `out`; returns its certificate.
+
+    The model is opened again and run beside the foreign one. Raises ModelError if their logits
+    differ, and RegardError if `out` exists or cannot be written; then nothing is left behind.
+    """
+    refuse_existing(out)
+    about = {
+        "imported": {
+            "format": foreign.format,
+            "from": foreign.where.resolve().name,
+            "files": foreign.files,
+            "regard": __version__,
+        },
+        "tokenizer_fingerprint": foreign.tokenizer.fingerprint,
+    }
+
+    def fill(folder: Path) -> None:
+        write_model(folder, foreign.recipe, foreign.tokenizer, foreign.weights, about)
+
+    return write_certified(out, fill, lambda folder: _proved(folder, foreign), about)
+
+
+def _proved(folder: Path, foreign: Foreign) -> Certificate:
+    """The certificate of the model in `folder`."""
+    model, conversion = open_model(folder), f"{foreign.format} to regard"
+    ours = OurSide(model)
+    try:
+        theirs = foreign.side()
+    except NotRunError as error:
+        return unproved(conversion, str(error), ours.versions, foreign.files)
+    search = model.recipe.search
+    return certify(
+        ours,
+        theirs,
+        conversion=conversion,
+        files=foreign.files,
+        longest=model.recipe.data.max_length,
+        alpha=search.alpha,
+        penalty=search.penalty,
+    )

@@ -1,0 +1,81 @@
+"""Embeddings and the layer before the softmax, in the order of our ids.
+
+Ours are 0 = <pad>, 1 = <s>, 2 = </s>, then all other foreign entries in their order. An entry that
+has no counterpart in the foreign model has a bias of -1e30, so that its probability is 0.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from regard.text.foreign.order import IdOrder
+from regard.text.tokenizer import BOS
+
+NEVER = -1e30
+"""The bias of an entry whose probability is 0."""
+
+Kind = Literal["shared", "target", "inputs", "apart"]
+
+
+@dataclass(frozen=True)
+class ForeignMatrices:
+    """The matrices of a foreign model, [entries, d_model] each, by foreign ids."""
+
+    source: Tensor
+    target: Tensor
+    output: Tensor
+    bias: Tensor | None
+    """[entries] The bias before the softmax, if there is one."""
+    start: Tensor
+    """[d_model] The vector that the decoder begins with, before scaling."""
+    order: IdOrder
+    source_order: IdOrder | None = None
+    """That of the source, if it has a vocabulary of its own."""
+    never: frozenset[int] = frozenset()
+    """Foreign ids that have no probability besides those without a counterpart here."""
+
+    @property
+    def kind(self) -> Kind:
+        """The matrices that are one, by their numbers: `model.embeddings`."""
+        output = torch.equal(self.target, self.output)
+        inputs = self.source_order is None and torch.equal(self.source, self.target)
+        if output and inputs:
+            return "shared"
+        return "target" if output else "inputs" if inputs else "apart"
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """[our entries] The bias before the softmax; None if it is 0 for every entry."""
+        ids = torch.tensor(self.order.foreign_ids)
+        bias = torch.zeros(self.order.size) if self.bias is None else self.bias.clone()
+        bias[list(self.never)] = NEVER
+        ours = bias[ids.clamp(min=0)].masked_fill(ids < 0, NEVER)
+        return ours if ours.any() else None
+
+    def weights(self) -> dict[str, Tensor]:
+        """The matrices and the bias under our names."""
+        kind = self.kind
+        target = _ordered(self.target, self.order, self.start)
+        source = _ordered(self.source, self.source_order or self.order, None)
+        if kind in ("shared", "inputs"):
+            source = target
+        found = {"embedding.tokens.weight": source}
+        if kind in ("target", "apart"):
+            found["target_embedding.tokens.weight"] = target
+        if kind in ("inputs", "apart"):
+            found["output.tokens.weight"] = _ordered(self.output, self.order, None)
+        if self.output_bias is not None:
+            found["output_bias"] = self.output_bias
+        return found
+
+
+def _ordered(table: Tensor, order: IdOrder, start: Tensor | None) -> Tensor:
+    """Rows in the order of our ids; `start` is the row of <s>, and rows of no foreign id are 0."""
+    ids = torch.tensor(order.foreign_ids)
+    rows = table[ids.clamp(min=0)]
+    rows[ids < 0] = 0.0
+    if start is not None:
+        rows[BOS] = start
+    return rows

@@ -1,0 +1,182 @@
+"""Read the files of foreign models, which a stranger may have made: numbers and text, never code.
+
+Every file is regular, of a bounded size, and read without unpickling objects.
+"""
+
+import argparse
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import MissingExtra, ModelError
+from regard.files.regular import COPY_AGAIN, open_regular, reason
+from regard.files.tensors import read_tensors
+
+LONGEST_CONFIG = 2**18
+"""Bytes of the longest configuration file that is read."""
+LONGEST_TEXT = 2**26
+"""Bytes of the longest vocabulary."""
+_MOST_BRACKETS = 1000
+_SHARED = 8
+"""Tensors that share their numbers may together show this many times the bytes of their file."""
+
+
+def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
+    """The text of a UTF-8 file; raises ModelError if it is missing, too long, or not text."""
+    try:
+        with open_regular(path) as file:
+            content = file.read(longest + 1)
+        if len(content) > longest:
+            raise ValueError(f"it has more than {longest:,} bytes")
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ModelError(f"{path}: not UTF-8 text: {COPY_AGAIN}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, without null values; raises ModelError."""
+    try:
+        content = json.loads(text_of_file(path, LONGEST_CONFIG))
+    except RecursionError:
+        raise ModelError(f"{path}: nested too deep: not a configuration") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: damaged, or not JSON: {error}: {COPY_AGAIN}") from None
+    return _as_object(content, path)
+
+
+def parse_yaml(text: str, where: Path) -> dict[str, Any]:
+    """The object that YAML describes, without null values; nothing is executed.
+
+    Raises ModelError for anything else, and for YAML that refers to other parts of itself, which a
+    few lines can make as large as they like.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("reading YAML", "exchange") from None
+    if len(text) > LONGEST_CONFIG:
+        raise ModelError(f"{where}: its configuration has more than {LONGEST_CONFIG:,} characters")
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # the time is quadratic in their depth
+        raise ModelError(f"{where}: nested too deep: not a configuration")
+    try:
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+            raise ModelError(f"{where}: its YAML has aliases (*name): write them out")
+        content = yaml.safe_load(text)
+    except (RecursionError, MemoryError):
+        raise ModelError(f"{where}: nested too deep: not a configuration") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ModelError(f"{where}: damaged, or not YAML: {error!s:.200}") from None
+    return _as_object(content, where)
+
+
+def _as_object(content: Any, where: Path) -> dict[str, Any]:
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        kind = type(content).__name__
+        raise ModelError(f"{where}: not a configuration: an object of keys is needed, not {kind}")
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file; raises ModelError."""
+    return _dense(read_tensors(path), path)
+
+
+def read_pickled(path: Path, *names: str) -> Any:
+    """The content of a file by `torch.save`: tensors, numbers, text, lists and dictionaries.
+
+    An `argparse.Namespace` becomes a dictionary. Raises ModelError if the file is damaged or holds
+    anything else, which could be code.
+    """
+    try:
+        with open_regular(path) as file:
+            _refuse_compressed(path)
+            with torch.serialization.safe_globals([argparse.Namespace]):
+                content = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ModelError(f"{path}: {_unpickled(error)}") from None
+    except (RecursionError, MemoryError):
+        raise ModelError(f"{path}: damaged: it does not fit the memory: {COPY_AGAIN}") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}: {COPY_AGAIN}") from None
+    except Exception as error:  # a damaged file can raise any exception
+        raise ModelError(
+            f"{path}: damaged, or not made by torch.save: {str(error).partition(chr(10))[0]:.100}: "
+            f"{COPY_AGAIN}"
+        ) from None
+    return content
+
+
+def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by `torch.save`, by name; raises ModelError."""
+    return tensors_of(read_pickled(path), path)
+
+
+def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
+    """A state dict's tensors; raises ModelError if `content` is not one."""
+    if not isinstance(content, dict) or not content:
+        kind = type(content).__name__
+        raise ModelError(f"{path}: not a state dict: names and tensors are needed, not {kind}")
+    for name, value in content.items():
+        if not (isinstance(name, str) and isinstance(value, Tensor)):
+            raise ModelError(
+                f"{path}: not a state dict: {name!s:.80} is {type(value).__name__}, no tensor"
+            )
+    return _dense(content, path)
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a .npz file; objects are refused. Raises ModelError."""
+    try:
+        with open_regular(path) as file:
+            _refuse_compressed(path)
+            with np.load(file, allow_pickle=False) as archive:
+                if not isinstance(archive, np.lib.npyio.NpzFile):
+                    raise ValueError("it is no .npz file")
+                return {name: archive[name] for name in archive.files}
+    except MemoryError:
+        raise ModelError(f"{path}: damaged: it does not fit the memory: {COPY_AGAIN}") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}: {COPY_AGAIN}") from None
+    except Exception as error:  # a damaged file can raise any exception
+        raise ModelError(f"{path}: damaged, or not .npz: {error!s:.100}: {COPY_AGAIN}") from None
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Raise ValueError for an archive that is compressed: a small one could fill the memory."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+                raise ValueError("it is compressed: save it without compression")
+
+
+def _unpickled(error: pickle.UnpicklingError) -> str:
+    """The reason why a pickle is refused: the name that it wants to call, if it names one."""
+    text = str(error)
+    named = text.partition("GLOBAL ")[2].partition(" ")[0]
+    if named:
+        return (
+            f"holds more than numbers and text ({named:.80}), which would be run as code: save its "
+            "state dict alone"
+        )
+    return f"damaged, or not made by torch.save: {COPY_AGAIN}"
+
+
+def _dense(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors, if each is an ordinary one and together they are not larger than the file."""
+    size, shown = path.stat().st_size, 0
+    for name, tensor in tensors.items():
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            raise ModelError(f"{path}: {name:.80} is a sparse or quantised tensor: save it densely")
+        one = tensor.numel() * tensor.element_size()
+        shown += one
+        if one > size or shown > _SHARED * size:
+            raise ModelError(f"{path}: {name:.80} shows more numbers than the file has")
+    return tensors

@@ -1,0 +1,231 @@
+"""Vocabularies and cutters that are given beside a file of weights, as a tokenizer."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import MissingExtra, ModelError, RecipeError
+from regard.exchange.reading import text_of_file
+from regard.files.regular import checksum
+from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.files import read_original
+from regard.text.foreign.moses import MosesSettings, MosesTokenizer
+from regard.text.foreign.sentence_pieces import SentencePieceSettings, SentencePieceTokenizer
+from regard.text.tokenizer import MOST_ENTRIES
+
+Vocabulary = dict[str, int]
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b"}
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The files by which text becomes ids: for the source, and the target if it has its own."""
+
+    vocabularies: Sequence[Path] = ()
+    """Pieces and their ids: .json or .yml, or one piece a line."""
+    cutters: Sequence[Path] = ()
+    """SentencePiece models."""
+    codes: Sequence[Path] = ()
+    """Merges of subword-nmt; without them and SentencePiece models, each word is a piece."""
+    languages: Sequence[str] = ()
+    """The languages by whose rules Moses makes words; without them, words stand between spaces."""
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of the files, by name."""
+        return {
+            path.name: checksum(path) for path in (*self.vocabularies, *self.cutters, *self.codes)
+        }
+
+    def refuse_unfit(self) -> None:
+        """Raise RecipeError for files that do not go together."""
+        for name in ("vocabularies", "cutters", "codes", "languages"):
+            if len(getattr(self, name)) > 2:
+                raise RecipeError(f"more than two {name}: give one, or those of source and target")
+        if self.cutters and (self.codes or self.languages):
+            raise RecipeError("--spm cuts text by itself: leave out --codes and --language")
+
+
+@dataclass(frozen=True)
+class SpecialNames:
+    """The names of special pieces in a vocabulary; None for one that the program does not have.
+
+    A decoder begins with `begin`, and never writes it or `pad`.
+    """
+
+    pad: str | None
+    begin: str | None
+    end: str = "</s>"
+    unknown: str = "<unk>"
+
+    def ids(self, known: Vocabulary) -> tuple[int, int, int]:
+        """The ids of <pad>, <s> and </s>; -1 for one that the vocabulary does not have."""
+        pad, begin = (-1 if n is None else known.get(n, -1) for n in (self.pad, self.begin))
+        return pad, begin, known.get(self.end, -1)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Pieces that are no text."""
+        named = self.pad, self.begin, self.end, self.unknown
+        return tuple(name for name in named if name is not None)
+
+
+def tokenizer_of(
+    texts: Texts,
+    sizes: tuple[int, int],
+    names: SpecialNames,
+    *,
+    shared: bool = False,
+    given: Sequence[Vocabulary] = (),
+) -> ForeignTokenizer[Any]:
+    """A tokenizer for vocabularies of these sizes, of source and target.
+
+    With `shared`, they must be one vocabulary. `given` are vocabularies that were found in the
+    model itself. Raises ModelError, and RecipeError for files that do not go together.
+    """
+    texts.refuse_unfit()
+    known = _known(texts, given, shared)
+    about: dict[str, Any] = {
+        "specials": names.ids(known[-1]),
+        "source_specials": names.ids(known[0]) if len(known) == 2 else None,
+        "size": sizes[1],
+        "source_size": sizes[0],
+    }
+    if len(known) == 1 and sizes[0] != sizes[1]:
+        raise ModelError(
+            f"the model has {sizes[0]:,} entries for the source and {sizes[1]:,} for the target, "
+            "and there is one vocabulary: give --vocab twice"
+        )
+    first, second = known[0], known[1] if len(known) == 2 else None
+    if texts.cutters:
+        two = texts.cutters[1] if len(texts.cutters) > 1 else None
+        settings = SentencePieceSettings(unknown=names.unknown, skipped=names.skipped)
+        return SentencePieceTokenizer.read(
+            texts.cutters[0], two, first, second, **about, settings=settings
+        )
+    codes = [*texts.codes, None, None]
+    languages = [*texts.languages, *texts.languages] or ["en", "en"]
+    moses = MosesSettings(
+        source_language=languages[0],
+        target_language=languages[1],
+        tokenised=bool(texts.languages),
+        unknown=names.unknown,
+        skipped=names.skipped,
+    )
+    return MosesTokenizer.read(
+        first, second, codes=codes[0], target_codes=codes[1], **about, settings=moses
+    )
+
+
+def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Vocabulary]:
+    """The vocabularies: one if source and target have the same."""
+    known = list(given) or [read_vocabulary_of(path) for path in texts.vocabularies]
+    if not known and not texts.cutters:
+        raise RecipeError("give its vocabulary by --vocab, or its SentencePiece model by --spm")
+    known = known or [_pieces_of(path) for path in texts.cutters]
+    if len(known) == 2 and known[0] == known[1]:
+        return known[:1]
+    if len(known) == 2 and shared:
+        raise ModelError("two vocabularies differ, and the model has one matrix for both: give one")
+    return known
+
+
+def _pieces_of(path: Path) -> Vocabulary:
+    """The pieces of a SentencePiece model and their ids."""
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise MissingExtra("a SentencePiece model", "exchange") from None
+    model = SentencePieceProcessor()
+    try:
+        model.LoadFromSerializedProto(read_original(path).content)
+    except (RuntimeError, ValueError):
+        raise ModelError(f"{path}: damaged, or not a SentencePiece model") from None
+    return {model.id_to_piece(i): i for i in range(len(model))}
+
+
+def read_vocabulary_of(path: Path) -> Vocabulary:
+    """Pieces and their ids, in JSON, as YAML of one piece a line, or by the numbers of the lines.
+
+    Raises ModelError for a piece or an id that is there twice.
+    """
+    text = text_of_file(path)
+    if path.suffix == ".json":
+        return _distinct(_pairs_of_json(text, path), path)
+    lines = text.split("\n")
+    if path.suffix in (".yml", ".yaml"):
+        return _distinct(_pairs_of_yaml(lines, path), path)
+    if lines[-1] == "":
+        lines.pop()
+    return _distinct([(line.rstrip("\r"), number) for number, line in enumerate(lines)], path)
+
+
+def _pairs_of_json(text: str, path: Path) -> list[tuple[str, Any]]:
+    try:
+        content = json.loads(text, object_pairs_hook=lambda pairs: pairs)
+    except RecursionError:
+        raise ModelError(f"{path}: nested too deep: not a vocabulary") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: damaged, or not JSON: {error}") from None
+    if not isinstance(content, list) or not all(isinstance(pair, tuple) for pair in content):
+        raise ModelError(f"{path}: not a vocabulary: it is no JSON object of pieces and ids")
+    return content
+
+
+def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
+    """The pairs of `piece: id` lines; a piece may be in quotes, or on a line after "? "."""
+    pairs: list[tuple[str, Any]] = []
+    waiting: str | None = None
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        if not line.strip() or line in ("---", "...") or line.startswith("#"):
+            continue
+        if line.startswith("? "):
+            waiting = line[2:]
+            continue
+        if waiting is not None and line.startswith(": "):
+            piece, digits = waiting, line[2:]
+        else:
+            piece, _, digits = line.rpartition(":")
+        waiting = None
+        if not digits.strip().isdecimal():
+            raise ModelError(f"{path}:{number}: not a vocabulary: a line is a piece and its id")
+        pairs.append((_unquoted(piece), int(digits)))
+    return pairs
+
+
+def _unquoted(piece: str) -> str:
+    """A YAML scalar as text."""
+    if len(piece) > 1 and piece[0] == piece[-1] == "'":
+        return piece[1:-1].replace("''", "'")
+    if not (len(piece) > 1 and piece[0] == piece[-1] == '"'):
+        return piece
+    text, found, i = piece[1:-1], "", 0
+    while i < len(text):
+        if text[i] != "\\" or i + 1 == len(text):
+            found, i = found + text[i], i + 1
+            continue
+        kind = text[i + 1]
+        digits = text[i + 2 : i + 2 + {"x": 2, "u": 4, "U": 8}.get(kind, 0)]
+        try:
+            found += chr(int(digits, 16)) if digits else _ESCAPES.get(kind, kind)
+        except (ValueError, OverflowError):
+            found += kind + digits
+        i += 2 + len(digits)
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]], path: Path) -> Vocabulary:
+    known: Vocabulary = {}
+    taken: set[int] = set()
+    for piece, i in pairs:
+        if type(i) is not int or not 0 <= i < MOST_ENTRIES:
+            raise ModelError(f"{path}: {piece!r:.60} has the id {i!r:.60}: ids are 0, 1, 2, ...")
+        if piece in known or i in taken:
+            raise ModelError(f"{path}: {piece!r:.60}, with the id {i}, is there twice: repair it")
+        known[piece] = i
+        taken.add(i)
+    if not known:
+        raise ModelError(f"{path}: is empty: not a vocabulary")
+    return known

@@ -1,0 +1,151 @@
+"""Weights of a foreign model, taken by name and shape; those of a stack of layers, renamed."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.recipe import ModelRecipe
+
+PartName = Callable[[str, int, str], str]
+"""Their name for a part of a layer: of ("encoder" or "decoder", number of the layer, part).
+
+Parts of attention are self.q, self.k, self.v, self.o and self.norm, and cross.q and so on; of the
+feed-forward network ff.1, ff.2 and ff.norm.
+"""
+_MODULES = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
+
+
+class ForeignWeights:
+    """Tensors by their foreign names; each may be taken once."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], where: Path, *, biases: bool = True):
+        """`biases` tells that every linear layer has one; else those without get zeros."""
+        self._left, self._where, self._biases = dict(tensors), where, biases
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def names(self) -> list[str]:
+        """The names that are left."""
+        return list(self._left)
+
+    def ndim(self, name: str) -> int:
+        """The number of axes of a tensor that is still there."""
+        return self._left[name].ndim
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a matrix that is still there; raises ModelError if it is not."""
+        tensor = self._left.get(name)
+        if tensor is None or tensor.ndim != 2:
+            raise ModelError(f"{self._where}: has no matrix {name}: the model is not complete")
+        return tuple(tensor.shape)
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """The tensor of this name in fp32; an axis of -1 may have any length.
+
+        Raises ModelError if it is missing, of another shape, or not of finite numbers.
+        """
+        if name not in self._left:
+            raise ModelError(f"{self._where}: has no weight {name}: the model is not complete")
+        tensor = self._left.pop(name)
+        if len(shape) != tensor.ndim or any(
+            asked not in (-1, found) for asked, found in zip(shape, tensor.shape, strict=True)
+        ):
+            raise ModelError(
+                f"{self._where}: {name} is {list(tensor.shape)}, and the configuration asks for "
+                f"{list(shape)}"
+            )
+        if not tensor.is_floating_point():
+            raise ModelError(f"{self._where}: {name} is of {tensor.dtype}: not real numbers")
+        tensor = tensor.detach().to(torch.float32, copy=True).contiguous()
+        if not torch.isfinite(tensor).all():
+            raise ModelError(f"{self._where}: {name} has NaN or infinite numbers: it is damaged")
+        return tensor
+
+    def take_any(self, name: str) -> Tensor:
+        """The tensor of this name in fp32, of any shape; raises what `take` raises."""
+        return self.take(name, *(-1 for _ in self._left[name].shape))
+
+    def linear(self, name: str, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
+        """[outputs, inputs] and [outputs]: the matrix and the bias of a linear layer."""
+        weight = self.take(f"{name}.weight", outputs, inputs)
+        if not self._biases and f"{name}.bias" not in self:
+            return weight, torch.zeros(outputs)
+        return weight, self.take(f"{name}.bias", outputs)
+
+    def norm(self, name: str, width: int) -> tuple[Tensor, Tensor]:
+        """The gain and the bias of a LayerNorm."""
+        return self.take(f"{name}.weight", width), self.take(f"{name}.bias", width)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Leave out weights that no output depends on."""
+        for name in names:
+            self._left.pop(name, None)
+
+    def finish(self) -> None:
+        """Raise ModelError if weights are left, which the model here would not have."""
+        if self._left:
+            first = sorted(self._left)[0]
+            raise ModelError(
+                f"{self._where}: has {first:.100}, and no such weight is known here: it is a model "
+                "of another kind"
+            )
+
+
+def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[str, Tensor]:
+    """The weights of all layers under our names; `part` gives the foreign ones."""
+    found: dict[str, Tensor] = {}
+    stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)
+    for stack, count, sizes in stacks:
+        kinds = ("self", "ff") if stack == "encoder" else ("self", "cross", "ff")
+        for i in range(count):
+            for number, kind in enumerate(kinds, start=1):
+                module = f"{stack}.{i}.{_MODULES[kind]}"
+                norm = (
+                    f"{module}.norm"
+                    if model.norm == "pre"
+                    else (f"{stack}.{i}.add_norm_{number}.norm")
+                )
+                named = _sublayer_norm(weights, part(stack, i, f"{kind}.norm"), norm, model.d_model)
+                linears = _linears(kind, sizes)
+                for ours, (theirs, outputs, inputs) in linears.items():
+                    pair = weights.linear(part(stack, i, theirs), outputs, inputs)
+                    named |= _pair(f"{module}.{ours}", pair)
+                found |= named
+    return found
+
+
+def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
+    """The linear layers of a sub-layer by our names: the foreign part, outputs and inputs."""
+    d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
+    if kind == "ff":
+        return {"W_1": ("ff.1", sizes.d_ff, d), "W_2": ("ff.2", d, sizes.d_ff)}
+    return {
+        "W_q": (f"{kind}.q", keys, d),
+        "W_k": (f"{kind}.k", keys, d),
+        "W_v": (f"{kind}.v", values, d),
+        "W_o": (f"{kind}.o", d, values),
+    }
+
+
+def _sublayer_norm(
+    weights: ForeignWeights, theirs: str, ours: str, width: int
+) -> dict[str, Tensor]:
+    return _pair(ours, weights.norm(theirs, width))
+
+
+def last_norms(
+    weights: ForeignWeights, names: Mapping[str, str], model: ModelRecipe
+) -> dict[str, Tensor]:
+    """The LayerNorm after each stack, with their names for "encoder" and "decoder"."""
+    found: dict[str, Tensor] = {}
+    for stack, theirs in names.items():
+        found |= _pair(f"{stack}_norm", weights.norm(theirs, model.d_model))
+    return found
+
+
+def _pair(name: str, pair: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    return dict(zip((f"{name}.weight", f"{name}.bias"), pair, strict=True))

@@ -1,0 +1,408 @@
+"""Models of marian-nmt, JoeyNMT, OpenNMT-py and torch.nn compute as their formats define."""
+
+import json
+import math
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from cli.refusing import Result, refused, regard
+from exchange.marian_models import cutter, lines, pieces, vocabulary
+from exchange.references import (
+    Paper,
+    interleaved,
+    marian_logits,
+    marian_weights,
+    normal,
+    renamed,
+)
+from regard.data.rows import one_per_row
+from regard.exchange.texts import read_vocabulary_of
+from regard.run.model_directory import Model, open_model
+from regard.text.tokenizer import BOS
+
+SOURCES = [*lines("source", 3, seed=5), ""]
+
+
+@pytest.fixture
+def spm(tmp_path: Path) -> list[str]:
+    """The options that name two SentencePiece models."""
+    options = []
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.spm").write_bytes(cutter(side))
+        options += ["--spm", str(tmp_path / f"{side}.spm")]
+    return options
+
+
+def opened(done: Result, out: Path) -> Model:
+    assert done.status == 0, done
+    assert "proof        none" in done.stdout
+    return open_model(out)
+
+
+def ours(model: Model, source: list[int], target: list[int]) -> Tensor:
+    """[target + 1, foreign vocabulary] Our logits in the foreign order."""
+    ids, source_ids = model.tokenizer.foreign_ids, model.tokenizer.source_foreign_ids
+    assert ids and source_ids
+    rows = [source_ids.index(i) for i in source], [BOS, *(ids.index(i) for i in target)]
+    with torch.inference_mode():
+        logits = model.transformer(*(one_per_row([row]) for row in rows))[0]
+    found = torch.full((len(logits), max(ids) + 1), -torch.inf)
+    for i, foreign in enumerate(ids):
+        if foreign >= 0:
+            found[:, foreign] = logits[:, i]
+    never = [i for i, foreign in enumerate(ids) if foreign < 0]
+    assert (logits[:, never] < -1e29).all()
+    return found
+
+
+def translates(out: Path) -> None:
+    """It translates, in 8 bits too."""
+    text = "".join(f"{line}\n" for line in SOURCES).encode()
+    plain = regard("translate", out, "--no-retry", "--beam", "2", stdin=text)
+    assert plain.stdout.count("\n") == len(SOURCES), plain
+    assert regard("translate", out, "--beam", "1", "--precision", "int8", stdin=text).status == 0
+    assert regard("info", out).status == 0
+
+
+MARIAN = {
+    "usual": {"tied": "all", "pre": False, "activation": "swish", "depths": (2, 1)},
+    "norms first": {"tied": "all", "pre": True, "activation": "relu", "depths": (1, 2)},
+    "two vocabularies": {"tied": "target", "pre": False, "activation": "relu", "depths": (1, 1)},
+    "untied": {"tied": "none", "pre": False, "activation": "swish", "depths": (1, 1)},
+}
+
+
+def write_npz(path: Path, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
+    text = np.frombuffer(yaml.safe_dump(config).encode() + b"\0", np.int8)
+    arrays = {name: tensor.numpy() for name, tensor in weights.items()}
+    np.savez(path, **{"special:model.yml": text}, **arrays)
+
+
+def marian_config(d: int, ff: int, shape: dict[str, Any]) -> dict[str, Any]:
+    pre, tied = shape["pre"], shape["tied"]
+    return {
+        "type": "transformer", "version": "v1.10.0", "dim-emb": d, "transformer-dim-ffn": ff,
+        "enc-depth": shape["depths"][0], "dec-depth": shape["depths"][1], "transformer-heads": 3,
+        "transformer-ffn-activation": shape["activation"], "transformer-ffn-depth": 2,
+        "transformer-preprocess": "n" if pre else "", "transformer-postprocess-emb": "d",
+        "transformer-postprocess": "da" if pre else "dan",
+        "transformer-postprocess-top": "n" if pre else "",
+        "transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": [],
+        "tied-embeddings": tied == "target", "tied-embeddings-src": False,
+        "tied-embeddings-all": tied == "all",
+    }  # fmt: skip
+
+
+def yml(known: dict[str, int]) -> str:
+    """A vocabulary as marian-vocab writes it: a piece in quotes if it needs them."""
+    return "".join(f"{json.dumps(piece, ensure_ascii=False)}: {i}\n" for piece, i in known.items())
+
+
+@pytest.mark.parametrize("shape", MARIAN.values(), ids=MARIAN)
+def test_marian(tmp_path: Path, spm: list[str], shape: dict[str, Any]) -> None:
+    torch.manual_seed(2)
+    models = [cutter("source"), cutter("target")]
+    known = [vocabulary(*models, end=0, pad=-1)]
+    if shape["tied"] != "all":
+        known = [vocabulary(model, end=0, pad=-1) for model in models]
+    options = []
+    for i, one in enumerate(known):
+        (tmp_path / f"vocab{i}.yml").write_text(yml(one), "utf-8")
+        options += ["--vocab", tmp_path / f"vocab{i}.yml"]
+    sizes = len(known[0]), len(known[-1])
+    weights = marian_weights(sizes, 12, 20, shape["depths"], pre=shape["pre"], tied=shape["tied"])
+    weights["decoder_ff_logit_out_b"][0, 0] += 9  # it soon writes </s>
+    write_npz(tmp_path / "model.npz", weights, marian_config(12, 20, shape))
+    done = regard(
+        "import", "marian", tmp_path / "model.npz", *options, *spm, "--out", tmp_path / "ours"
+    )
+    model = opened(done, tmp_path / "ours")
+    for source, target in (([5, 9, 7, 0], [4, 8, 11, 3]), ([0], []), ([3] * 40 + [0], [6] * 30)):
+        expected = marian_logits(
+            weights, source, target,
+            heads=3, activation=shape["activation"], pre=shape["pre"],
+        )  # fmt: skip
+        difference = (ours(model, source, target) - expected).abs().max()
+        assert difference < 1e-4 * (expected.max() - expected.min())
+    if shape is MARIAN["two vocabularies"]:
+        translates(tmp_path / "ours")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"type": "amun"}, "type is 'amun'"),
+        ({"transformer-ffn-activation": "gelu"}, "'gelu'"),
+        ({"transformer-decoder-autoreg": "rnn"}, "autoreg is 'rnn'"),
+        ({"transformer-train-position-embeddings": True}, "position-embeddings is True"),
+        ({"transformer-ffn-depth": 3}, "ffn-depth is 3"),
+        ({"transformer-postprocess": "danh"}, "postprocess is 'danh'"),
+        ({"dim-emb": 10**9}, "d_model"),
+        ({"dim-emb": 24}, "asks for"),
+        ({"enc-depth": None}, "has no enc-depth"),
+        ({"lemma-dim-emb": 5}, "lemma-dim-emb is 5"),
+    ],
+)
+def test_marian_refusals(tmp_path: Path, spm: list[str], change: dict[str, Any], said: str) -> None:
+    known = vocabulary(cutter("source"), cutter("target"), end=0, pad=-1)
+    (tmp_path / "vocab.json").write_text(json.dumps(known))
+    shape = MARIAN["usual"]
+    weights = marian_weights((len(known),) * 2, 12, 20, (2, 1), pre=False, tied="all")
+    write_npz(tmp_path / "model.npz", weights, marian_config(12, 20, shape) | change)
+    options = ["--vocab", tmp_path / "vocab.json", *spm, "--out", tmp_path / "ours"]
+    assert said in refused("import", "marian", tmp_path / "model.npz", *options)
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"a": np.array([{}], object)}, "Object arrays cannot be loaded"),
+        ({"a": np.ones(3)}, "not a model of marian-nmt"),
+        ({"special:model.yml": np.frombuffer(b"a: &a [1]\nb: *a", np.int8)}, "aliases"),
+        ({"special:model.yml": np.frombuffer(b"!!python/object:os.x {}", np.int8)}, "not YAML"),
+        ({"special:model.yml": np.frombuffer(b"[" * 10**5, np.int8)}, "nested too deep"),
+        ({"special:model.yml": np.frombuffer(b"\xff\xfe", np.uint8)}, "not text"),
+        ({"special:model.yml": np.frombuffer(b"- 1", np.int8)}, "not a configuration"),
+    ],
+)
+def test_files_that_are_not_marians(
+    tmp_path: Path, spm: list[str], arrays: dict[str, Any], said: str
+) -> None:
+    np.savez(tmp_path / "model.npz", **arrays)
+    assert said in refused(
+        "import", "marian", tmp_path / "model.npz", *spm, "--out", tmp_path / "o"
+    )
+
+
+def test_marian_files_of_other_kinds(tmp_path: Path, spm: list[str]) -> None:
+    np.savez_compressed(tmp_path / "small.npz", a=np.zeros(10**6, np.float32))
+    said = refused("import", "marian", tmp_path / "small.npz", *spm, "--out", tmp_path / "o")
+    assert "compressed" in said
+    (tmp_path / "model.bin").write_bytes(b"1234")
+    said = refused("import", "marian", tmp_path / "model.bin", *spm, "--out", tmp_path / "o")
+    assert "not .npz" in said
+
+
+def joey(
+    paper: Paper, pre: bool, source: Tensor, target: Tensor, output: Tensor
+) -> dict[str, Tensor]:
+    """A state dict of JoeyNMT."""
+    names = {
+        "encoder.self": "src_src_att", "decoder.self": "trg_trg_att",
+        "decoder.cross": "src_trg_att", "ff.1": "feed_forward.pwff_layer.0",
+        "ff.2": "feed_forward.pwff_layer.3", "encoder.1.norm": "layer_norm",
+        "encoder.2.norm": "feed_forward.layer_norm", "decoder.1.norm": "x_layer_norm",
+        "decoder.2.norm": "dec_layer_norm", "decoder.3.norm": "feed_forward.layer_norm",
+    }  # fmt: skip
+    stacks = {stack: f"{stack}.layers." for stack in ("encoder", "decoder")}
+    found = renamed(paper, names, "q_layer k_layer v_layer output_layer", stacks)
+    found |= {"src_embed.lut.weight": source, "trg_embed.lut.weight": target}
+    found["decoder.output_layer.weight"] = output
+    for stack in stacks:
+        found[f"{stack}.pe.pe"] = interleaved(50, source.shape[1])[None]
+        if pre:
+            norm = getattr(paper.transformer, stack).norm
+            for end in ("weight", "bias"):
+                found[f"{stack}.layer_norm.{end}"] = getattr(norm, end).detach().clone()
+    return found
+
+
+@pytest.mark.parametrize("pre", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_joeynmt(tmp_path: Path, pre: bool, tied: bool) -> None:
+    torch.manual_seed(6)
+    paper = Paper(12, 2, 18, (1, 2), norm_first=pre, layer_norm_eps=1e-6)
+    if not pre:
+        paper.transformer.encoder.norm = paper.transformer.decoder.norm = None
+    specials = ["<unk>", "<pad>", "<s>", "</s>"]
+    own = [[*specials, *pieces(cutter(side))] for side in ("source", "target")]
+    if tied:
+        own = [list(dict.fromkeys(own[0] + own[1]))] * 2
+    source, target = (normal(len(one), 12, std=1.0) for one in own)
+    if tied:
+        target = source
+    output = target if tied else normal(len(own[1]), 12, std=1.0)
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for name, one, side in (("src", own[0], "source"), ("trg", own[1], "target")):
+        (folder / f"{name}_vocab.txt").write_text("".join(f"{piece}\n" for piece in one), "utf-8")
+        (folder / f"{side}.model").write_bytes(cutter(side))
+    state = joey(paper, pre, source, target, output)
+    if tied:
+        del state["trg_embed.lut.weight"], state["decoder.output_layer.weight"]
+    torch.save({"model_state": state, "steps": 5, "optimizer_state": {}}, folder / "5.ckpt")
+    (folder / "best.ckpt").symlink_to("5.ckpt")
+    stack = {
+        "type": "transformer", "num_heads": 2, "hidden_size": 12, "ff_size": 18, "dropout": 0.1,
+        "embeddings": {"embedding_dim": 12, "scale": not pre},
+        "layer_norm": "pre" if pre else "post",
+    }  # fmt: skip
+    side = {"level": "bpe", "tokenizer_type": "sentencepiece"}
+    config = {
+        "data": {
+            "src": side | {"tokenizer_cfg": {"model_file": "x/source.model"}},
+            "trg": side | {"tokenizer_cfg": {"model_file": "x/target.model"}},
+        },
+        "testing": {"beam_size": 5, "beam_alpha": 1.0},
+        "model": {
+            "tied_embeddings": tied, "tied_softmax": tied,
+            "encoder": stack | {"num_layers": 1}, "decoder": stack | {"num_layers": 2},
+        },
+    }  # fmt: skip
+    plain = json.loads(json.dumps(config))  # without YAML's aliases
+    (folder / "config.yaml").write_text(yaml.safe_dump(plain))
+    model = opened(
+        regard("import", "joeynmt", folder, "--out", tmp_path / "ours"), tmp_path / "ours"
+    )
+    scale = 1.0 if pre else math.sqrt(12)
+    ids, written = [7, 9, 8, 3], [10, 4, 5]
+    x = source[ids] * scale + interleaved(4, 12)
+    y = target[[2, *written]] * scale + interleaved(4, 12)
+    expected = paper.states(x, y) @ output.T
+    assert torch.allclose(ours(model, ids, written), expected, atol=1e-4)
+    assert model.recipe.search.beam == 5 and model.recipe.search.penalty == "gnmt"
+    if tied and pre:
+        translates(tmp_path / "ours")
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("shared", [False, True])
+def test_opennmt(tmp_path: Path, spm: list[str], shared: bool) -> None:
+    torch.manual_seed(8)
+    paper = Paper(12, 3, 14, (2, 1), norm_first=True, layer_norm_eps=1e-6)
+    specials = ["<unk>", "<blank>", "<s>", "</s>"]
+    own = [[*specials, *pieces(cutter(side))] for side in ("source", "target")]
+    if shared:
+        own = [list(dict.fromkeys(own[0] + own[1]))] * 2
+    source, target = (normal(len(one), 12, std=1.0) for one in own)
+    if shared:
+        target = source
+    output, bias = target if shared else normal(len(own[1]), 12), normal(len(own[1]))
+    names = {
+        "encoder.self": "self_attn", "decoder.self": "self_attn", "decoder.cross": "context_attn",
+        "ff.1": "feed_forward.w_1", "ff.2": "feed_forward.w_2", "encoder.1.norm": "layer_norm",
+        "encoder.2.norm": "feed_forward.layer_norm", "decoder.1.norm": "layer_norm_1",
+        "decoder.2.norm": "layer_norm_2", "decoder.3.norm": "feed_forward.layer_norm",
+    }  # fmt: skip
+    stacks = {"encoder": "encoder.transformer.", "decoder": "decoder.transformer_layers."}
+    order = "linear_query linear_keys linear_values final_linear"
+    state = renamed(paper, names, order, stacks)
+    for stack, table in (("encoder", source), ("decoder", target)):
+        place = f"{stack}.embeddings.make_embedding"
+        state[f"{place}.emb_luts.0.weight"] = table
+        state[f"{place}.pe.pe"] = interleaved(60, 12)[:, None]
+        for end in ("weight", "bias"):
+            norm = getattr(paper.transformer, stack).norm
+            state[f"{stack}.layer_norm.{end}"] = getattr(norm, end).detach().clone()
+    options = Namespace(
+        encoder_type="transformer", decoder_type="transformer", hidden_size=12, enc_layers=2,
+        dec_layers=1, heads=3, transformer_ff=14, position_encoding=True, max_relative_positions=0,
+        pos_ffn_activation_fn="relu", self_attn_type="scaled-dot", share_embeddings=shared,
+    )  # fmt: skip
+    content = {
+        "model": state, "generator": {"weight": output, "bias": bias}, "opt": options,
+        "vocab": {"src": own[0], "tgt": own[1]}, "optim": None,
+    }  # fmt: skip
+    torch.save(content, tmp_path / "model.pt")
+    done = regard("import", "opennmt", tmp_path / "model.pt", *spm, "--out", tmp_path / "ours")
+    model = opened(done, tmp_path / "ours")
+    ids, written = [7, 9, 8], [10, 4, 5]  # its sources do not end in </s>
+    x = source[ids] * math.sqrt(12) + interleaved(3, 12)
+    y = target[[2, *written]] * math.sqrt(12) + interleaved(4, 12)
+    expected = paper.states(x, y) @ output.T + bias
+    assert torch.allclose(ours(model, [*ids, 3], written), expected, atol=1e-4)
+    if shared:
+        translates(tmp_path / "ours")
+    for key, value in (("max_relative_positions", 20), ("pos_ffn_activation_fn", "silu")):
+        content["opt"] = Namespace(**(vars(options) | {key: value}))
+        torch.save(content, tmp_path / "other.pt")
+        said = refused("import", "opennmt", tmp_path / "other.pt", *spm, "--out", tmp_path / "no")
+        assert f"{key} is {value!r}" in said
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("positions", ["stored", "random", "none"])
+def test_torch(tmp_path: Path, spm: list[str], norm_first: bool, positions: str) -> None:
+    torch.manual_seed(9)
+    paper = Paper(12, 4, 10, (1, 2), norm_first=norm_first, activation="gelu")
+    known = vocabulary(cutter("source"), cutter("target"), end=2, pad=0)
+    known = {"<s>" if i == 1 else piece: i for piece, i in known.items()} | {"<unk>": len(known)}
+    (tmp_path / "vocab.json").write_text(json.dumps(known))
+    size = len(known)
+    source, target, output = (normal(size, 12, std=1.0) for _ in range(3))
+    bias = normal(size)
+    table = interleaved(60, 12) if positions != "random" else normal(60, 12, std=1.0)
+    state = {f"transformer.{k}": v for k, v in paper.transformer.state_dict().items()}
+    state |= {
+        "src_tok_emb.embedding.weight": source, "tgt_tok_emb.embedding.weight": target,
+        "generator.weight": output, "generator.bias": bias,
+    }  # fmt: skip
+    if positions != "none":
+        state["positional_encoding.pos_embedding"] = table[:, None]
+    torch.save({"model_state_dict": state, "epoch": 4}, tmp_path / "model.pt")
+    done = regard(
+        "import", "torch", tmp_path / "model.pt", "--heads", "4", "--activation", "gelu", *spm,
+        "--vocab", tmp_path / "vocab.json", *["--norm-first"] * norm_first,
+        *["--no-scale"] * (positions == "none"), "--out", tmp_path / "ours",
+    )  # fmt: skip
+    model = opened(done, tmp_path / "ours")
+    scale = 1.0 if positions == "none" else math.sqrt(12)
+    ids, written = [7, 9, 8, 2], [10, 4, 5]
+    x, y = source[ids] * scale + table[:4], target[[1, *written]] * scale + table[:4]
+    expected = paper.states(x, y) @ output.T + bias
+    assert torch.allclose(ours(model, ids, written), expected, atol=1e-4)
+    assert model.recipe.model.positions == ("learned" if positions == "random" else "sinusoidal")
+    if positions == "random" and not norm_first:
+        translates(tmp_path / "ours")
+
+
+def test_torch_asks_which_matrix_is_which(tmp_path: Path, spm: list[str]) -> None:
+    paper = Paper(12, 4, 10, (1, 1))
+    state = {f"net.{k}": v for k, v in paper.transformer.state_dict().items()}
+    state |= {name: normal(9, 12) for name in ("a.weight", "b.weight", "c.weight")}
+    torch.save(state, tmp_path / "model.pt")
+    command = (
+        "import",
+        "torch",
+        tmp_path / "model.pt",
+        "--heads",
+        "4",
+        *spm,
+        "--out",
+        tmp_path / "o",
+    )
+    assert "Give --generator NAME; there are: a.weight, b.weight, c.weight" in refused(*command)
+    assert "--source-embedding NAME" in refused(*command, "--generator", "c")
+    torch.save({"a": torch.ones(2)}, tmp_path / "model.pt")
+    assert "has 0 nn.Transformer" in refused(*command)
+
+
+def test_a_yaml_vocabulary_is_read_line_by_line(tmp_path: Path) -> None:
+    text = '</s>: 0\n<unk>: 1\n"\\"": 2\n\'it\'\'s\': 3\n"\\x41": 4\n? long\n: 5\na:b: 6\n'
+    text += '"\\u2581x": 7\n'
+    (tmp_path / "v.yml").write_text(text)
+    known = read_vocabulary_of(tmp_path / "v.yml")
+    assert list(known) == ["</s>", "<unk>", '"', "it's", "A", "long", "a:b", "▁x"]
+    assert list(known.values()) == list(range(8))
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 1\n", "a: 1\na: 2\n", "a\n", "a: x\n", "", "a: -1\n"])
+def test_a_damaged_yaml_vocabulary_is_refused(tmp_path: Path, spm: list[str], text: str) -> None:
+    (tmp_path / "v.yml").write_text(text)
+    weights = marian_weights((9, 9), 12, 20, (2, 1), pre=False, tied="all")
+    write_npz(tmp_path / "model.npz", weights, marian_config(12, 20, MARIAN["usual"]))
+    said = refused(
+        "import", "marian", tmp_path / "model.npz", "--vocab", tmp_path / "v.yml", *spm,
+        "--out", tmp_path / "o",
+    )  # fmt: skip
+    assert "v.yml" in said
