@@ -144,7 +144,7 @@ def write_marian(
     if pickled:
         (folder / "model.safetensors").unlink()
         torch.save(model.state_dict(), folder / "pytorch_model.bin")
-    settings = {"num_beams": 4, "max_length": 22}
+    settings = {"num_beams": 4, "max_length": 12}
     if forbids_pad:
         settings |= {"bad_words_ids": [[pad_id]]}
     transformers.GenerationConfig(**(ids | settings | (generation or {}))).save_pretrained(folder)

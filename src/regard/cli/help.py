@@ -27,6 +27,8 @@ ALIASES = {
     "memory": "scaling",
     "models": "files",
     "paper": "deviations",
+    "import": "exchange",
+    "info": "exchange",
     "recipe": "recipes",
     "runs": "files",
     "search": "translating",

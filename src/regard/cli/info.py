@@ -37,19 +37,34 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     recipe = found["recipe"]
     rows = [
         ("model", found["model"]),
-        ("parameters", f"{found['parameters']:,} ({found['bytes'] / 2**20:,.1f} MiB on disk)"),
+        ("parameters", _size(found)),
         ("sizes", _sizes(recipe["model"])),
         ("vocabulary", _vocabulary(found)),
         ("search", _search(recipe["search"])),
         ("longest", f"{recipe['data']['max_length']:,} pieces of a source"),
     ]
     if found["scores"]:
-        figures = (f"{key} {value:,}" for key, value in found["scores"].items())
+        figures = (f"{key} {_short(value)}" for key, value in found["scores"].items())
         rows.append(("validation", ", ".join(figures)))
     rows += _provenance(found["provenance"])
     if found["certificate"]:
         rows += certificate_rows(found["certificate"])
     return rows
+
+
+def _size(found: dict[str, Any]) -> str:
+    megabytes = f"{found['bytes'] / 2**20:,.1f} MiB on disk"
+    count = found["parameters"]
+    return (
+        f"those of {found['provenance']['exported']}, {megabytes}"
+        if count is None
+        else (f"{count:,}, {megabytes}")
+    )
+
+
+def _short(value: Any) -> str:
+    """A number with few digits."""
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
 def _sizes(model: dict[str, Any]) -> str:

@@ -74,7 +74,7 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
 
 
 def _not_run() -> Any:
-    raise NotRunError("JoeyNMT was not run: no version of it installs beside this PyTorch")
+    raise NotRunError("regard does not run JoeyNMT")
 
 
 def _checkpoint(directory: Path) -> Path:

@@ -84,7 +84,7 @@ def read_marian(path: Path, texts: Texts) -> Foreign:
 
 
 def _not_run() -> Any:
-    raise NotRunError("marian-nmt is no Python package: its program was not run")
+    raise NotRunError("regard does not run marian-nmt")
 
 
 def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfig:

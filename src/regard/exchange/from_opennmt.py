@@ -74,7 +74,7 @@ def read_opennmt(path: Path, texts: Texts) -> Foreign:
 
 
 def _not_run() -> Any:
-    raise NotRunError("OpenNMT-py was not run: no version of it installs beside this PyTorch")
+    raise NotRunError("regard does not run OpenNMT-py")
 
 
 def _options(opt: Any, path: Path) -> ForeignConfig:

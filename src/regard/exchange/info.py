@@ -1,39 +1,51 @@
 """`regard info`: everything that a model directory says about itself."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regard.engines.exported import EXPORTED, Exported, open_exported
 from regard.errors import ModelError
-from regard.exchange.certificate import Certificate
+from regard.exchange.certificate import CERTIFICATE, Certificate
+from regard.files.manifest import read_manifest
 from regard.run.journal import read_journal
-from regard.run.model_directory import open_model
+from regard.run.model_directory import Model, open_model
 
 _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
 """Figures of a validation that are shown."""
 
 
 def info_of(directory: Path) -> dict[str, Any]:
-    """The recipe, sizes, scores, provenance and certificate of a model, which is verified.
+    """The recipe, sizes, scores, provenance and certificate of a model, or of an exported one.
 
-    Raises ModelError if it is not a model, or damaged.
+    The directory is verified. Raises ModelError if it is neither, or damaged.
     """
-    model = open_model(directory)
-    certificate = Certificate.read(directory)
-    if certificate is not None and "certificate.json" not in model.manifest["files"]:
+    opened, parameters = _opened(directory)
+    manifest, certificate = opened.manifest, Certificate.read(directory)
+    if certificate is not None and CERTIFICATE not in manifest["files"]:
         raise ModelError(f"{directory}: its certificate is not sealed: it may be of another model")
-    transformer, manifest = model.transformer, model.manifest
-    size = sum((directory / name).stat().st_size for name in manifest["files"])
     return {
         "model": str(directory),
-        "parameters": transformer.parameter_count,
-        "vocabulary": model.tokenizer.size,
-        "source_vocabulary": model.tokenizer.source_size,
-        "bytes": size,
-        "recipe": model.recipe.model_dump(),
+        "parameters": parameters,
+        "vocabulary": opened.tokenizer.size,
+        "source_vocabulary": opened.tokenizer.source_size,
+        "bytes": sum((directory / name).stat().st_size for name in manifest["files"]),
+        "recipe": opened.recipe.model_dump(),
         "scores": _scores(directory),
         "provenance": {k: v for k, v in manifest.items() if k not in ("files", "format")},
         "certificate": None if certificate is None else certificate.model_dump(),
     }
+
+
+def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
+    """A model and its number of parameters, or an exported one, whose parameters are not read."""
+    manifest: dict[str, Any] = {}
+    with suppress(OSError, ValueError):  # `open_model` says what is wrong
+        manifest = read_manifest(directory)
+    if EXPORTED in manifest:
+        return open_exported(directory, str(manifest[EXPORTED])), None
+    model = open_model(directory)
+    return model, model.transformer.parameter_count
 
 
 def _scores(directory: Path) -> dict[str, Any]:

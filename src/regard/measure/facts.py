@@ -26,7 +26,8 @@ class _Known(BaseModel):
 class _About(_Known):
     """The manifest of a model."""
 
-    step: int
+    step: int | None = None
+    imported: dict[str, Any] | None = None
     averaged: list[int] | None = None
     tuned: list[Any] | None = None
 
@@ -112,5 +113,9 @@ def _of_model(manifest: dict[str, Any] | None) -> dict[str, Any]:
     if manifest is None:
         return {}
     about = _About.model_validate(manifest)
+    if about.step is None:
+        if about.imported is None:
+            raise ValueError("neither trained nor imported")
+        return {}  # another program trained it, and does not say how
     averaged = tuple(about.averaged) if about.averaged else None
     return {"steps": about.step, "averaged": averaged, "tuned": bool(about.tuned)}

@@ -11,7 +11,7 @@ from regard.files.manifest import SEAL, read_manifest
 from regard.recipe import BleuTokenizer
 from regard.run.clock import TUNING
 from regard.run.journal import read_journal
-from regard.run.model_directory import open_model, write_model
+from regard.run.model_directory import MODEL_FILES, open_model, write_model
 from regard.run.run import Run
 from regard.score.bleu import bleu
 from regard.translation import Translator, load
@@ -98,7 +98,9 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
     about = {key: value for key, value in model.manifest.items() if key not in SEAL}
     about["tuned"] = [one._asdict() for one in tried]
     weights = {name: weight.detach() for name, weight in model.transformer.named_parameters()}
-    write_model(directory, recipe, model.tokenizer, weights, about)
+    others = [name for name in model.manifest["files"] if name not in MODEL_FILES]
+    beside = {name: (directory / name).read_bytes() for name in others}
+    write_model(directory, recipe, model.tokenizer, weights, about, beside)
 
 
 def tune_run(run: Run) -> None:

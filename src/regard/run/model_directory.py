@@ -5,6 +5,7 @@ user passes on. Everything in it is text or safetensors, and verified before it 
 used, so that a stranger's model can be opened safely.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,17 +44,21 @@ def write_model(
     tokenizer: AnyTokenizer,
     weights: dict[str, Tensor],
     about: dict[str, Any],
+    beside: Mapping[str, bytes] | None = None,
 ) -> None:
     """Make a model directory, or replace the model in a run directory, whose other files stay.
 
-    `about` goes into the manifest: the step, fingerprints, the steps that were averaged. Raises
-    RegardError if it cannot be written; the old model is then whole, or there is none.
+    `about` goes into the manifest: the step, fingerprints, the steps that were averaged. `beside`
+    are other files that are to be sealed with the model, such as the certificate of an import.
+    Raises RegardError if it cannot be written; the old model is then whole, or there is none.
     """
 
     def fill(folder: Path) -> None:
         (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
         tokenizer.save(folder / "tokenizer.json")
         write_tensors(folder / "model.safetensors", weights)
+        for name, content in (beside or {}).items():
+            (folder / name).write_bytes(content)
 
     write = replace_sealed if directory.exists() else write_sealed
     write(directory, fill, about)
