@@ -150,8 +150,13 @@ def _for_inference(loops: bool, dtype: torch.dtype) -> Iterator[Case]:
 def _laid_out(
     layout: Any, loops: bool, keep_in: torch.dtype | None, model: nn.Module, tokens: nn.Embedding
 ) -> Any:
-    return inference(LaidOut(model, tokens, layout), loops, keep_in)
+    return inference(LaidOut(model, tokens, layout, _bias(model)), loops, keep_in)
 
 
 def _exact(layout: Any, model: nn.Module, tokens: nn.Embedding) -> Arithmetic:
-    return ExactInference(LaidOut(model, tokens, layout), FP32, {(HEADS, D_K, D_V)})
+    products = LaidOut(model, tokens, layout, _bias(model))
+    return ExactInference(products, FP32, {(HEADS, D_K, D_V)})
+
+
+def _bias(model: nn.Module) -> torch.Tensor | None:
+    return getattr(model, "output_bias", None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -31,11 +30,8 @@ from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.int8 import Int8Products
 from regard.arithmetic.plain import PLAIN
 from regard.attention import attention
-from regard.data.rows import one_per_row
 from regard.equations import Adam, Arithmetic, Moments
 from regard.loss import smoothed_loss
-from regard.recipe import Recipe
-from regard.transformer import Transformer
 
 ROWS = 3
 seeds, sizes = st.integers(0, 2**31), st.integers(1, 37)
@@ -46,6 +42,14 @@ several = settings(deadline=None, max_examples=5)
 def case(request: pytest.FixtureRequest) -> Case:
     skip_without(*request.param.needs)
     return request.param
+
+
+class WithBias(Layers):
+    """Layers with a bias before the softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output_bias = nn.Parameter(torch.randn(VOCABULARY))
 
 
 def mask_of(*shape: int) -> Tensor:
@@ -128,6 +132,15 @@ def test_add_norm(case: Case) -> None:
 def test_logits(case: Case) -> None:
     torch.manual_seed(1)
     hold(case, lambda by, layers, x: by.logits(x, layers.tokens), torch.randn(29, D_MODEL))
+
+
+def test_logits_with_a_bias(case: Case) -> None:
+    torch.manual_seed(1)
+
+    def equation(by: Arithmetic, layers: Layers, x: Tensor) -> Tensor:
+        return by.logits(x, layers.tokens, layers.output_bias)
+
+    hold(case, equation, torch.randn(29, D_MODEL), layers=WithBias())
 
 
 @several
@@ -232,44 +245,6 @@ def test_adam(case: Case, tokens: int | Tensor) -> None:
             torch.testing.assert_close(moment, right.float(), rtol=1e-5, atol=1e-7)
         assert torch.equal(weights, master.to(case.dtype))
         assert not gradient.any()
-
-
-@cache
-def small_model(dtype: torch.dtype) -> Transformer:
-    torch.manual_seed(1)
-    sizes = {"layers": 1, "d_model": 12, "heads": HEADS, "d_k": D_K, "d_v": D_V, "d_ff": 13}
-    model = Transformer(Recipe().but(**sizes).model, VOCABULARY).eval()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5)
-    return model.to(dtype)
-
-
-@torch.inference_mode()
-def decoded(model: Transformer) -> list[Tensor]:
-    """Logits of each step, until slots were dropped and a sentence has left."""
-    draw = torch.Generator().manual_seed(1)
-    state = model.start(one_per_row([[3, 4, 5, 6, 2], [7, 2], [8, 9, 2]]))
-    rows, logits = torch.arange(3).unsqueeze(1), []
-    for step in range(19):
-        tokens = torch.randint(3, VOCABULARY, (rows.numel(),), generator=draw)
-        found, state = model.step(tokens, state.select(rows))
-        logits.append(found)
-        sentences = torch.tensor([0, 2] if step == 16 else range(len(rows))).unsqueeze(1)
-        parents = torch.randint(0, rows.shape[1], (len(sentences), 4), generator=draw)
-        rows = sentences * rows.shape[1] + parents
-    return logits
-
-
-@cache
-def decoded_exactly(dtype: torch.dtype) -> list[Tensor]:
-    return decoded(deepcopy(small_model(dtype)).double())
-
-
-def test_decoding_with_a_cache(case: Case) -> None:
-    model = deepcopy(small_model(case.dtype))
-    model.compute_by(case.make(model, model.embedding.tokens))
-    for found, right in zip(decoded(model), decoded_exactly(case.dtype), strict=True):
-        assert_near(found, right, 2 * case.near)
 
 
 DROPOUT = 0.4
