@@ -16,8 +16,17 @@ WIDER = ModelRecipe(layers=2, d_model=64, d_ff=128, heads=4)
 VOCABULARY = 269
 
 
-def test_operations_are_those_that_torch_counts() -> None:
-    recipe = WIDER.model_copy(update={"d_k": 8, "d_v": 24})
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"d_k": 8, "d_v": 24},
+        {"decoder_heads": 2, "decoder_d_ff": 48, "decoder_layers": 1, "d_k": 8, "norm": "pre"},
+        {"embeddings": "apart", "activation": "gelu"},
+    ],
+    ids=str,
+)
+def test_operations_are_those_that_torch_counts(fields: dict[str, object]) -> None:
+    recipe = WIDER.model_copy(update=fields)
     model = Transformer(recipe, VOCABULARY)
     sentences, source, target = 5, 32, 16  # lengths that a CPU does not pad
     batch = [[3] * source] * sentences, [[4] * target] * sentences

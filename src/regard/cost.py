@@ -34,24 +34,32 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
     forward pass, the backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
-    widths = model.heads * (model.d_k + model.d_v)
-    encoder = model.layers * int((source * source).sum())
-    decoder = model.decoder_layers * int((target * target + target * source).sum())
+    encoder = model.layers * _widths(model) * int((source * source).sum())
+    pairs = int((target * target + target * source).sum())
+    decoder = model.decoder_layers * _widths(model.decoder) * pairs
     return Flop(
         _with_weights(model, vocabulary, int(source.sum()), int(target.sum())),
-        6 * widths * (encoder + decoder),
+        6 * (encoder + decoder),
     )
+
+
+def _widths(model: ModelRecipe) -> int:
+    """The widths of a key and of a value, in all heads of a layer."""
+    return model.heads * (model.d_k + model.d_v)
+
+
+def _of_a_token(model: ModelRecipe) -> int:
+    """Multiply-adds with the weights of self-attention and feed-forward network of a layer."""
+    return 2 * model.d_model * (_widths(model) + model.d_ff)
 
 
 def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int) -> int:
     """`Flop.weights` for this many source and target tokens."""
-    d, widths = model.d_model, model.heads * (model.d_k + model.d_v)
-    layer = (
-        2 * d * widths + 2 * d * model.d_ff
-    )  # multiply-adds of a token in self-attention and FFN
-    memory = model.decoder_layers * d * widths  # K and V of a source token, or Q and output
-    of_a_source, of_a_target = (n * layer + memory for n in (model.layers, model.decoder_layers))
-    return 6 * (source * of_a_source + target * (of_a_target + vocabulary * d))
+    # Over the encoder's output: K and V of a source token, Q and output of a target token.
+    memory = model.decoder_layers * model.d_model * _widths(model.decoder)
+    of_a_source = model.layers * _of_a_token(model) + memory
+    of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory
+    return 6 * (source * of_a_source + target * (of_a_target + vocabulary * model.d_model))
 
 
 def flop_of_tokens(

@@ -79,7 +79,7 @@ class SearchRecipe(Section):
         return self
 
     def length_penalty(self, length: int) -> float:
-        """What divides log p of a hypothesis of this length, </s> included."""
+        """The number that divides log p of a hypothesis of this length, </s> included."""
         return float(length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
 
     def but(self, **changes: Any) -> SearchRecipe:

@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.recipe import Recipe
 from regard.transformer import Transformer
-from regard.view.architecture import FIGURE_1, architecture, draw_architecture
+from regard.view.architecture import FIGURE_1, architecture, draw_architecture, sheet_size
 from regard.view.drawing import FORMATS, Drawing, plotting
 from view.drawn import misplaced, written
 
@@ -24,6 +24,18 @@ MODELS = {
     "base": ({}, 37_000),
     "additive, nothing added": (
         {"layers": 2, "d_model": 64, "heads": 4, "score": "additive", "residual": False}, 90,
+    ),
+    "norms first": (
+        {"layers": 3, "d_model": 64, "norm": "pre", "activation": "gelu", "embeddings": "apart",
+         "positions": "halves", "output_bias": True}, 90,
+    ),
+    "norms first, nothing added": (
+        {"layers": 1, "norm": "pre", "residual": False, "embeddings": "inputs",
+         "embedding_scale": False}, 90,
+    ),
+    "like an OPUS model": (
+        {"activation": "swish", "positions": "halves", "output_bias": True, "decoder_heads": 4,
+         "decoder_d_ff": 1024, "embeddings": "target"}, 58_101,
     ),
     "no mask, no scale": ({"layers": 1, "causal": False, "score": "dot"}, 90),
     "large": (
@@ -56,7 +68,7 @@ def test_the_numbers_of_the_boxes_add_up_to_the_model(name: str) -> None:
     layers = {"encoder": len(model.encoder), "decoder": len(model.decoder)}
     total, times = 0, 1
     for text in texts:
-        if found := re.match(r"(encoder|decoder|embedding)\.", text):
+        if found := re.match(r"([a-z_]+)[.:]", text):
             times = layers.get(found[1], 1)
         if found := PARAMETERS.search(text):
             total += times * number(found[1])
@@ -73,13 +85,17 @@ def test_every_module_with_parameters_is_named_with_its_number(name: str) -> Non
         last = len(model.get_submodule(place.split(".")[0])) - 1
         shown = place if last == 0 else f"{place}…{last}"
         for child, module in layer.named_children():
-            if hasattr(module, "norm"):
-                child, module = f"{child}.norm", module.norm
-            at = texts.index(f"{shown}.{child}: {type(module).__name__}")
-            counts = [t for t in texts[at : at + 3] if PARAMETERS.search(t)]
-            assert number(PARAMETERS.search(counts[0])[1]) == sum(
-                p.numel() for p in module.parameters()
-            )
+            norm = getattr(module, "norm", None)
+            named = {f"{child}.norm": norm} if norm else {}
+            if list(module.children()) != [norm]:
+                named[child] = module
+            for name_, one in named.items() if list(module.parameters()) else ():
+                at = texts.index(f"{shown}.{name_}: {type(one).__name__}")
+                counts = [t for t in texts[at : at + 3] if PARAMETERS.search(t)]
+                weights = sum(p.numel() for p in one.parameters())
+                if one is module and norm:
+                    weights -= sum(p.numel() for p in norm.parameters())
+                assert number(PARAMETERS.search(counts[0])[1]) == weights
 
 
 def test_a_small_model_draws_itself() -> None:
@@ -110,8 +126,9 @@ def test_unequal_depth_and_learned_positions() -> None:
 def strokes(name: str) -> int:
     """The number of lines in Figure 1 for a model."""
     with plotting() as sheet:
-        drawing = Drawing(sheet, *FIGURE_1)
-        draw_architecture(drawing, a_model(name))
+        model = a_model(name)
+        drawing = Drawing(sheet, *sheet_size(model))
+        draw_architecture(drawing, model)
         return sum(isinstance(patch, PathPatch) for patch in drawing.axes.patches)
 
 
@@ -123,11 +140,40 @@ def test_a_changed_model_is_not_drawn_as_the_paper_has_it() -> None:
     assert not any("Masked" in text for text in said("no mask, no scale"))
 
 
+def test_norms_that_come_first_have_boxes_of_their_own() -> None:
+    texts = said("norms first")
+    assert texts.count("Norm") == 5 + 2 and "Add & Norm" not in texts
+    assert "decoder.0…2.cross_attention: PreNormAttention" in texts
+    assert "encoder_norm: LayerNorm" in texts and "decoder_norm: LayerNorm" in texts
+    assert strokes("norms first, nothing added") == strokes("norms first") - 5 + 5
+    model = a_model("norms first")
+    assert sheet_size(model)[1] > FIGURE_1[1] == sheet_size(a_model("base"))[1]
+
+
+def test_matrices_of_their_own_are_counted_where_they_are() -> None:
+    texts = said("norms first")
+    assert "target_embedding.tokens, times √64" in texts
+    assert "output.tokens, transposed: 64 → 90" in texts
+    assert "output_bias: 90 parameters" in texts
+    assert not any("shared" in text for text in texts)
+    assert texts.count("64 → d_ff = 2,048 → 64, GELU") == 2
+    assert texts.count("sines, then cosines, of width 64") == 2
+    texts = said("norms first, nothing added")
+    assert "embedding.tokens" in texts  # without a scale
+    assert "shared, counted at Input Embedding" in texts
+    texts = said("like an OPUS model")
+    assert "target_embedding.tokens, transposed: 512 → 58,101" in texts
+    assert "shared, counted at Output Embedding" in texts
+    assert "512 → d_ff = 1,024 → 512, swish" in texts
+    assert "4 heads, d_k = 128, d_v = 128, d_model = 512" in texts
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_texts_stay_apart_in_their_boxes_and_on_the_sheet(name: str) -> None:
     with plotting() as sheet:
-        drawing = Drawing(sheet, *FIGURE_1)
-        draw_architecture(drawing, a_model(name))
+        model = a_model(name)
+        drawing = Drawing(sheet, *sheet_size(model))
+        draw_architecture(drawing, model)
         assert misplaced(drawing) == []
 
 

@@ -1,8 +1,11 @@
 """Figure 2: the sizes of one head and of all, and parameters that add up."""
 
 import pytest
+import torch
 
 from regard.attention import MultiHeadAttention
+from regard.recipe import Recipe
+from regard.transformer import Transformer
 from regard.view.drawing import Drawing, plotting
 from regard.view.multihead import FIGURE_2, draw_multihead, multihead
 from view.drawn import misplaced, written
@@ -16,9 +19,23 @@ def test_the_numbers_of_the_boxes_add_up_to_the_attention(name: str) -> None:
     *boxes, whole = [number(found[1]) for t in texts if (found := PARAMETERS.search(t))]
     attention = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
     assert len(boxes) == 4 + name.startswith("additive")
-    assert sum(boxes) == sum(p.numel() for p in attention[0].parameters())
-    assert whole == sum(p.numel() for m in attention for p in m.parameters())
+    counts = [
+        sum(p.numel() for n, p in m.named_parameters() if not n.startswith("norm."))
+        for m in attention
+    ]
+    assert (sum(boxes), whole) == (counts[0], sum(counts))
     assert f"together {len(attention)} × {sum(boxes):,} = {whole:,} parameters" in texts
+
+
+def test_a_decoder_of_other_heads_is_counted_as_it_is() -> None:
+    with torch.device("meta"):
+        fields = {"layers": 2, "d_model": 68, "heads": 4, "decoder_heads": 8}
+        model = Transformer(Recipe().but(**fields).model, 90)
+    one, other = (m[0].self_attention for m in (model.encoder, model.decoder))
+    each = [sum(p.numel() for p in its.parameters()) for its in (one, other)]
+    assert each[0] != each[1]
+    texts = written(multihead(model, "svg"))
+    assert f"6, together {2 * each[0] + 4 * each[1]:,} parameters" in texts
 
 
 def test_unusual_heads() -> None:

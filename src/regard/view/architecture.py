@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from torch import nn
 
 from regard.attention import MultiHeadAttention
-from regard.layers import AddNorm, Embedding, FeedForward
 from regard.transformer import Transformer
-from regard.variants import NormOnly
 from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
+from regard.view.parts import Label, Sublayer, counted, embedding_parts, part_counts, sublayers
 
 PINK, ORANGE, YELLOW = "#fce0e1", "#ffe2bb", "#f2f4c1"
 BLUE, LILAC, GREEN, PALE = "#c2e8f7", "#dcdfef", "#cbe7d3", "#f3f3f5"
 FIGURE_1 = (1010.0, 942.0)
 """The width and height of its sheet, in points."""
+_HIGHER = 190.0
+"""Points by which the sheet is higher where norms come first: each has a box of its own."""
 _ENCODER, _DECODER = 315.0, 695.0
 """The x of the middle of either stack."""
 _BOX, _FRAME = 250.0, 165.0
@@ -26,102 +26,26 @@ _AROUND = 20.0
 """How far from its boxes a residual connection passes."""
 
 
-class Label(NamedTuple):
-    """A box's title and lines, about modules of the model."""
-
-    title: str
-    lines: tuple[str, ...]
-
-
-Shown = tuple[nn.Module, str, Label]
-"""A module of a layer, its name there, and its box."""
-
-
-def counted(module: nn.Module) -> str:
-    """The number of a module's parameters, in words."""
-    return f"{sum(p.numel() for p in module.parameters()):,} parameters"
-
-
-def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
-    """The name of a stack with the numbers of its layers, as `named_modules` has them."""
-    return f"{stack}.0" if len(layers) == 1 else f"{stack}.0…{len(layers) - 1}"
-
-
-def layer_parts(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Shown]:
-    """Each module of a layer, from the bottom up: itself, its name, and its box.
-
-    A box is about one layer; its name says which layers have such a module. `causal`: the decoder's
-    self-attention is masked. Raises TypeError for a module that Figure 1 does not have.
-    """
-    which = numbered(stack, layers)
-    for name, module in layers[0].named_children():
-        lines = [f"{which}.{name}: {type(module).__name__}"]
-        match module:
-            case MultiHeadAttention():
-                masked = causal and (stack, name) == ("decoder", "self_attention")
-                title = "Masked Multi-Head Attention" if masked else "Multi-Head Attention"
-                widths = f"d_k = {module.d_k}, d_v = {module.d_v}"
-                heads = "1 head" if module.heads == 1 else f"{module.heads} heads"
-                lines.append(f"{heads}, {widths}, d_model = {module.W_q.in_features:,}")
-            case FeedForward():
-                title, (inner, outer) = "Feed Forward", (module.W_1, module.W_2)
-                lines.append(
-                    f"{inner.in_features:,} → d_ff = {inner.out_features:,} → "
-                    f"{outer.out_features:,}, ReLU"
-                )
-            case AddNorm():
-                title = "Norm" if isinstance(module, NormOnly) else "Add & Norm"
-                lines[0] = f"{which}.{name}.norm: {type(module.norm).__name__}"
-            case _:
-                raise TypeError(f"Figure 1 has no {type(module).__name__}")
-        yield module, name, Label(title, (*lines, counted(module)))
-
-
-def embedding_parts(embedding: Embedding) -> dict[str, Label]:
-    """The boxes of the one module that embeds, adds positions and gives logits."""
-    rows, width = embedding.tokens.weight.shape
-    size, kind = f"{rows:,} × {width:,}", type(embedding.tokens).__name__
-    shared = "shared, counted at Input Embedding"
-    parts = {
-        "source": Label(
-            "Input Embedding",
-            (
-                f"embedding.tokens: {kind}, times √{width:,}",
-                f"{size}: {counted(embedding.tokens)}",
-            ),
-        ),
-        "target": Label("Output Embedding", (f"embedding.tokens, times √{width:,}", shared)),
-        "linear": Label("Linear", (f"embedding.tokens, transposed: {width:,} → {rows:,}", shared)),
-        "softmax": Label("Softmax", (f"over {rows:,} sub-words",)),
-    }
-    if embedding.learned:
-        table = embedding.positions
-        lines = (
-            "embedding.positions: learned",
-            f"{len(table):,} × {width:,}: {table.numel():,} parameters",
-        )
-        again = "embedding.positions: learned", "the same table as left"
-    else:
-        lines = again = f"sines and cosines of width {width:,}", "no parameters"
-    parts["source positions"] = Label("Positional Encoding", lines)
-    parts["target positions"] = Label("Positional Encoding", again)
-    return parts
-
-
 def architecture(model: Transformer, form: str) -> bytes:
     """Figure 1 for this model, as the bytes of an "svg", "png" or "pdf" file.
 
     Raises MissingExtra without matplotlib.
     """
     with plotting() as sheet:
-        drawing = Drawing(sheet, *FIGURE_1)
+        drawing = Drawing(sheet, *sheet_size(model))
         draw_architecture(drawing, model)
         return saved(drawing.figure, form)
 
 
+def sheet_size(model: Transformer) -> tuple[float, float]:
+    """The width and height of Figure 1 for a model: FIGURE_1, or more where norms come first."""
+    width, height = FIGURE_1
+    return width, height + _HIGHER * isinstance(model.encoder_norm, nn.LayerNorm)
+
+
 def draw_architecture(drawing: Drawing, model: Transformer) -> None:
-    """Draw Figure 1 on a sheet whose size is FIGURE_1."""
-    parts, width = embedding_parts(model.embedding), model.embedding.tokens.embedding_dim
+    """Draw Figure 1 on a sheet of `sheet_size`."""
+    parts, width = embedding_parts(model), model.embedding.tokens.embedding_dim
     learned = model.embedding.learned
     labels = "Inputs", "sub-words of the source"
     bottom = _inputs(drawing, _ENCODER, -1, parts, "source", labels, learned)
@@ -130,9 +54,9 @@ def draw_architecture(drawing: Drawing, model: Transformer) -> None:
     drawing.text(_ENCODER + 8, bottom - 12, f"source × {width:,}", side="left", colour=GREY)
     drawing.text(_DECODER - 8, bottom - 12, f"target × {width:,}", side="right", colour=GREY)
     encoded = _Stack(drawing, "encoder", model.encoder, _ENCODER, -1, bottom, model.causal)
-    top = encoded.draw(None)
+    top = _last_norm(drawing, "encoder_norm", model.encoder_norm, _ENCODER, encoded.draw(None))
     decoded = _Stack(drawing, "decoder", model.decoder, _DECODER, 1, bottom, model.causal)
-    end = decoded.draw(top)
+    end = _last_norm(drawing, "decoder_norm", model.decoder_norm, _DECODER, decoded.draw(top))
     _outputs(drawing, end, parts)
     _sums(drawing, model)
 
@@ -177,35 +101,52 @@ class _Stack:
     def draw(self, memory: float | None) -> float:
         """Draw it, with arrows from the encoder's output at height `memory`; returns its top."""
         y = self.bottom
-        modules = list(layer_parts(self.name, self.layers, self.causal))
-        for sublayer, norm in zip(modules[::2], modules[1::2], strict=True):
-            crosses = sublayer[1] == "cross_attention"
-            y = self._sublayer(y, sublayer, norm, memory if crosses else None)
+        for sublayer in sublayers(self.name, self.layers, self.causal):
+            crosses = sublayer.name == "cross_attention"
+            y = self._sublayer(y, sublayer, memory if crosses else None)
         frame = self.x - _FRAME, self.bottom, self.x + _FRAME, y + 14
         self.drawing.frame(*frame, PALE)
         self._times((self.bottom + y) / 2)
         return y
 
-    def _sublayer(self, y: float, sublayer: Shown, norm: Shown, memory: float | None) -> float:
-        """A sub-layer above y with its Add & Norm; returns the top of that."""
-        drawing, x, attends = self.drawing, self.x, isinstance(sublayer[0], MultiHeadAttention)
-        above = y + 12 + (26 if attends else 20) + (18 if memory else 0)
+    def _sublayer(self, y: float, sublayer: Sublayer, memory: float | None) -> float:
+        """A sub-layer above y, with what normalises and adds; returns the top of that."""
+        drawing, x, attends = self.drawing, self.x, isinstance(sublayer.module, MultiHeadAttention)
+        begin = y
+        if sublayer.norm_below:
+            norm = Box(x, y + 24 + _LOW / 2, _BOX, _LOW)
+            drawing.box(norm, YELLOW, *sublayer.norm_below)
+            drawing.arrow((x, y), (x, norm.bottom))
+            begin = norm.top - 6
+        above = begin + 12 + (26 if attends else 20) + (18 if memory else 0)
         box = drawing.box(
-            Box(x, above + _TALL / 2, _BOX, _TALL), ORANGE if attends else BLUE, *sublayer[2]
+            Box(x, above + _TALL / 2, _BOX, _TALL), ORANGE if attends else BLUE, *sublayer.label
         )
-        added = drawing.box(Box(x, box.top + _JOIN + _LOW / 2, _BOX, _LOW), YELLOW, *norm[2])
-        if not isinstance(norm[0], NormOnly):
+        added = self._added(sublayer, box)
+        if sublayer.residual:
             around = x + self.side * (_BOX / 2 + _AROUND)
             drawing.arrow((x, y + 12), (around, y + 12), (around, added.y), added.side(self.side))
         drawing.arrow((x, box.top), (x, added.bottom))
         if memory:
-            self._from_encoder(memory, y, box)
+            self._from_encoder(memory, begin, box)
         else:
-            drawing.arrow((x, y), (x, box.bottom))
+            drawing.arrow((x, begin), (x, box.bottom))
             for way in (-1, 1) if attends else ():
                 aside = x + way * _BOX / 3.2
-                drawing.arrow((x, y + 22), (aside, y + 22), (aside, box.bottom))
+                drawing.arrow((x, begin + 22), (aside, begin + 22), (aside, box.bottom))
         return added.top
+
+    def _added(self, sublayer: Sublayer, box: Box) -> Box:
+        """Draw above a sub-layer's box: Add & Norm, Norm, or a sum alone."""
+        if sublayer.norm_above:
+            added = Box(self.x, box.top + _JOIN + _LOW / 2, _BOX, _LOW)
+            return self.drawing.box(added, YELLOW, *sublayer.norm_above)
+        added = Box(self.x, box.top + _JOIN + 10, 20, 20)
+        if sublayer.residual:
+            self.drawing.sum(added.x, added.y, 10)
+        else:
+            self.drawing.arrow((self.x, added.bottom), (self.x, added.top), head=False)
+        return added
 
     def _from_encoder(self, memory: float, y: float, box: Box) -> None:
         """Keys and values from the encoder's output, queries from the layer below."""
@@ -232,10 +173,21 @@ class _Stack:
         drawing.text(x, y - 30, f"{whole:,} in all", side=end, colour=GREY)
 
 
+def _last_norm(drawing: Drawing, name: str, module: nn.Module, x: float, y: float) -> float:
+    """The LayerNorm above a stack whose top is y, if norms come first; returns the top of it."""
+    if not isinstance(module, nn.LayerNorm):
+        return y
+    box = Box(x, y + 34 + _LOW / 2, _BOX, _LOW)
+    drawing.box(box, YELLOW, "Norm", [f"{name}: {type(module).__name__}", counted(module)])
+    drawing.arrow((x, y), (x, box.bottom))
+    return box.top
+
+
 def _outputs(drawing: Drawing, y: float, parts: dict[str, Label]) -> None:
     """Linear and softmax above the decoder, whose top is y."""
     x = _DECODER
-    linear = drawing.box(Box(x, y + 64, _BOX, 50), LILAC, *parts["linear"])
+    height = 50 + 11 * (len(parts["linear"].lines) - 2)
+    linear = drawing.box(Box(x, y + 39 + height / 2, _BOX, height), LILAC, *parts["linear"])
     softmax = drawing.box(Box(x, linear.top + 40, _BOX, 38), GREEN, *parts["softmax"])
     drawing.arrow((x, y), (x, linear.bottom))
     drawing.arrow((x, linear.top), (x, softmax.bottom))
@@ -245,21 +197,11 @@ def _outputs(drawing: Drawing, y: float, parts: dict[str, Label]) -> None:
 
 def _sums(drawing: Drawing, model: Transformer) -> None:
     """The numbers of parameters of the whole model, in the upper left corner."""
-
-    def number(module: nn.Module | Sequence[nn.Module]) -> int:
-        modules = [module] if isinstance(module, nn.Module) else module
-        return sum(p.numel() for one in modules for p in one.parameters())
-
-    rows = [
-        ("embedding", number(model.embedding)),
-        ("encoder", number(model.encoder)),
-        ("decoder", number(model.decoder)),
-        (type(model).__name__, model.parameter_count),
-    ]
-    y = FIGURE_1[1] - 40
+    y, rows = sheet_size(model)[1] - 40, part_counts(model)
     drawing.text(60, y, f"The {type(model).__name__}", size=16, side="left")
     for row, (name, count) in enumerate(rows, 1):
         drawing.text(60, y - 8 - 16 * row, name, size=9, side="left")
         drawing.text(250, y - 8 - 16 * row, f"{count:,}", size=9, side="right")
-    drawing.arrow((60, y - 64.5), (250, y - 64.5), head=False)
-    drawing.text(60, y - 90, "Numbers are parameters.", side="left", colour=GREY)
+    last = y - 16 * len(rows)
+    drawing.arrow((60, last - 0.5), (250, last - 0.5), head=False)
+    drawing.text(60, last - 26, "Numbers are parameters.", side="left", colour=GREY)

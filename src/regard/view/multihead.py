@@ -9,8 +9,9 @@ from torch import nn
 from regard.attention import MultiHeadAttention
 from regard.transformer import Transformer
 from regard.variants import AdditiveAttention, UnscaledAttention
-from regard.view.architecture import GREEN, LILAC, ORANGE, PINK, YELLOW, counted, numbered
+from regard.view.architecture import GREEN, LILAC, ORANGE, PINK, YELLOW
 from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
+from regard.view.parts import counted, numbered, own_parameters
 
 FIGURE_2 = (940.0, 560.0)
 """The width and height of its sheet, in points."""
@@ -24,8 +25,8 @@ VIOLET = "#dfd5ee"
 def multihead(model: Transformer, form: str) -> bytes:
     """Figure 2 for this model, as the bytes of an "svg", "png" or "pdf" file.
 
-    All attention of a model has the same shape; what is drawn is the first layer's. Raises
-    MissingExtra without matplotlib.
+    What is drawn is the first layer's attention; that of a decoder may have another number of
+    heads. Raises MissingExtra without matplotlib.
     """
     with plotting() as sheet:
         drawing = Drawing(sheet, *FIGURE_2)
@@ -43,15 +44,16 @@ def draw_multihead(drawing: Drawing, model: Transformer) -> None:
     attention = found[0][1]
     _one_head(drawing, attention)
     _all_heads(drawing, attention)
-    each = sum(p.numel() for p in attention.parameters())
-    whole = sum(p.numel() for _, module in found for p in module.parameters())
+    counts = [own_parameters(module) for _, module in found]
+    whole, same = f"{sum(counts):,} parameters", len(set(counts)) == 1
+    times = f"together {len(found)} × {counts[0]:,} =" if same else f"{len(found)}, together"
     places = [
         f"{numbered('encoder', model.encoder)}.self_attention",
         f"{numbered('decoder', model.decoder)}.self_attention",
         f"{numbered('decoder', model.decoder)}.cross_attention",
     ]
     drawing.text(_ALL, 50, ", ".join(places), colour=GREY)
-    drawing.text(_ALL, 36, f"together {len(found)} × {each:,} = {whole:,} parameters", colour=GREY)
+    drawing.text(_ALL, 36, f"{times} {whole}", colour=GREY)
 
 
 def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
