@@ -18,7 +18,8 @@ from regard.translation import Translator, load
 from run.copying import strings
 from untrained import BRIEF, LINES, TOKENIZER
 
-SIZES = [BRIEF, BRIEF.but(layers=2, d_model=24, heads=3), BRIEF.but(d_ff=40)]
+FIELDS = {"norm": "pre", "activation": "gelu", "embeddings": "apart", "output_bias": True}
+SIZES = [BRIEF, BRIEF.but(layers=2, d_model=24, heads=3), BRIEF.but(d_ff=40, **FIELDS)]
 
 
 def members() -> list[Transformer]:

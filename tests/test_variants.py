@@ -278,8 +278,9 @@ def test_decoding_lays_out_variants(change: dict[str, object], precision: str) -
     assert error < (1e-4 if precision == "fp32" else 0.2)
 
 
-def test_exact_decoding_of_additive_attention_is_one_by_one() -> None:
-    model = transformer(score="additive")
+@pytest.mark.parametrize("change", [{"score": "additive"}, {"activation": "swish"}], ids=str)
+def test_exact_decoding_is_one_by_one_where_batches_could_matter(change: dict[str, object]) -> None:
+    model = transformer(**change)
     arithmetic = for_decoding(model, torch.device("cpu"), "fp32", exact=True)
     assert not arithmetic.batches_agree(4, [1])
 

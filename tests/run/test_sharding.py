@@ -72,9 +72,19 @@ def test_the_updates_and_validations_are_those_of_one_process(
     assert events(tmp_path / "run", "start")[0]["shares"] == count
 
 
-def test_accumulated_batches_and_learned_positions(data: Path, tmp_path: Path) -> None:
+FIELDS = {
+    "norm": "pre", "activation": "swish", "embeddings": "apart", "output_bias": True,
+    "decoder_d_ff": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", [{}, FIELDS], ids=["paper", "fields"])
+def test_accumulated_batches_and_learned_positions(
+    fields: dict[str, Any], data: Path, tmp_path: Path
+) -> None:
     """Three processes, so that matrices end in shards of unlike sizes, and some biases in none."""
     recipe = SHORT.but(accumulate=6, steps=6, d_model=4, positions="learned", max_positions=257)
+    recipe = recipe.but(**fields)
     trained(tmp_path / "alone", data, recipe)
     finished(3, train_divided, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     assert events(tmp_path / "run", "start")[0]["cuts"] == 1
