@@ -31,14 +31,17 @@ def model() -> Model:
     return Model(recipe, tokenizer, transformer.eval(), {})
 
 
-def a_look(words: int, layers: int, heads: int, sharpness: float = 3.0) -> Look:
+def a_look(
+    words: int, layers: int, heads: int, sharpness: float = 3.0, decoder_heads: int | None = None
+) -> Look:
     """A look with `words` words on either side and random weights."""
     draw = np.random.default_rng(7)
     source = (*(f"word{i}" for i in range(words)), "</s>")
     written = (*(f"Wort{i}" for i in range(words)), "</s>")
 
     def weights(kind: AttentionKind) -> np.ndarray:
-        scores = sharpness * draw.standard_normal((layers, heads, words + 1, words + 1))
+        many = heads if kind == "encoder" else decoder_heads or heads
+        scores = sharpness * draw.standard_normal((layers, many, words + 1, words + 1))
         if kind == "decoder":
             scores += np.triu(np.full((words + 1, words + 1), -np.inf), 1)
         exponentials = np.exp(scores)

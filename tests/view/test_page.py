@@ -68,6 +68,14 @@ def test_weights_come_back_within_a_byte() -> None:
         assert tuple(data["kinds"][kind]["keys"]) == given.keys(kind)
 
 
+@pytest.mark.parametrize(("encoder", "decoder"), [(2, 5), (5, 2)])
+def test_a_decoder_of_other_heads(encoder: int, decoder: int) -> None:
+    _, data = read(attention_page(a_look(3, 1, encoder, decoder_heads=decoder), "cross"))
+    assert data["heads"] == len(data["colours"]) == len(data["first"]["heads"]) == 5
+    counts = {kind: len(data["kinds"][kind]["entropy"][0]) for kind in KINDS}
+    assert counts == {"encoder": encoder, "decoder": decoder, "cross": decoder}
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_was_typed_is_text(text: str) -> None:
     harmless = a_look(2, 1, 2)

@@ -112,6 +112,20 @@ def test_the_heat_map_is_a_table_of_what_is_chosen(opened: Opened) -> None:
     assert page.inner_text("#map tbody tr:nth-child(2) th") == "Wort1"
 
 
+def test_a_decoder_of_fewer_heads(chromium: playwright.Browser, tmp_path: Path) -> None:
+    look = a_look(4, 2, 4, decoder_heads=2)
+    opened = Opened(chromium, written(tmp_path, look))
+    page = opened.page
+    for kind, heads in (("cross", 2), ("encoder", 4), ("decoder", 2)):
+        page.check(f"[name=kind][value={kind}]")
+        assert page.locator("#thumbnails li").count() == heads
+        assert page.locator("[name=head]:visible").count() == heads
+        cells = page.locator("#map tbody tr:nth-child(2) td").all_inner_texts()
+        expected = [round(100 * float(x)) for x in look.weights[kind][1, :, 1].mean(0)]
+        assert all(abs(int(c.split()[0]) - e) <= 1 for c, e in zip(cells, expected, strict=True))
+    assert opened.wrong == []
+
+
 def test_the_window_changes(opened: Opened) -> None:
     page = opened.page
     page.click('[id="left 2"]')

@@ -118,8 +118,10 @@ def look(
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
-    view = _View(found, kind, layer, _heads(found, head), word)
-    view.layer_of(kind or "encoder")  # refuses a layer that is too high before anything is written
+    view = _View(found, kind, layer, head or [], word)
+    # Refuse a layer or a head that is too high before anything is written.
+    view.layer_of(kind or "encoder")
+    view.heads_of(kind or "encoder")
     if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")
     if html:
@@ -156,7 +158,7 @@ class _View:
     layer: int | None
     """The layer, counted from 1; None means the last."""
     heads: list[int]
-    """Heads, counted from 0; if there are none, each form shows all heads, or the sharpest."""
+    """Heads, counted from 1; if there are none, each form shows all heads, or the sharpest."""
     word: str | None
 
     def layer_of(self, kind: str) -> int:
@@ -168,6 +170,16 @@ class _View:
             raise RecipeError(f"--layer {self.layer}: this model has {layers}")
         return (self.layer or layers) - 1
 
+    def heads_of(self, kind: str) -> list[int]:
+        """The heads for this kind of attention, from 0; raises RecipeError if it lacks one."""
+        from regard.errors import RecipeError
+
+        every = self.found.weights[cast("AttentionKind", kind)].shape[1]
+        for number in self.heads:
+            if number > every:
+                raise RecipeError(f"--head {number}: this model has {every}")
+        return [number - 1 for number in self.heads]
+
     def write_page(self, path: Path) -> None:
         """Write a page for the browser."""
         from regard.cli.console import note
@@ -176,7 +188,7 @@ class _View:
 
         of = cast("AttentionKind", self.kind or "encoder")
         held = None if self.word is None else _place(self.found.queries(of), self.word)
-        write_file(path, attention_page(self.found, of, self.layer_of(of), self.heads, held))
+        write_file(path, attention_page(self.found, of, self.layer_of(of), self.heads_of(of), held))
         note(f"{path}: open it in a browser")
 
     def write_npz(self, path: Path) -> None:
@@ -207,7 +219,7 @@ class _View:
         of = cast("AttentionKind", self.kind or "encoder")
         word = None if number == 5 else self.word
         place = None if word is None else _place(self.found.queries(of), word)
-        heads = self.heads
+        heads = self.heads_of(of)
         if not heads:
             every = self.found.weights[of].shape[1]
             heads = sharpest(self.found, of, self.layer_of(of), place, every if number == 3 else 2)
@@ -234,8 +246,8 @@ class _View:
 
         typer.echo(" ".join(self.found.translation.split()))
         if text:
-            heads = self.heads or range(self.found.weights["cross"].shape[1])
             kind = cast("AttentionKind", self.kind or "cross")
+            heads = self.heads_of(kind) or range(self.found.weights[kind].shape[1])
             typer.echo("\n" + heat(self.found, kind, self.layer_of(kind), heads))
         if self.found.account:
             typer.echo(f"\n{self.found.account}")
@@ -274,17 +286,6 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
         raise RecipeError(
             "no sentence: give one after the model; only --figure 1 and 2, with --out, need none"
         )
-
-
-def _heads(found: "Look", given: list[int] | None) -> list[int]:
-    """The heads, counted from 0; raises RecipeError for one that the model does not have."""
-    from regard.errors import RecipeError
-
-    heads = found.weights["encoder"].shape[1]
-    for number in given or []:
-        if number > heads:
-            raise RecipeError(f"--head {number}: this model has {heads}")
-    return [number - 1 for number in given or []]
 
 
 def _place(queries: Sequence[str], word: str) -> int:

@@ -8,7 +8,9 @@ let tabStop = "left 0"; // the one word that the Tab key reaches
 const by = (id) => document.getElementById(id);
 const percent = (weight) => `${Math.round(100 * weight)} %`;
 const shown = () => data.kinds[state.kind];
-const headsShown = () => [...state.heads].sort((a, b) => a - b);
+const headsOf = (kind) => kind.entropy[0].length; // the decoder may have others than the encoder
+const headsShown = () =>
+  [...state.heads].filter((head) => head < headsOf(shown())).sort((a, b) => a - b);
 const active = () => state.pointed ?? state.pinned;
 
 function make(name, attributes = {}, ...children) {
@@ -28,7 +30,7 @@ async function unpack(kind) {
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const [Q, K] = [kind.queries.length, kind.keys.length];
   kind.at = (layer, head, query, key) =>
-    bytes[((layer * data.heads + head) * Q + query) * K + key] / 255;
+    bytes[((layer * headsOf(kind) + head) * Q + query) * K + key] / 255;
 }
 
 function choices() {
@@ -75,7 +77,10 @@ function fitLayers() {
 function draw() {
   state.pointed = null;
   fitLayers();
-  for (const box of document.getElementsByName("head")) box.checked = state.heads.has(+box.value);
+  for (const box of document.getElementsByName("head")) {
+    box.parentElement.hidden = box.value >= headsOf(shown());
+    box.checked = state.heads.has(+box.value);
+  }
   drawLines();
   drawThumbnails();
   drawMap();
@@ -217,8 +222,8 @@ function drawStrokes() {
 
 function describe() {
   const chosen = active(), { queries, keys } = shown();
-  if (!chosen || !state.heads.size) {
-    by("said").textContent = state.heads.size ? "" : "No head is chosen.";
+  if (!chosen || !headsShown().length) {
+    by("said").textContent = headsShown().length ? "" : "No head is chosen.";
     return;
   }
   const left = chosen.side === "left";
@@ -236,7 +241,8 @@ function describe() {
 function drawThumbnails() {
   const { queries, keys, at, entropy, distance } = shown();
   const ink = [1, 3, 5].map((i) => (colour) => parseInt(colour.slice(i, i + 2), 16));
-  by("thumbnails").replaceChildren(...data.colours.map((colour, head) => {
+  const colours = data.colours.slice(0, headsOf(shown()));
+  by("thumbnails").replaceChildren(...colours.map((colour, head) => {
     const canvas = make("canvas", { width: keys.length, height: queries.length });
     const context = canvas.getContext("2d");
     const picture = context.createImageData(keys.length, queries.length);
@@ -245,7 +251,7 @@ function drawThumbnails() {
       picture.data.set([...ink.map((part) => part(colour)), 255 * weight], 4 * i);
     }
     context.putImageData(picture, 0, 0);
-    const alone = state.heads.size === 1 && state.heads.has(head);
+    const alone = headsShown().length === 1 && state.heads.has(head);
     const facts = [
       `head ${head + 1}`,
       `entropy ${entropy[state.layer][head].toFixed(2)} bits`,

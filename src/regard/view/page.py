@@ -34,11 +34,10 @@ def attention_page(
     The page first shows this kind of attention, this layer and these heads (all if none is given),
     with the query at position `place` pinned. Layers and heads count from 0; -1 is the last layer.
     """
-    layers, every = look.weights[kind].shape[:2]
     first = {
         "kind": kind,
-        "layer": layer % layers,
-        "heads": list(heads or range(every)),
+        "layer": layer % len(look.weights[kind]),
+        "heads": list(heads or range(_most_heads(look))),
         "pinned": None if place is None else {"side": "left", "place": place},
     }
     return Template(_part("page.html")).substitute(
@@ -51,7 +50,7 @@ def attention_page(
 
 
 def _data(look: Look) -> dict[str, Any]:
-    heads = look.weights["encoder"].shape[1]
+    heads = _most_heads(look)
     return {
         "sentence": look.sentence,
         "translation": look.translation,
@@ -61,6 +60,11 @@ def _data(look: Look) -> dict[str, Any]:
         "kinds": {kind: _kind(look, kind) for kind in KINDS},
         "search": None if look.account is None else look.account.as_json(),
     }
+
+
+def _most_heads(look: Look) -> int:
+    """The heads of the encoder or the decoder, whichever has more."""
+    return max(weights.shape[1] for weights in look.weights.values())
 
 
 def _kind(look: Look, kind: AttentionKind) -> dict[str, Any]:
