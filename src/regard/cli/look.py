@@ -119,9 +119,7 @@ def look(
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
     view = _View(found, kind, layer, head or [], word)
-    # Refuse a layer or a head that is too high before anything is written.
-    view.layer_of(kind or "encoder")
-    view.heads_of(kind or "encoder")
+    view.refuse_what_is_not()
     if not any((html, text, figure, npz, as_json, search)):
         html = Path("look.html")
     if html:
@@ -179,6 +177,11 @@ class _View:
             if number > every:
                 raise RecipeError(f"--head {number}: this model has {every}")
         return [number - 1 for number in self.heads]
+
+    def refuse_what_is_not(self) -> None:
+        """Raise RecipeError, before anything is written, for a layer or head that is too high."""
+        self.layer_of(self.kind or "encoder")
+        self.heads_of(self.kind or "encoder")
 
     def write_page(self, path: Path) -> None:
         """Write a page for the browser."""

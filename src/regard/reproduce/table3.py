@@ -110,7 +110,8 @@ def _effects(found: _Found, row: str) -> list[float]:
 def _changes(base: Recipe, recipe: Recipe) -> str:
     """The fields in which a row differs from base, as `h 1, d_k 128`."""
     names = {"heads": "h", "layers": "N", "dropout": "P_drop", "label_smoothing": "eps_ls"}
-    left_out = {"decoder_layers", "validate_every", "max_positions"}
+    decoder = {"decoder_layers", "decoder_heads", "decoder_d_ff"}  # as the encoder's
+    left_out = {*decoder, "validate_every", "max_positions"}
     told = []
     for change in differences(base, recipe):
         name, _, values = change.partition(".")[2].partition(": ")
