@@ -120,8 +120,13 @@ def board(here: Environment) -> None:
 
 
 def exchange(here: Environment) -> None:
-    names = ("ctranslate2", "onnx", "onnxruntime", "sentencepiece", "subword_nmt")
-    here.run("python", "-c", f"import {', '.join(names)}")
+    train(here, "--set", "search.finish=beam")
+    ours = here.regard("translate", "run", "--no-retry", given="the dog\n")
+    for engine in ("ctranslate2", "onnx"):
+        here.regard("export", engine, "run", "--out", engine)
+        theirs = ["translate", engine, "--engine", engine, "--no-retry"]
+        expect(here.regard(*theirs, given="the dog\n"), ours.strip())
+    here.run("python", "-c", "import sentencepiece, subword_nmt")
 
 
 def words(language: str) -> Callable[[Environment], None]:
