@@ -6,8 +6,11 @@ The Korean README has the same commands, links and figures, and what the pages n
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -94,6 +97,9 @@ def in_a_folder_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def run(command: str) -> None:
     """A `regard` command as a shell would run it, redirections included."""
     words = shlex.split(command)
+    if words[1] == "serve":
+        serve(words)
+        return
     stdin, out = b"", None
     if ">" in words:
         *words, _, out = words
@@ -106,6 +112,18 @@ def run(command: str) -> None:
     assert result.status == 0, (command, result.stderr)
     if out:
         Path(out).write_text(result.stdout, encoding="utf-8")
+
+
+def serve(words: list[str]) -> None:
+    """Start a server, at a free port, that must answer and end with status 0 after SIGTERM."""
+    command = [sys.executable, "-m", *words, "--port", "0", "--quiet"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        address = server.stdout.readline().strip()
+        with urlopen(f"{address}/health", timeout=60) as answer:
+            assert answer.status == 200
+        server.terminate()
+    assert server.returncode == 0
 
 
 def train_smaller(**given: Any) -> Path:
