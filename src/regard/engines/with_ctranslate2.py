@@ -125,7 +125,7 @@ class CTranslate2Translator(EngineTranslator):
 
     def refuse_other_search(self) -> None:
         """Raise RecipeError unless only the best `beam` continuations finish."""
-        if self.recipe.beam > 1 and self.recipe.model_dump().get("finish") != "beam":
+        if self.recipe.beam > 1 and self.recipe.finish != "beam":
             raise RecipeError(
                 "search.finish = candidates: CTranslate2 lets only the best `beam` continuations "
                 "finish: export with --set search.finish=beam, or give --beam 1 or --engine onnx"
@@ -194,7 +194,7 @@ class CTranslate2Translator(EngineTranslator):
         for names, log_p in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.model.ids[name] for name in names]
             finished = not ids or ids[-1] == EOS
-            score = log_p / penalty_of(max(1, len(ids)), recipe)
+            score = log_p / recipe.length_penalty(max(1, len(ids)))
             pool.append(Hypothesis(tuple(i for i in ids if i != EOS), score, log_p, finished))
         return sorted(pool, key=lambda hypothesis: -hypothesis.score)
 
@@ -207,13 +207,8 @@ def _is_decided(
     alive = [one.log_probability for one in pool if not one.finished]
     if steps == limit or not alive:
         return True
-    bound = max(alive) / penalty_of(limit, recipe)
+    bound = max(alive) / recipe.length_penalty(limit)
     return len(finished) >= n_best and bound <= finished[n_best - 1]
-
-
-def penalty_of(length: int, recipe: SearchRecipe) -> float:
-    """The length penalty (§6.1)."""
-    return float(((5 + length) / 6) ** recipe.alpha)
 
 
 def _names(exported: Exported, side: str) -> list[str]:

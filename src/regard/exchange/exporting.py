@@ -9,7 +9,7 @@ from typing import Any
 from regard import __version__
 from regard.engines.exported import EXPORTED, Exported
 from regard.errors import ModelError, RecipeError, unknown
-from regard.exchange.certificate import TOLERANCE, Certificate, certify
+from regard.exchange.certificate import TOLERANCE, Certificate, Side, certify, unproved
 from regard.exchange.certified import refuse_existing, write_certified
 from regard.exchange.engine_side import EngineSide
 from regard.exchange.parts import tables_of
@@ -18,7 +18,7 @@ from regard.exchange.sides import OurSide
 from regard.files.manifest import SEAL
 from regard.run.model_directory import Model, open_model
 
-EXPORT_FORMATS = ("ctranslate2", "onnx")
+EXPORT_FORMATS = ("hf", "ctranslate2", "onnx")
 """Formats that a model can be exported to."""
 PRECISIONS = ("fp32", "int8", "int8_float32", "bfloat16")
 """Numbers in which CTranslate2 can keep a model."""
@@ -45,6 +45,8 @@ def write_export(
         raise ModelError(f"{directory}: is a parser; only translators can be exported")
     recipe = model.recipe.set(*changes)
     model = Model(recipe, model.tokenizer, model.transformer, model.manifest)
+    if format == "hf":
+        return _to_hf(model, out)
     if format == "ctranslate2":
         return _to_ctranslate2(model, out, precision)
     return _to_onnx(model, out)
@@ -62,6 +64,26 @@ def _check(format: str, precision: str, changes: Sequence[str]) -> None:  # noqa
     for change in changes:
         if not change.strip().startswith("search."):
             raise RecipeError(f"--set {change}: an export can change only the search: search.KEY")
+
+
+def _to_hf(model: Model, out: Path) -> Certificate:
+    from regard.exchange.hf_plain_side import PretrainedSide
+    from regard.exchange.hf_vocabulary import Vocabulary
+    from regard.exchange.to_hf import positions_of, write_hf
+
+    def fill(folder: Path) -> None:
+        write_hf(model, folder)
+        (folder / "recipe.toml").write_text(model.recipe.to_toml(), encoding="utf-8")
+
+    def prove(folder: Path) -> Certificate:
+        try:
+            theirs = PretrainedSide(folder, Vocabulary.of(model))
+        except ModuleNotFoundError:
+            why, versions = "transformers is not installed", OurSide(model).versions
+            return unproved("regard to hf", why, versions, model.manifest["files"])
+        return _certified(model, theirs, "hf", positions_of(model), TOLERANCE)
+
+    return write_certified(out, fill, prove, _about(model, "hf", positions_of(model)))
 
 
 def _to_ctranslate2(model: Model, out: Path, precision: str) -> Certificate:
@@ -102,9 +124,7 @@ def _write(
 ) -> Certificate:
     """Make the directory: the engine's files, our recipe and tokenizer, and the certificate."""
     positions = len(tables_of(model).target)
-    longest = min(model.recipe.data.max_length, positions)
-    provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
-    about = {**provenance, **facts, EXPORTED: format, "positions": positions, "by": __version__}
+    about = _about(model, format, positions) | facts
 
     def write(folder: Path) -> None:
         fill(folder)
@@ -112,13 +132,38 @@ def _write(
         model.tokenizer.save(folder / "tokenizer.json")
 
     def prove(folder: Path) -> Certificate:
-        exported = Exported(folder, model.recipe, model.tokenizer, about)
-        # No engine is given an empty sentence: a blank line stays blank.
-        sentences = [sentence for sentence in SENTENCES if sentence.strip()]
-        return certify(
-            OurSide(model), opened(exported), sentences, conversion=f"regard to {format}",
-            files=model.manifest["files"], longest=longest, beam=4, alpha=model.recipe.search.alpha,
-            penalty="gnmt", tolerance=tolerance,
-        )  # fmt: skip
+        theirs = opened(Exported(folder, model.recipe, model.tokenizer, about))
+        return _certified(model, theirs, format, positions, tolerance)
 
     return write_certified(out, write, prove, about)
+
+
+def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa: A002
+    """The content of the manifest: where the model is from, and what it was written for."""
+    provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
+    return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}
+
+
+def _certified(
+    model: Model,
+    theirs: Side,
+    format: str,  # noqa: A002
+    positions: int,
+    tolerance: float | None,
+) -> Certificate:
+    """The proof, by a search that both sides have."""
+    search = model.recipe.search
+    rules = search if format == "onnx" else search.but(finish="beam")
+    if format == "hf":
+        rules = rules.but(penalty="length", alpha=0.0)  # with which all of them end alike
+    return certify(
+        OurSide(model, rules),
+        theirs,
+        [sentence for sentence in SENTENCES if sentence.strip()],  # a blank line stays blank
+        conversion=f"regard to {format}",
+        files=model.manifest["files"],
+        longest=min(model.recipe.data.max_length, positions),
+        alpha=rules.alpha,
+        penalty=rules.penalty,
+        tolerance=tolerance,
+    )

@@ -1,0 +1,81 @@
+"""An exported directory, opened by `transformers` as anybody would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.exchange.certificate import Sequences
+from regard.exchange.hf_vocabulary import Vocabulary
+from regard.text.tokenizer import BOS
+
+
+class PretrainedSide:
+    """MarianMTModel and the tokenizer by plain from_pretrained; raises ModuleNotFoundError."""
+
+    def __init__(self, directory: Path, vocabulary: Vocabulary):
+        import transformers
+
+        self._version: str = transformers.__version__
+        self._ids, self._vocabulary = vocabulary.ids, vocabulary
+        self._model: Any = transformers.MarianMTModel.from_pretrained(directory).eval()
+        self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(directory)
+        self._their_ids = np.zeros(int(vocabulary.theirs.max()) + 1, np.int64)
+        self._their_ids[vocabulary.theirs] = np.arange(vocabulary.size)
+        self._their_sources = np.zeros(int(vocabulary.theirs_of_source.max()) + 1, np.int64)
+        self._their_sources[vocabulary.theirs_of_source] = np.arange(vocabulary.source_size)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The version of transformers."""
+        return {"transformers": self._version}
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The source ids of texts, as ours."""
+        found = self._tokenizer(list(texts)).input_ids
+        return [[int(self._vocabulary.theirs_of_source[i]) for i in row] for row in found]
+
+    @torch.inference_mode()
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
+        """[target, vocabulary] The logits of our entries; -inf for one that they have not."""
+        begun = [self._start if i == BOS else int(self._their_ids[i]) for i in target]
+        logits = (
+            self._model(input_ids=self._source(source), decoder_input_ids=torch.tensor([begun]))
+            .logits[0]
+            .numpy()
+        )
+        found = np.full((len(logits), len(self._their_ids)), -np.inf, np.float32)
+        found[:, self._vocabulary.theirs] = logits
+        if self._vocabulary.excluded:
+            found[:, self._vocabulary.theirs[self._vocabulary.never]] = -np.inf
+        return found
+
+    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
+        """The greedy output for each source."""
+        return self.beam(sources, most, 1, 1.0)
+
+    @torch.inference_mode()
+    def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
+        """The output of `generate` for each source, each by itself."""
+        found = []
+        end = self._ids["eos_token_id"]
+        for source in sources:
+            tokens = self._model.generate(
+                input_ids=self._source(source), num_beams=beam, length_penalty=alpha,
+                max_new_tokens=most, max_length=None,
+            )[0].tolist()[1:]  # fmt: skip
+            length = tokens.index(end) if end in tokens else len(tokens)
+            found.append([int(self._vocabulary.theirs[i]) for i in tokens[:length]])
+        return found
+
+    @property
+    def _start(self) -> int:
+        return self._ids["decoder_start_token_id"]
+
+    def _source(self, source: Sequence[int]) -> torch.Tensor:
+        return torch.tensor([[int(self._their_sources[i]) for i in source]])

@@ -1,0 +1,80 @@
+"""The files of a tokenizer that `transformers` opens by from_pretrained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ModelError
+from regard.exchange.hf_vocabulary import Vocabulary
+from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
+
+OURS = "regard.tokenizer.json"
+"""Our tokenizer.json in an exported directory, whose tokenizer.json is of another form."""
+
+
+def write_text_files(
+    tokenizer: AnyTokenizer, vocabulary: Vocabulary, positions: int, folder: Path
+) -> None:
+    """Write the tokenizer's files into a folder; raises ModelError for one they cannot express."""
+    if isinstance(tokenizer, Tokenizer):
+        _write_ours(tokenizer, positions, folder)
+    elif isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.settings.language_codes:
+        _write_marian(tokenizer, vocabulary, positions, folder)
+    else:
+        kind = getattr(tokenizer, "kind", "foreign")
+        raise ModelError(f"a tokenizer of kind {kind}: export hf writes regard's own and Marian's")
+
+
+def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
+    """tokenizer.json of the library `tokenizers`, which adds </s>, and its configuration."""
+    tokenizer.save(folder / "tokenizer.json")
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    tokenizer.save(folder / OURS)
+    name, end = SPECIAL[EOS], {"id": SPECIAL[EOS], "ids": [EOS], "tokens": [SPECIAL[EOS]]}
+    sentence, special = {"Sequence": {"id": "A", "type_id": 0}}, {"id": name, "type_id": 0}
+    content["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [sentence, {"SpecialToken": special}],
+        "pair": [sentence, {"SpecialToken": special}],
+        "special_tokens": {name: end},
+    }
+    _write(folder / "tokenizer.json", content)
+    configuration = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIAL[BOS],
+        "eos_token": SPECIAL[EOS],
+        "pad_token": SPECIAL[PAD],
+        "model_max_length": positions,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # a typed "</s>" is four characters of text
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    _write(folder / "tokenizer_config.json", configuration)
+
+
+def _write_marian(
+    tokenizer: SentencePieceTokenizer, vocabulary: Vocabulary, positions: int, folder: Path
+) -> None:
+    """The very files that the tokenizer was read from, and the configuration that they had."""
+    tokenizer.save(folder / OURS)  # with the files beside it
+    end, unknown, pad = (*tokenizer.settings.skipped, "<pad>")[:3]
+    _write(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "MarianTokenizer",
+            "eos_token": end,
+            "unk_token": unknown,
+            "pad_token": pad,
+            "separate_vocabs": not tokenizer.shared,
+            "model_max_length": positions,
+            "clean_up_tokenization_spaces": tokenizer.settings.tidied,
+        },
+    )
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,88 @@
+"""Ids of an exported model: ours, or those of the vocabulary that it was imported with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.exchange.certificate import IMPOSSIBLE
+from regard.exchange.parts import copied_weights, matrices_of
+from regard.run.model_directory import Model
+from regard.text.foreign.base import ForeignTokenizer
+from regard.text.tokenizer import BOS, EOS, PAD
+
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Where each of their entries is among ours, and which ids begin, end and pad."""
+
+    theirs: NDArray[np.int64]
+    """[size] Our id of each entry of the target."""
+    theirs_of_source: NDArray[np.int64]
+    ids: dict[str, int]
+    """Keys of a configuration, and the ids of special tokens."""
+    never: list[int]
+    """Ids that are never written."""
+    excluded: bool = False
+    """Whether the probability is divided among the other ids alone."""
+    tokenizer_class: str = "PreTrainedTokenizerFast"
+    skipped: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """The ids of a model; those of an imported one are what they were."""
+        tokenizer = model.tokenizer
+        if not isinstance(tokenizer, ForeignTokenizer):
+            ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+            every = np.arange(tokenizer.size)
+            return cls(every, every, ids | {"decoder_start_token_id": BOS}, [PAD, BOS])
+        pad, start, end = tokenizer.order.specials
+        excluded = start < 0
+        if excluded:  # our <s> is then a copy of the row with which their decoder begins
+            start = _same_row(model, tokenizer.order.ids)
+        ids = {"eos_token_id": end, "pad_token_id": pad if pad >= 0 else start}
+        return cls(
+            tokenizer.order.ids,
+            tokenizer.order_of("source").ids,
+            {**ids, "decoder_start_token_id": start},
+            sorted({i for i in (pad, start) if i >= 0}),
+            excluded,
+            "MarianTokenizer",
+        )
+
+    @property
+    def size(self) -> int:
+        """Entries of the target."""
+        return len(self.theirs)
+
+    @property
+    def source_size(self) -> int:
+        """Entries of the source."""
+        return len(self.theirs_of_source)
+
+    def rows(self, matrix: Rows) -> Rows:
+        """The rows of a matrix of the target in their order."""
+        return np.ascontiguousarray(matrix[self.theirs])
+
+    def source_rows(self, matrix: Rows) -> Rows:
+        """The rows of a matrix of the source in their order."""
+        return np.ascontiguousarray(matrix[self.theirs_of_source])
+
+    def bias(self, bias: Rows | None) -> Rows:
+        """The bias of the target in their order; without one, or where it forbids an entry, 0."""
+        if bias is None:
+            return np.zeros(self.size, np.float32)
+        found: Rows = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]
+        return found
+
+
+def _same_row(model: Model, theirs: NDArray[np.int64]) -> int:
+    """Their id of the entry whose embedding is that of our <s>."""
+    matrix = copied_weights(model)[matrices_of(model.recipe.model).target]
+    [equal] = np.nonzero((matrix[theirs] == matrix[BOS]).all(1))
+    return int(equal[-1]) if len(equal) else 0

@@ -1,0 +1,185 @@
+"""Write a model as Hugging Face's MarianMTModel, which is the paper's Transformer there.
+
+Marian's sinusoids have all sines before all cosines, and are not saved; ours alternate. Dimension
+j of d_model means the same to every weight, so all weights are written with their dimensions in
+that order: the model computes the same sums, in another order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from regard.errors import ModelError
+from regard.exchange.hf_card import card
+from regard.exchange.hf_text import write_text_files
+from regard.exchange.hf_vocabulary import Vocabulary
+from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
+from regard.recipe import ModelRecipe
+from regard.run.model_directory import Model
+
+MODULES = {
+    "self_attention.W_q": "self_attn.q_proj",
+    "self_attention.W_k": "self_attn.k_proj",
+    "self_attention.W_v": "self_attn.v_proj",
+    "self_attention.W_o": "self_attn.out_proj",
+    "cross_attention.W_q": "encoder_attn.q_proj",
+    "cross_attention.W_k": "encoder_attn.k_proj",
+    "cross_attention.W_v": "encoder_attn.v_proj",
+    "cross_attention.W_o": "encoder_attn.out_proj",
+    "feed_forward.W_1": "fc1",
+    "feed_forward.W_2": "fc2",
+}
+"""Names of linear layers, ours and theirs."""
+NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+"""Their names of what is add_norm_1, add_norm_2 and add_norm_3 here."""
+LEAST_POSITIONS = 512
+"""Positions that an exported model has at least."""
+
+
+def write_hf(model: Model, folder: Path) -> None:
+    """Write config.json, the weights, the tokenizer, generation_config.json and README.md.
+
+    Raises ModelError, by name, for what MarianMTModel has not.
+    """
+    recipe = model.recipe.model
+    refuse_unmarian(recipe)
+    vocabulary = Vocabulary.of(model)
+    tensors = dict(_tensors(recipe, copied_weights(model), vocabulary))
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    _write_json(folder / "config.json", _config(model, vocabulary))
+    _write_json(folder / "generation_config.json", _generation(model, vocabulary))
+    write_text_files(model.tokenizer, vocabulary, positions_of(model), folder)
+    (folder / "README.md").write_text(card(model), encoding="utf-8")
+
+
+def refuse_unmarian(recipe: ModelRecipe) -> None:
+    """Raise ModelError, by name, for what MarianMTModel has not."""
+    widths = [one.heads * d for one in (recipe, recipe.decoder) for d in (one.d_k, one.d_v)]
+    missing = {
+        "model.norm = pre": recipe.norm != "post",
+        "model.positions = learned": recipe.positions == "learned",
+        "model.score = additive": recipe.score == "additive",
+        "model.residual = false": not recipe.residual,
+        "model.d_k or d_v, other than d_model / heads": set(widths) != {recipe.d_model},
+    }
+    for field, found in missing.items():
+        if found:
+            raise ModelError(f"{field}: MarianMTModel has no such thing; export onnx has")
+
+
+def positions_of(model: Model) -> int:
+    """Positions of the exported model: those of the longest source, and of an output of it."""
+    return max(LEAST_POSITIONS, model.recipe.data.max_length + model.recipe.search.max_extra)
+
+
+def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
+    """For each dimension of theirs, ours: all sines, then all cosines."""
+    dimensions = np.arange(recipe.d_model)
+    if recipe.positions == "halves":
+        return dimensions
+    return np.concatenate([dimensions[0::2], dimensions[1::2]])
+
+
+def _tensors(
+    recipe: ModelRecipe, weights: NamedWeights, vocabulary: Vocabulary
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Their names and tensors."""
+    order = order_of_dimensions(recipe)
+    source, target, output = (weights[name][:, order] for name in matrices_of(recipe))
+    source, target, output = (
+        vocabulary.source_rows(source), vocabulary.rows(target), vocabulary.rows(output),
+    )  # fmt: skip
+    if recipe.embeddings == "shared":
+        yield "model.shared.weight", source
+    else:
+        yield "model.encoder.embed_tokens.weight", source
+        yield "model.decoder.embed_tokens.weight", target
+        if recipe.embeddings != "target":
+            yield "lm_head.weight", output
+    yield "final_logits_bias", vocabulary.bias(weights.get("output_bias"))[None]
+    for stack, layers in (("encoder", recipe.layers), ("decoder", recipe.decoder_layers)):
+        for i in range(layers):
+            yield from _layer(recipe, weights, stack, i, order)
+
+
+def _layer(
+    recipe: ModelRecipe, weights: NamedWeights, stack: str, i: int, order: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    ours, theirs = f"{stack}.{i}", f"model.{stack}.layers.{i}"
+    for name, equivalent in MODULES.items():
+        if f"{ours}.{name}.weight" not in weights:
+            continue
+        weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
+        if name.endswith(("W_o", "W_2")):  # their outputs are of d_model, else their inputs
+            weight, bias = weight[order], bias[order]
+        else:
+            weight = weight[:, order]
+        if name.endswith("W_q") and recipe.score == "dot":
+            scale = np.float32((recipe if stack == "encoder" else recipe.decoder).d_k ** 0.5)
+            weight, bias = weight * scale, bias * scale
+        yield f"{theirs}.{equivalent}.weight", np.ascontiguousarray(weight)
+        yield f"{theirs}.{equivalent}.bias", np.ascontiguousarray(bias)
+    for number, equivalent in enumerate(NORMS[stack], start=1):
+        for kind in ("weight", "bias"):
+            values = weights[f"{ours}.add_norm_{number}.norm.{kind}"][order]
+            yield f"{theirs}.{equivalent}.{kind}", np.ascontiguousarray(values)
+
+
+def _config(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+    recipe = model.recipe.model
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "tokenizer_class": vocabulary.tokenizer_class,
+        "vocab_size": vocabulary.source_size,
+        "decoder_vocab_size": vocabulary.size,
+        "d_model": recipe.d_model,
+        "encoder_layers": recipe.layers,
+        "decoder_layers": recipe.decoder_layers,
+        "encoder_attention_heads": recipe.heads,
+        "decoder_attention_heads": recipe.decoder.heads,
+        "encoder_ffn_dim": recipe.d_ff,
+        "decoder_ffn_dim": recipe.decoder.d_ff,
+        "activation_function": recipe.activation,
+        "scale_embedding": recipe.embedding_scale,
+        "share_encoder_decoder_embeddings": recipe.embeddings == "shared",
+        "tie_word_embeddings": recipe.embeddings in ("shared", "target"),
+        "max_position_embeddings": positions_of(model),
+        "dropout": recipe.dropout,
+        "attention_dropout": recipe.attention_dropout,
+        "activation_dropout": recipe.relu_dropout,
+        "is_encoder_decoder": True,
+        "use_cache": True,
+        "dtype": "float32",
+        **vocabulary.ids,
+        "forced_eos_token_id": None,
+    }
+
+
+def _generation(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Our search, as far as `generate` can do it; the model card says where it cannot."""
+    search = model.recipe.search
+    return {
+        **vocabulary.ids,
+        "bad_words_ids": [[i] for i in vocabulary.never],
+        "renormalize_logits": vocabulary.excluded,
+        "do_sample": False,
+        "early_stopping": False,
+        "num_beams": search.beam,
+        "length_penalty": search.alpha,
+        "max_length": positions_of(model),
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
