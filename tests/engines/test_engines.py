@@ -37,9 +37,10 @@ def scores(found: list[list[Translation]]) -> list[float]:
 @pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
 def test_greedy_and_beam_search(engine: str, model: Path, tmp_path: Path) -> None:
     ours, theirs = pair(engine, model, tmp_path)
-    for beam, alpha in [(1, 0.6)] if engine == "ctranslate2" else [(1, 0.6), (4, 0.6), (3, 0.0)]:
+    for beam, alpha, penalty in [(1, 0.6, "gnmt"), (4, 0.6, "gnmt"), (3, 0.0, "length")]:
+        search = {"beam": beam, "alpha": alpha, "penalty": penalty, "finish": "beam"}
         for translator in (ours, theirs):
-            translator.recipe = translator.recipe.but(beam=beam, alpha=alpha, max_extra=9)
+            translator.recipe = translator.recipe.but(max_extra=9, **search)
         found, by_engine = (list(t.stream(LINES, n_best=min(2, beam))) for t in (ours, theirs))
         assert texts(found) == texts(by_engine)
         # CTranslate2 leaves <pad> and <s> out before the softmax; here they are not improbable.

@@ -7,11 +7,22 @@ import typer
 
 from regard.cli.options import ModelArgument, SetOption
 
-_FormatArgument = Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2 or onnx.")]
-_OutOption = Annotated[Path, typer.Option("--out", help="The directory to make.")]
+_FormatArgument = Annotated[
+    str, typer.Argument(metavar="FORMAT", help="hf, ctranslate2, onnx or argos.")
+]
+_OutOption = Annotated[
+    Path, typer.Option("--out", help="The directory to make; for argos, a file.")
+]
 _PrecisionOption = Annotated[
     str,
-    typer.Option("--precision", help="For ctranslate2: fp32, int8, int8_float32 or bfloat16."),
+    typer.Option(
+        "--precision", help="For ctranslate2 and argos: fp32, int8, int8_float32 or bfloat16."
+    ),
+]
+_PairOption = Annotated[str, typer.Option("--pair", help="For argos, the languages: en-de.")]
+_TextOption = Annotated[
+    list[Path] | None,
+    typer.Option("--text", help="For argos, text to prove the tokenizer on; may be given again."),
 ]
 
 
@@ -20,6 +31,8 @@ def export(
     model: ModelArgument,
     out: _OutOption,
     precision: _PrecisionOption = "fp32",
+    pair: _PairOption = "",
+    text: _TextOption = None,
     changes: SetOption = None,
 ) -> None:
     """Write a model for other programs, with a certificate that nothing changed on the way.
@@ -33,8 +46,12 @@ def export(
     - `regard export ctranslate2 runs/x --out x-ct2 --precision int8 --set search.finish=beam`
     - `regard translate x-ct2 --engine ctranslate2 < in.txt`
     - `regard export onnx runs/x --out x-onnx`
+    - `regard export hf runs/x --out x-hf`   (MarianMTModel.from_pretrained opens it)
+    - `regard export argos runs/x --pair en-de --text in.txt --out en_de.argosmodel`
     """
     from regard.exchange.exporting import write_export
 
-    certificate = write_export(format, model, out, precision=precision, changes=changes or ())
+    certificate = write_export(
+        format, model, out, precision=precision, changes=changes or (), pair=pair, text=text or ()
+    )
     typer.echo(f"{out}: {certificate.summary()}")

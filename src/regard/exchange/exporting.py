@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from regard.exchange.engine_side import EngineSide
 from regard.exchange.parts import tables_of
 from regard.exchange.sentences import SENTENCES
 from regard.exchange.sides import OurSide
+from regard.files.lines import read_lines
 from regard.files.manifest import SEAL
 from regard.run.model_directory import Model, open_model
 
-EXPORT_FORMATS = ("hf", "ctranslate2", "onnx")
+EXPORT_FORMATS = ("hf", "ctranslate2", "onnx", "argos")
 """Formats that a model can be exported to."""
 PRECISIONS = ("fp32", "int8", "int8_float32", "bfloat16")
 """Numbers in which CTranslate2 can keep a model."""
@@ -31,10 +33,13 @@ def write_export(
     *,
     precision: str = "fp32",
     changes: Sequence[str] = (),
+    pair: str = "",
+    text: Sequence[Path] = (),
 ) -> Certificate:
     """Write the model in `directory` to `out` for another program, and prove it.
 
-    `changes` are fields of the search to go with it, such as "search.alpha=0". Raises RecipeError
+    `changes` are fields of the search to go with it, such as "search.alpha=0". For argos, `pair` is
+    such as "en-de", and `text` are files on which the tokenizer is proved. Raises RecipeError
     for an unknown format or precision, ModelError if the format has no such model or the proof
     fails, MissingExtra if a package is not installed; then nothing is left behind.
     """
@@ -47,6 +52,8 @@ def write_export(
     model = Model(recipe, model.tokenizer, model.transformer, model.manifest)
     if format == "hf":
         return _to_hf(model, out)
+    if format == "argos":
+        return _to_argos(model, out, precision, pair, text)
     if format == "ctranslate2":
         return _to_ctranslate2(model, out, precision)
     return _to_onnx(model, out)
@@ -86,6 +93,32 @@ def _to_hf(model: Model, out: Path) -> Certificate:
     return write_certified(out, fill, prove, _about(model, "hf", positions_of(model)))
 
 
+def _to_argos(
+    model: Model, out: Path, precision: str, pair: str, text: Sequence[Path]
+) -> Certificate:
+    from regard.engines.with_ctranslate2 import CTranslate2Model, CTranslate2Translator
+    from regard.exchange.to_argos import write_argos
+
+    tolerance, positions = _tolerance(precision), len(tables_of(model).target)
+
+    def prove(exported: Exported) -> Certificate:
+        exported = replace(exported, manifest={"positions": positions})
+        theirs = EngineSide(CTranslate2Translator(CTranslate2Model(exported, 1), exported))
+        return _certified(model, theirs, "argos", positions, tolerance)
+
+    if len(text) < 2:
+        raise RecipeError(
+            "--text twice, once for each language: export argos proves on these lines that "
+            "SentencePiece cuts and joins them as the model's tokenizer does"
+        )
+    lines = [line for path in text for line in read_lines(path)]
+    return write_argos(model, out, pair, lines, precision, prove)
+
+
+def _tolerance(precision: str) -> float | None:
+    return TOLERANCE if precision == "fp32" else None
+
+
 def _to_ctranslate2(model: Model, out: Path, precision: str) -> Certificate:
     from regard.engines.with_ctranslate2 import CTranslate2Model, CTranslate2Translator
     from regard.exchange.to_ctranslate2 import write_ctranslate2
@@ -94,10 +127,9 @@ def _to_ctranslate2(model: Model, out: Path, precision: str) -> Certificate:
         translator = CTranslate2Translator(CTranslate2Model(exported, 1), exported)
         return EngineSide(translator)
 
-    tolerance = TOLERANCE if precision == "fp32" else None
     return _write(
         model, out, "ctranslate2", lambda folder: write_ctranslate2(model, folder, precision),
-        opened, tolerance, {"precision": precision},
+        opened, _tolerance(precision), {"precision": precision},
     )  # fmt: skip
 
 

@@ -52,12 +52,12 @@ def card(model: Model) -> str:
         size=f"{recipe.depth} layers, d_model {recipe.d_model}, {parameters:,} parameters",
         version=__version__,
         scores=_scores(model.manifest),
-        differences="\n".join(f"- {line}" for line in differences(model)),
+        differences="\n".join(f"- {line}" for line in _differences(model)),
         recipe=model.recipe.to_toml(),
     )
 
 
-def differences(model: Model) -> list[str]:
+def _differences(model: Model) -> list[str]:
     """Sentences about what `transformers` does otherwise than regard."""
     search, norm = model.recipe.search, model.recipe.model.norm_epsilon
     lines = [

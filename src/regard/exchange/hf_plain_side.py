@@ -21,6 +21,7 @@ class PretrainedSide:
     def __init__(self, directory: Path, vocabulary: Vocabulary):
         import transformers
 
+        transformers.utils.logging.disable_progress_bar()
         self._version: str = transformers.__version__
         self._ids, self._vocabulary = vocabulary.ids, vocabulary
         self._model: Any = transformers.MarianMTModel.from_pretrained(directory).eval()

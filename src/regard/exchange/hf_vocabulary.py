@@ -14,7 +14,7 @@ from regard.run.model_directory import Model
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
 
-Rows = NDArray[np.float32]
+_Matrix = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ class Vocabulary:
         """Entries of the source."""
         return len(self.theirs_of_source)
 
-    def rows(self, matrix: Rows) -> Rows:
+    def rows(self, matrix: _Matrix) -> _Matrix:
         """The rows of a matrix of the target in their order."""
         return np.ascontiguousarray(matrix[self.theirs])
 
-    def source_rows(self, matrix: Rows) -> Rows:
+    def source_rows(self, matrix: _Matrix) -> _Matrix:
         """The rows of a matrix of the source in their order."""
         return np.ascontiguousarray(matrix[self.theirs_of_source])
 
-    def bias(self, bias: Rows | None) -> Rows:
+    def bias(self, bias: _Matrix | None) -> _Matrix:
         """The bias of the target in their order; without one, or where it forbids an entry, 0."""
         if bias is None:
             return np.zeros(self.size, np.float32)
-        found: Rows = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]
+        found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]
         return found
 
 

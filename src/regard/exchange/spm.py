@@ -2,34 +2,35 @@
 
 SentencePiece merges characters where our merges join bytes. A piece of whole characters becomes a
 piece of its model, with a score by the order of the merges; a byte of a character that has no piece
-becomes a byte piece, <0xE2>. Two things have no counterpart there: a piece that ends within a
-character, and a piece that only one of the pairs of its halves makes. Both are rare; so each model
-is proved on text before it is used.
+becomes a byte piece, <0xE2>. Two things have no counterpart: a piece that ends within a character,
+and a piece that only one of the pairs of its halves makes. Both are rare, so each model is proved
+on text before it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
-import numpy as np
-from tokenizers import decoders
-
-from regard.errors import DataError, MissingExtra, ModelError
-from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
+from regard.errors import MissingExtra, ModelError
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BYTE_ALPHABET, EOS, SPECIAL, Tokenizer
 
 try:
-    from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
+    from sentencepiece import SentencePieceProcessor
+    from sentencepiece import sentencepiece_model_pb2 as protocol
 except ImportError:
     raise MissingExtra("a SentencePiece model", "exchange") from None
 
-BLANK = "▁"
-"""SentencePiece's space."""
 UNKNOWN = "<unk>"
+"""The piece for what has no other: none, as every byte has one."""
+_HIDDEN = [byte for byte in range(256) if chr(byte) not in BYTE_ALPHABET]
+_BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALPHABET}
+"""The byte of each character of the alphabet: itself, or one that cannot be printed."""
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model, and its name for each of our entries."""
+    """A SentencePiece model, and its name for each of our entries, by id."""
 
     model: bytes
     names: list[str]
@@ -40,25 +41,81 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
     merges = tokenizer.merges
     if not len(merges):
         raise ModelError(
-            "tokenizer.kind = wordpiece: SentencePiece has no such rule; only models with byte-pair "
+            "tokenizer.kind = wordpiece: SentencePiece has no such rule; models with byte-pair "
             "encoding can be exported to argos"
         )
-    rank = {int(joined): place for place, joined in enumerate(merges[:, 2])}
-    names = list(SPECIAL)
-    proto = sentencepiece_model_pb2.ModelProto()
+    proto = cast(Any, protocol).ModelProto()
     kinds = proto.SentencePiece
-    _add(proto, UNKNOWN, 0.0, kinds.UNKNOWN)
+    _add(proto, UNKNOWN, 0, kinds.UNKNOWN)
     for name in SPECIAL:
-        _add(proto, name, 0.0, kinds.CONTROL)
+        _add(proto, name, 0, kinds.CONTROL)
     for byte in range(256):
-        _add(proto, _byte_name(byte), 0.0, kinds.BYTE)
+        _add(proto, _byte_name(byte), 0, kinds.BYTE)
+    order = {int(joined): place for place, joined in enumerate(merges[:, 2])}
+    names = list(SPECIAL)
     for i in range(EOS + 1, tokenizer.size):
-        content = _bytes_of(tokenizer.entries[i])
-        name = _name(content, i)
-        names.append(name)
-        if not name.startswith("<"):
-            _add(proto, name, -float(rank.get(i, len(merges))), kinds.NORMAL)
-        elif name == "<":
-            _add(proto, name, -float(len(merges)), kinds.NORMAL)
+        content = bytes(_BYTES[character] for character in tokenizer.entries[i])
+        names.append(_name(content, i))
+        if _is_text(content):
+            _add(proto, names[-1], -order.get(i, len(merges)), kinds.NORMAL)
     _set_rules(proto)
     return Pieces(proto.SerializeToString(), names)
+
+
+def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
+    """Raise ModelError unless every line is cut and joined as our tokenizer does."""
+    processor: Any = SentencePieceProcessor(model_proto=pieces.model)
+    found = processor.encode(list(lines), out_type=str)
+    for number, (line, ids, theirs) in enumerate(
+        zip(lines, tokenizer.encode(lines), found, strict=True), start=1
+    ):
+        ours = [pieces.names[i] for i in ids]
+        if ours != theirs:
+            shown = f"{' '.join(ours)[:60]} and not {' '.join(theirs)[:60]}"
+            raise ModelError(
+                f"line {number} of the text: SentencePiece would cut it otherwise: {shown}: export "
+                "to ctranslate2 instead, or leave such lines out of --text"
+            )
+        if processor.decode_pieces(theirs) != line:
+            raise ModelError(
+                f"line {number} of the text: SentencePiece would join its pieces otherwise: leave "
+                "such lines out of --text"
+            )
+
+
+def _add(proto: Any, name: str, score: float, kind: int) -> None:
+    piece = proto.pieces.add()
+    piece.piece, piece.score, piece.type = name, float(score), kind
+
+
+def _name(content: bytes, number: int) -> str:
+    """The name of an entry: its text, or a byte, or else one that no text is cut into."""
+    if _is_text(content):
+        return content.decode().replace(" ", "▁")
+    return _byte_name(content[0]) if len(content) == 1 else f"<part {number}>"
+
+
+def _is_text(content: bytes) -> bool:
+    """Whether these bytes are whole characters that stand for themselves."""
+    if len(content) == 1 and not 0x20 <= content[0] < 0x7F:
+        return False
+    try:
+        return "▁" not in content.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _byte_name(byte: int) -> str:
+    return f"<0x{byte:02X}>"
+
+
+def _set_rules(proto: Any) -> None:
+    """No normalisation; a space before the first word; all spaces are kept."""
+    trainer = proto.trainer_spec
+    trainer.model_type, trainer.byte_fallback = trainer.BPE, True
+    trainer.vocab_size = len(proto.pieces)
+    trainer.unk_id, trainer.pad_id, trainer.bos_id, trainer.eos_id = 0, 1, 2, 3
+    trainer.unk_piece, trainer.pad_piece, trainer.bos_piece, trainer.eos_piece = UNKNOWN, *SPECIAL
+    rules = proto.normalizer_spec
+    rules.name, rules.add_dummy_prefix = "identity", True
+    rules.remove_extra_whitespaces, rules.escape_whitespaces = False, True

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
+import torch
 from numpy.typing import NDArray
 
 from regard.errors import ModelError
@@ -21,6 +21,7 @@ from regard.exchange.hf_card import card
 from regard.exchange.hf_text import write_text_files
 from regard.exchange.hf_vocabulary import Vocabulary
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
+from regard.files.tensors import write_tensors
 from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
 
@@ -54,8 +55,9 @@ def write_hf(model: Model, folder: Path) -> None:
     recipe = model.recipe.model
     refuse_unmarian(recipe)
     vocabulary = Vocabulary.of(model)
-    tensors = dict(_tensors(recipe, copied_weights(model), vocabulary))
-    safetensors.numpy.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    named = _tensors(recipe, copied_weights(model), vocabulary)
+    tensors = {name: torch.from_numpy(values) for name, values in named}
+    write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
     _write_json(folder / "config.json", _config(model, vocabulary))
     _write_json(folder / "generation_config.json", _generation(model, vocabulary))
     write_text_files(model.tokenizer, vocabulary, positions_of(model), folder)

@@ -14,7 +14,9 @@ LONGEST_HEADER = 2**23
 """Bytes of the longest header that is read; the header of the base model has 20,000."""
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+def write_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
     """Write tensors; for a view, only the elements that it shows. Raises OSError."""
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
@@ -23,7 +25,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     path.touch()
     mode = path.stat().st_mode  # by the user's umask; safetensors lets only the owner read the file
     try:
-        safetensors.torch.save_file(copies, path)
+        safetensors.torch.save_file(copies, path, metadata)
     except safetensors.SafetensorError as error:
         raise OSError(str(error)) from None
     path.chmod(mode)

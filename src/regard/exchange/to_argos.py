@@ -1,0 +1,107 @@
+"""Write a model as a package of Argos Translate, which LibreTranslate installs too.
+
+A package is a zip file of one folder: metadata.json, sentencepiece.model, and `model`, which is a
+directory of CTranslate2. The search is Argos Translate's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from regard import __version__
+from regard.engines.exported import Exported
+from regard.errors import ModelError, RecipeError
+from regard.exchange.certificate import Certificate
+from regard.exchange.hf_card import card
+from regard.exchange.spm import Pieces, refuse_other_cuts, sentence_pieces
+from regard.exchange.to_ctranslate2 import write_ctranslate2
+from regard.exchange.vocabulary import entry_names
+from regard.files.whole import new_file, refusing_write_errors
+from regard.run.model_directory import Model
+from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
+from regard.text.tokenizer import Tokenizer
+
+ENDING = ".argosmodel"
+
+
+def write_argos(
+    model: Model,
+    out: Path,
+    pair: str,
+    lines: Sequence[str],
+    precision: str,
+    prove: Callable[[Exported], Certificate],
+) -> Certificate:
+    """Write the package `out`; returns its certificate.
+
+    `lines` are text of both languages, on which the SentencePiece model is proved. Raises
+    RecipeError for a `pair` that is not such as en-de, ModelError if SentencePiece cannot cut as
+    the model's tokenizer does, or CTranslate2 has no such model.
+    """
+    source, target = _languages(pair)
+    if out.suffix != ENDING:
+        raise RecipeError(f"--out {out}: the name of a package ends in {ENDING}")
+    pieces = pieces_of(model)
+    refuse_other_cuts(pieces, model.tokenizer, lines)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / f"translate-{source}_{target}-1_0"
+        (folder / "model").mkdir(parents=True)
+        write_ctranslate2(model, folder / "model", precision, pieces.names)
+        certificate = prove(Exported(folder / "model", model.recipe, model.tokenizer, {}))
+        certificate.write(folder)
+        (folder / "sentencepiece.model").write_bytes(pieces.model)
+        (folder / "metadata.json").write_text(_metadata(source, target), encoding="utf-8")
+        (folder / "README.md").write_text(card(model), encoding="utf-8")
+        _pack(folder, out)
+    return certificate
+
+
+def _pack(folder: Path, out: Path) -> None:
+    """Write a folder, under its own name, as a zip file."""
+    with (
+        refusing_write_errors(out),
+        new_file(out) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package,
+    ):
+        for path in sorted(folder.rglob("*")):
+            package.write(path, path.relative_to(folder.parent))
+
+
+def pieces_of(model: Model) -> Pieces:
+    """The SentencePiece model of a tokenizer: made for our own; the one that it has."""
+    tokenizer = model.tokenizer
+    if isinstance(tokenizer, Tokenizer):
+        return sentence_pieces(tokenizer)
+    if not isinstance(tokenizer, SentencePieceTokenizer) or not tokenizer.shared:
+        raise ModelError(
+            "a package of Argos Translate has one SentencePiece model and one vocabulary, which "
+            "this model's tokenizer has not: export to ctranslate2 instead"
+        )
+    names = entry_names(tokenizer, "target")
+    return Pieces(tokenizer.files["source.spm"].content, names)
+
+
+def _languages(pair: str) -> tuple[str, str]:
+    found = re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", pair)
+    if found is None or found[1] == found[2]:
+        raise RecipeError(f"--pair {pair or 'is missing'}: give two languages, such as en-de")
+    return found[1], found[2]
+
+
+def _metadata(source: str, target: str) -> str:
+    content = {
+        "package_version": "1.0",
+        "argos_version": "1.9",
+        "from_code": source,
+        "from_name": source,
+        "to_code": target,
+        "to_name": target,
+        "type": "translate",
+        "written_by": f"regard {__version__}",
+    }
+    return json.dumps(content, indent=2) + "\n"

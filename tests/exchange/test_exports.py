@@ -1,0 +1,211 @@
+"""What is exported loads elsewhere, computes the same, or is refused by name."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from engines.exported_models import SHAPES, TOKENIZER, untrained
+from regard.data.rows import one_per_row
+from regard.errors import ModelError, RecipeError, RegardError
+from regard.exchange.certificate import Certificate
+from regard.exchange.exporting import write_export
+from regard.exchange.spm import refuse_other_cuts, sentence_pieces
+from regard.files.manifest import unseal
+from regard.run.model_directory import open_model
+from regard.text.tokenizer import EOS, Tokenizer
+from regard.translation import load
+from run.copying import RECIPE, strings
+
+MARIAN = [name for name in SHAPES if name in ("paper", "marian", "unscaled")]
+ARGOS = os.environ.get("REGARD_ARGOS")
+
+
+@pytest.mark.parametrize("shape", MARIAN)
+def test_hugging_face_opens_it_as_anybody_would(shape: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    recipe = SHAPES[shape].but(norm_epsilon=1e-5)
+    model = open_model(untrained(tmp_path / "model", recipe))
+    certificate = write_export("hf", tmp_path / "model", tmp_path / "hf")
+    assert certificate.encoded == certificate.greedy == certificate.searched == 1
+    assert certificate.difference < 1e-5 * certificate.range
+    assert unseal(tmp_path / "hf")["exported"] == "hf"
+    opened = transformers.MarianMTModel.from_pretrained(tmp_path / "hf")
+    opened.save_pretrained(tmp_path / "again")  # nothing is lost, such as a table of positions
+    again = transformers.MarianMTModel.from_pretrained(tmp_path / "again").eval()
+    source, target = [5, 9, 7, EOS], [1, 8, 4]
+    with torch.inference_mode():
+        ours = model.transformer(one_per_row([source]), one_per_row([target]))
+        ids = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([target])}
+        assert torch.allclose(again(**ids).logits, ours, atol=1e-4)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    for line in [*strings(5, seed=4), "a  b </s> \u00fc \U0001f600"]:
+        assert tokenizer(line).input_ids == [*model.tokenizer.encode([line])[0], EOS]
+        assert tokenizer.decode(tokenizer(line).input_ids, skip_special_tokens=True) == line
+
+
+def test_the_model_card_has_scores_differences_and_the_recipe(tmp_path: Path) -> None:
+    untrained(tmp_path / "model")
+    write_export("hf", tmp_path / "model", tmp_path / "hf", changes=["search.alpha=0.3"])
+    card = (tmp_path / "hf" / "README.md").read_text("utf-8")
+    assert "((5 + n) / 6)^0.3" in card
+    assert RECIPE.but(alpha=0.3).to_toml() in card
+    generation = json.loads((tmp_path / "hf" / "generation_config.json").read_text("utf-8"))
+    assert generation["length_penalty"] == 0.3
+    assert generation["num_beams"] == RECIPE.search.beam
+
+
+@pytest.mark.parametrize(
+    ("format_", "fields", "problem"),
+    [
+        ("hf", {"norm": "pre"}, r"model\.norm = pre: MarianMTModel has no such thing"),
+        ("hf", {"positions": "learned", "max_positions": 300}, r"model\.positions = learned"),
+        ("hf", {"d_k": 4}, r"model\.d_k or d_v"),
+        ("hf", {"residual": False}, r"model\.residual = false"),
+        ("ctranslate2", {"score": "additive"}, r"model\.score = additive: CTranslate2"),
+        ("ctranslate2", {"d_v": 4}, r"model\.d_v = 4"),
+        ("ctranslate2", {"residual": False}, r"model\.residual = false"),
+        ("onnx", {"output": "trees"}, "is a parser"),
+    ],
+)
+def test_what_a_format_lacks_is_refused_by_name(
+    format_: str, fields: dict[str, object], problem: str, tmp_path: Path
+) -> None:
+    untrained(tmp_path / "model", RECIPE.but(**fields))
+    with pytest.raises(ModelError, match=problem):
+        write_export(format_, tmp_path / "model", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"format": "tf"}, "unknown format tf"),
+        ({"precision": "int4"}, "unknown precision int4"),
+        ({"precision": "int8"}, "--precision int8: regard export onnx writes fp32"),
+        ({"changes": ["model.layers=1"]}, "--set model.layers=1: an export can change only"),
+        ({"changes": ["search.beam=0"]}, "search.beam"),
+        ({"format": "argos", "pair": "en"}, "twice"),
+    ],
+)
+def test_options_that_do_not_fit(
+    arguments: dict[str, object], problem: str, tmp_path: Path
+) -> None:
+    untrained(tmp_path / "model")
+    given = {"format": "onnx", "directory": tmp_path / "model", "out": tmp_path / "out"}
+    with pytest.raises(RecipeError, match=problem):
+        write_export(**(given | arguments))  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    untrained(tmp_path / "model")
+    with pytest.raises(RegardError, match="exists already"):
+        write_export("onnx", tmp_path / "model", tmp_path / "model")
+    assert open_model(tmp_path / "model")
+
+
+def test_the_loop_beside_the_graphs_needs_nothing_of_regard(tmp_path: Path) -> None:
+    untrained(tmp_path / "model")
+    write_export("onnx", tmp_path / "model", tmp_path / "onnx")
+    graph = onnx.load(tmp_path / "onnx" / "decoder.onnx")
+    assert [opset.version for opset in graph.opset_import] == [17]
+    translator = load(tmp_path / "model")
+    translator.recipe = translator.recipe.but(beam=1, max_extra=50)
+    [line] = strings(1, seed=3)
+    [ids] = translator.tokenizer.encode([line])
+    script = tmp_path / "onnx" / "translate_ids.py"
+    command = [sys.executable, "-I", str(script), *map(str, [*ids, EOS])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    written = [int(i) for i in done.stdout.split()]
+    assert translator.tokenizer.decode([written]) == translator.translate([line])
+    refused = subprocess.run([*command[:3]], capture_output=True, text=True, check=False)
+    assert "usage" in refused.stderr
+
+
+def test_sentencepiece_cuts_as_our_merges_do() -> None:
+    learnt = ["The way goes  over the river.", "over and over", "a way away", *strings(20, 5)]
+    tokenizer = Tokenizer.learn(learnt * 3, "bpe", 330)
+    pieces = sentence_pieces(tokenizer)
+    assert len(set(pieces.names)) == tokenizer.size
+    unseen = ["x\ty \U0001f600 \u00e9", "</s> <0x41> <unk>", " two  spaces ", "wayway", ""]
+    refuse_other_cuts(pieces, tokenizer, [*learnt, *unseen])
+    with pytest.raises(ModelError, match="wordpiece"):
+        sentence_pieces(Tokenizer.learn(learnt, "wordpiece", 600))
+
+
+def argos_package(tmp_path: Path) -> tuple[Path, Certificate]:
+    untrained(tmp_path / "model")
+    text = tmp_path / "text"
+    text.write_text("\n".join(strings(30, seed=6)) + "\n", encoding="utf-8")
+    out = tmp_path / "en_de.argosmodel"
+    given = {"pair": "en-de", "text": [text, text]}
+    return out, write_export("argos", tmp_path / "model", out, **given)  # type: ignore[arg-type]
+
+
+def test_a_package_of_argos_translate(tmp_path: Path) -> None:
+    out, certificate = argos_package(tmp_path)
+    assert certificate.encoded == certificate.greedy == 1
+    with zipfile.ZipFile(out) as package:
+        names = set(package.namelist())
+        top = "translate-en_de-1_0"
+        assert {f"{top}/{n}" for n in ("metadata.json", "sentencepiece.model")} <= names
+        assert {f"{top}/model/{n}" for n in ("model.bin", "config.json")} <= names
+        assert json.loads(package.read(f"{top}/metadata.json"))["from_code"] == "en"
+
+
+def test_text_that_is_cut_otherwise_is_refused(tmp_path: Path) -> None:
+    untrained(tmp_path / "model")
+    text = tmp_path / "text"
+    text.write_text("1 2\n▁3\n", encoding="utf-8")  # SentencePiece's own space
+    with pytest.raises(ModelError, match="line 2 of the text"):
+        write_export(
+            "argos", tmp_path / "model", tmp_path / "x.argosmodel", pair="en-de", text=[text, text]
+        )
+    assert not list(tmp_path.glob("*.argosmodel"))
+
+
+ARGOS_SCRIPT = """
+import sys
+from argostranslate import package, settings, translate
+package.install_from_path(sys.argv[1])
+[found] = [p for p in package.get_installed_packages() if p.from_code == "en"]
+languages = {language.code: language for language in translate.get_installed_languages()}
+translation = languages["en"].get_translation(languages["de"])
+inner = getattr(translation, "underlying", translation)
+inner.sentencizer.split_sentences = lambda text: [text]  # its model would be downloaded
+for line in sys.stdin.read().splitlines():
+    print(translation.hypotheses(line, 1)[0].value)
+"""
+
+
+@pytest.mark.skipif(not ARGOS, reason="set REGARD_ARGOS to a Python that has argostranslate")
+def test_argos_translate_installs_the_package(tmp_path: Path) -> None:
+    out, _ = argos_package(tmp_path)
+    lines = strings(4, seed=8)
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [str(ARGOS), "-c", ARGOS_SCRIPT, str(out)],
+        input="\n".join(lines), env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(lines)
+
+
+def test_rows_are_permuted_exactly(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    model = open_model(untrained(tmp_path / "model"))
+    write_export("hf", tmp_path / "model", tmp_path / "hf")
+    theirs = load_file(tmp_path / "hf" / "model.safetensors")["model.shared.weight"]
+    ours = model.transformer.embedding.tokens.weight.detach().numpy()
+    assert np.array_equal(np.sort(theirs, axis=1), np.sort(ours, axis=1))
+    assert np.array_equal(theirs[:, 1], ours[:, 2])
+    assert len(theirs) == TOKENIZER.size
