@@ -1,6 +1,7 @@
 """Tiny models of odd shapes, exported."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -43,5 +44,15 @@ def untrained(folder: Path, recipe: Recipe = RECIPE, seed: int = 7) -> Path:
                 parameter.normal_(std=0.3)
             if name.endswith("tokens.weight"):
                 parameter *= 2  # outputs that differ, and end
+        _make_improbable(model)
     write_model(folder, recipe, TOKENIZER, dict(model.named_parameters()), {"step": 1})
     return folder
+
+
+def _make_improbable(model: Transformer) -> None:
+    """Give <pad> and <s> no probability, as training does: one dimension of the output has a
+    constant sign, and theirs has the other."""
+    last = model.decoder_norm if hasattr(model.decoder_norm, "weight") else None
+    norm: Any = last or model.decoder[-1].add_norm_3.norm
+    norm.weight[0], norm.bias[0] = 0.0, 3.0
+    model.output_matrix.weight[:2, 0] = -8.0

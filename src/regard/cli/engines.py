@@ -1,5 +1,6 @@
 """`--engine`: an exported directory, opened for `regard translate` and `regard serve`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,10 +8,25 @@ if TYPE_CHECKING:
     from regard.translation import Translator
 
 
-def open_engine(directory: Path, engine: str, threads: int) -> "Translator":
-    """A translator by an engine; raises RecipeError, ModelError or MissingExtra."""
-    from regard.engines.opening import load_exported
-    from regard.machine.devices import set_threads
+def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
+    """Raise RecipeError for what an engine does not do."""
+    from regard.errors import RecipeError
 
-    set_threads(threads)
+    given = {
+        "several models": len(models) > 1,
+        f"--precision {precision}": precision != "fp32",  # regard export has chosen it
+        "--exact": bool(exact),
+    }
+    for option, found in given.items():
+        if found:
+            raise RecipeError(f"{option}: an engine does not do that: leave out it or --engine")
+
+
+def open_engine(directory: Path, engine: str) -> "Translator":
+    """A translator by an engine, which has as many threads as PyTorch.
+
+    Raises RecipeError, ModelError or MissingExtra.
+    """
+    from regard.engines.opening import load_exported
+
     return load_exported(directory, engine)

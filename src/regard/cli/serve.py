@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.options import BeamOption, PrecisionOption
+from regard.cli.engines import open_engine, refuse_engine
+from regard.cli.options import BeamOption, EngineOption, PrecisionOption
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -89,6 +90,7 @@ def serve(
     rate: _RateOption = 0,
     beam: BeamOption = None,
     precision: PrecisionOption = "fp32",
+    engine: EngineOption = None,
     threads: _ThreadsOption = 0,
     quiet: _QuietOption = False,
 ) -> None:
@@ -101,7 +103,7 @@ def serve(
     Examples:
 
     - `regard serve runs/demo=en-de`
-    - `regard serve runs/1=en-de+runs/2=en-de`   (an ensemble)
+    - `regard serve runs/1=en-de+runs/2=en-de`   (an ensemble; --engine: what regard export made)
     - `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
     from regard.decoding import settled
@@ -123,7 +125,7 @@ def serve(
     allowed = None if keys is None else Keys.read(keys)
     _set_up(threads)
     with _listen(host, port) as listening:
-        translators = [(its, _opened(paths, precision, beam)) for paths, its in named]
+        translators = [(its, _opened(paths, engine, precision, beam)) for paths, its in named]
         limits = ServerLimits(characters, items, timeout, queue, rate)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
         config = uvicorn.Config(
@@ -159,12 +161,19 @@ def _set_up(threads: int) -> None:
     keep_freed_memory()
 
 
-def _opened(paths: Sequence[Path], precision: str, beam: int | None) -> "Translator":
+def _opened(
+    paths: Sequence[Path], engine: str | None, precision: str, beam: int | None
+) -> "Translator":
     from regard.translation import load
 
-    translator = load(*paths, precision=precision)
+    if engine is not None:
+        refuse_engine(paths, precision, exact=None)
+        translator = open_engine(paths[0], engine)
+    else:
+        translator = load(*paths, precision=precision)
     if beam is not None:
         translator.recipe = translator.recipe.but(beam=beam)
+    translator.refuse_other_search()
     return translator
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.bulk import after_the_first, translate_file
-from regard.cli.engines import open_engine
+from regard.cli.engines import open_engine, refuse_engine
 from regard.cli.options import (
     BeamOption,
     EngineOption,
@@ -172,29 +172,17 @@ def _refuse_unfit(
         raise RecipeError("several processes cannot share standard output: give --out")
 
 
-def _refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
-    """Raise RecipeError for what an engine does not do."""
-    from regard.errors import RecipeError
-
-    given = {
-        "several models": len(models) > 1,
-        f"--precision {precision}": precision != "fp32",  # regard export has chosen it
-        "--exact": bool(exact),
-    }
-    for option, found in given.items():
-        if found:
-            raise RecipeError(f"{option}: an engine does not do that: leave out it or --engine")
-
-
 def _opened(
     models: Sequence[Path], engine: str | None, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
     """The translator, and its precision; `auto` is replaced by the precision that it chooses."""
-    if engine is not None:
-        _refuse_engine(models, precision, exact)
-        return open_engine(models[0], engine, threads), precision
-    from regard.decoding import settled
     from regard.machine.devices import keep_freed_memory, set_threads
+
+    if engine is not None:
+        refuse_engine(models, precision, exact)
+        set_threads(threads)
+        return open_engine(models[0], engine), precision
+    from regard.decoding import settled
     from regard.translation import load
 
     precision = settled(precision)

@@ -57,7 +57,8 @@ class Rendering:
     retried: bool = False
     """Whether a second search was made."""
     alignment: WordAlignment | None = None
-    """Alignment of the best translation, if requested; None if the sentence is too long."""
+    """Alignment of the best translation, if requested; None if the sentence is too long, or another
+    program computes the model."""
     look: Look | None = None
     """The weights of every head, if requested; None if the sentence is too long."""
 
@@ -141,7 +142,11 @@ class Engine:
         return renderings
 
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
-        """Add the requested attention weights of the best translation, unless they are too many."""
+        """Add the requested attention weights of the best translation, unless they are too many,
+        or another program computes the model.
+        """
+        if not self._translator.model.members:
+            return rendering
         texts = [request.sentence, rendering.translations[0].text]
         model, tokenizer = self._translator.transformer, self._translator.tokenizer
         [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode_target(texts[1:])
