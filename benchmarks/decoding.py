@@ -43,6 +43,7 @@ from regard.transformer import Transformer
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where this is imported
 import side_by_side as sides
+from exported import write_exported
 from training import SHAPES
 
 SEED = 3
@@ -142,11 +143,18 @@ def run(
         (folder / "sentences.json").write_text(json.dumps(described))
         common = [*task.arguments(args.threads), f"--sentences={folder / 'sentences.json'}"]
         common += ["--alone"] if alone else []
+        exported = write_exported(task.model, folder, {c.environment for c in contenders})
         ready = [
-            replace(c, arguments=[*common, f"--outputs={folder / c.name}", *c.arguments])
+            replace(
+                c,
+                arguments=[
+                    *common, *exported.get(c.environment, []), f"--outputs={folder / c.name}",
+                    *c.arguments,
+                ],
+            )
             for c in contenders
             if c != CEILING
-        ]
+        ]  # fmt: skip
         ceiling = [c for c in contenders if c == CEILING]
         results, failures = sides.compare([*ready, *ceiling], args.rounds, args.threads)
         outputs = {

@@ -1,19 +1,17 @@
 """What each program of the decoding benchmark does: its arguments and its turn.
 
-For programs other than regard it also reads a model directory of regard, with numpy only: nothing
-of regard is imported here.
+Programs other than regard are given the model as `regard export` writes it for them: nothing of
+regard is imported here.
 """
 
 import argparse
 import contextlib
 import json
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from worker import Turn
 
 PAD, BOS, EOS = 0, 1, 2
@@ -24,6 +22,7 @@ LONGEST = 512
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path, required=True, help="a model directory of regard")
+    parser.add_argument("--exported", type=Path, help="the same model, for this program")
     parser.add_argument("--sentences", type=Path, required=True, help="JSON: text and pieces each")
     parser.add_argument("--outputs", type=Path, required=True, help="what a turn writes last")
     parser.add_argument("--precision", choices=["fp32", "bf16", "int8"], default="fp32")
@@ -38,31 +37,6 @@ def arguments() -> argparse.ArgumentParser:
 def read_sentences(args: argparse.Namespace, what: str) -> list[Any]:
     """The "text" of each sentence, or its "pieces", the last of which is </s>."""
     return [sentence[what] for sentence in json.loads(args.sentences.read_text())]
-
-
-def read_model(directory: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The sizes in a model directory, and every weight by its name."""
-    recipe = tomllib.loads((directory / "recipe.toml").read_text(encoding="utf-8"))["model"]
-    content = (directory / "model.safetensors").read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    header.pop("__metadata__", None)
-    weights = {}
-    for name, tensor in header.items():
-        assert tensor["dtype"] == "F32", f"{name} is {tensor['dtype']}"
-        begin, end = (start + offset for offset in tensor["data_offsets"])
-        values = np.frombuffer(content[begin:end], dtype=np.float32)
-        weights[name] = values.reshape(tensor["shape"])
-    weights.setdefault("embedding.positions", sinusoids(recipe["d_model"]))
-    return recipe, weights
-
-
-def sinusoids(d_model: int) -> np.ndarray:
-    """§3.5: sines at even places, cosines at odd ones."""
-    rates = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
-    angles = np.arange(LONGEST)[:, None] * rates
-    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
-    return table.reshape(LONGEST, d_model).astype(np.float32)
 
 
 def in_turn(
