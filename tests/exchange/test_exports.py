@@ -17,7 +17,9 @@ from regard.data.rows import one_per_row
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.certificate import Certificate
 from regard.exchange.exporting import write_export
-from regard.exchange.from_own_hf import is_own, read_own_hf
+from regard.exchange.from_hf import read_hf
+from regard.exchange.from_own_hf import is_own
+from regard.exchange.importing import write_imported
 from regard.exchange.spm import refuse_other_cuts, sentence_pieces
 from regard.files.manifest import unseal
 from regard.run.model_directory import open_model
@@ -206,15 +208,16 @@ def test_what_was_exported_is_read_back_to_the_same_bits(embeddings: str, tmp_pa
     model = open_model(untrained(tmp_path / "model", recipe))
     write_export("hf", tmp_path / "model", tmp_path / "hf")
     assert is_own(tmp_path / "hf") and not is_own(tmp_path / "model")
-    again, tokenizer, weights = read_own_hf(tmp_path / "hf")
-    assert again == model.recipe
-    assert tokenizer.fingerprint == model.tokenizer.fingerprint
-    ours = dict(model.transformer.named_parameters())
-    assert weights.keys() == ours.keys()
-    assert all(torch.equal(weights[name], ours[name]) for name in ours)
+    certificate = write_imported(tmp_path / "again", read_hf(tmp_path / "hf"))
+    assert certificate.not_run or certificate.greedy == certificate.searched == 1
+    again = open_model(tmp_path / "again")
+    assert again.recipe == model.recipe
+    assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
+    ours, theirs = (dict(its.transformer.named_parameters()) for its in (model, again))
+    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
     (tmp_path / "hf" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="damaged"):
-        read_own_hf(tmp_path / "hf")
+        read_hf(tmp_path / "hf")
 
 
 def test_rows_are_permuted_exactly(tmp_path: Path) -> None:

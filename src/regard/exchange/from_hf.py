@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
+from regard.exchange.from_own_hf import is_own, read_own_hf
 from regard.exchange.hf_generation import Generation, generation_of
 from regard.exchange.hf_side import HuggingFaceSide
 from regard.exchange.matrices import ForeignMatrices
@@ -44,8 +45,11 @@ def read_hf(directory: Path) -> Foreign:
     """Read a directory of MarianMTModel and MarianTokenizer; raises ModelError.
 
     Files: config.json, generation_config.json if there is one, model.safetensors or
-    pytorch_model.bin, source.spm, target.spm, vocab.json, tokenizer_config.json.
+    pytorch_model.bin, source.spm, target.spm, vocab.json, tokenizer_config.json. A directory that
+    `regard export hf` wrote becomes the model that it was.
     """
+    if is_own(directory):
+        return read_own_hf(directory)
     config = _config(directory)
     vocabulary = config.whole("vocab_size", least=4, most=10**6)
     targets = config.whole("decoder_vocab_size", vocabulary, least=4, most=10**6)

@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError, RecipeError
+from regard.exchange.foreign import Foreign, NotRunError
+from regard.exchange.hf_plain_side import PretrainedSide
 from regard.exchange.hf_text import OURS
+from regard.exchange.hf_vocabulary import Vocabulary
 from regard.exchange.parts import matrices_of
+from regard.exchange.reading import read_safetensors
 from regard.exchange.to_hf import MODULES, NORMS, order_of_dimensions
-from regard.files.tensors import read_tensors
+from regard.files.regular import checksum
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.tokenizer import Tokenizer
 
@@ -22,21 +26,33 @@ def is_own(directory: Path) -> bool:
     return (directory / OURS).is_file() and not (directory / "source.spm").exists()
 
 
-def read_own_hf(directory: Path) -> tuple[Recipe, Tokenizer, dict[str, Tensor]]:
+def read_own_hf(directory: Path) -> Foreign:
     """The recipe, the tokenizer and the weights; raises ModelError if they are damaged.
 
     The weights may have been trained further there, under the same names.
     """
+    path = directory / "model.safetensors"
     try:
         recipe = Recipe.read(directory / "recipe.toml")
     except RecipeError as error:
         raise ModelError(str(error)) from None
-    path = directory / "model.safetensors"
-    return (
-        recipe,
-        Tokenizer.load(directory / OURS),
-        _weights(recipe.model, read_tensors(path), path),
+    tokenizer = Tokenizer.load(directory / OURS)
+    return Foreign(
+        format="hf",
+        where=directory,
+        recipe=recipe,
+        weights=_weights(recipe.model, read_safetensors(path), path),
+        tokenizer=tokenizer,
+        files={name: checksum(directory / name) for name in ("recipe.toml", OURS, path.name)},
+        side=lambda: _side(directory, Vocabulary.own(tokenizer.size)),
     )
+
+
+def _side(directory: Path, vocabulary: Vocabulary) -> PretrainedSide:
+    try:
+        return PretrainedSide(directory, vocabulary)
+    except ModuleNotFoundError:
+        raise NotRunError("transformers is not installed") from None
 
 
 def _weights(recipe: ModelRecipe, theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]:

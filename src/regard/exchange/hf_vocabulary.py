@@ -38,9 +38,7 @@ class Vocabulary:
         """The ids of a model; those of an imported one are what they were."""
         tokenizer = model.tokenizer
         if not isinstance(tokenizer, ForeignTokenizer):
-            ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
-            every = np.arange(tokenizer.size)
-            return cls(every, every, ids | {"decoder_start_token_id": BOS}, [PAD, BOS])
+            return cls.own(tokenizer.size)
         pad, start, end = tokenizer.order.specials
         excluded = start < 0
         if excluded:  # our <s> is then a copy of the row with which their decoder begins
@@ -54,6 +52,13 @@ class Vocabulary:
             excluded,
             "MarianTokenizer",
         )
+
+    @classmethod
+    def own(cls, size: int) -> Self:
+        """Our own ids, of a vocabulary that source and target share."""
+        ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+        every = np.arange(size)
+        return cls(every, every, ids | {"decoder_start_token_id": BOS}, [PAD, BOS])
 
     @property
     def size(self) -> int:

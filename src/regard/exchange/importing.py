@@ -36,18 +36,20 @@ def write_imported(out: Path, foreign: Foreign) -> Certificate:
 def _proved(folder: Path, foreign: Foreign) -> Certificate:
     """The certificate of the model in `folder`."""
     model, conversion = open_model(folder), f"{foreign.format} to regard"
-    ours = OurSide(model)
+    search = model.recipe.search
+    # The penalty of §6.1 is not theirs; without any, both searches are the same.
+    alpha = search.alpha if search.penalty == "length" else 0.0
+    ours = OurSide(model, search.but(penalty="length", finish="beam"))
     try:
         theirs = foreign.side()
     except NotRunError as error:
         return unproved(conversion, str(error), ours.versions, foreign.files)
-    search = model.recipe.search
     return certify(
         ours,
         theirs,
         conversion=conversion,
         files=foreign.files,
         longest=model.recipe.data.max_length,
-        alpha=search.alpha,
-        penalty=search.penalty,
+        alpha=alpha,
+        penalty="length",
     )

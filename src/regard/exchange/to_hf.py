@@ -68,7 +68,8 @@ def refuse_unmarian(recipe: ModelRecipe) -> None:
     """Raise ModelError, by name, for what MarianMTModel has not."""
     widths = [one.heads * d for one in (recipe, recipe.decoder) for d in (one.d_k, one.d_v)]
     missing = {
-        "model.norm = pre": recipe.norm != "post",
+        f"model.norm = {recipe.norm}": recipe.norm != "post",
+        "model.source_end = false": not recipe.source_end,
         "model.positions = learned": recipe.positions == "learned",
         "model.score = additive": recipe.score == "additive",
         "model.residual = false": not recipe.residual,
