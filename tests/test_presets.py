@@ -7,16 +7,17 @@ import torch
 
 from regard.cli.demo_translate import demo_recipe
 from regard.errors import RecipeError
+from regard.families.choose import new_model
+from regard.paper import parameters
 from regard.presets import RECIPES, recipe_named
 from regard.recipe import Recipe
-from regard.transformer import Transformer
 
 SHIPPED = sorted((Path(__file__).parents[1] / "experiments").rglob("recipe.toml"))
 
 
 def built(recipe: Recipe) -> None:
     with torch.device("meta"):
-        Transformer(recipe.model, recipe.tokenizer.vocabulary)
+        new_model(recipe.model, recipe.tokenizer.vocabulary)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -32,6 +33,13 @@ def test_recipes_of_experiments_are_built(path: Path) -> None:
 
 def test_the_demo_is_built() -> None:
     built(demo_recipe())
+
+
+def test_recipes_of_the_families_have_about_as_many_parameters_as_small() -> None:
+    small = parameters(RECIPES["small"].model, 8000)
+    for family in ("recurrent", "convolutional", "dilated"):
+        assert RECIPES[family].model.family == family
+        assert 0.8 < parameters(RECIPES[family].model, 8000) / small < 1.2
 
 
 def test_a_recipe_survives_toml() -> None:

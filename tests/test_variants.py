@@ -13,7 +13,6 @@ from regard.arithmetic.products import Products
 from regard.attention import MultiHeadAttention
 from regard.data.rows import Rows, one_per_row
 from regard.equations import Arithmetic
-from regard.errors import ModelError
 from regard.layers import AddNorm, FeedForward, sinusoids
 from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
@@ -292,10 +291,16 @@ def test_parameters_are_counted(change: dict[str, object]) -> None:
     assert model.parameter_count == parameters(recipe, VOCABULARY, source_vocabulary(recipe))
 
 
-def test_recording_refuses_additive_attention() -> None:
-    model = transformer(score="additive")
-    with pytest.raises(ModelError, match=r"model\.score = additive"), record_attention(model):
-        pass
+def test_recording_sees_additive_weights() -> None:
+    model, source, target = transformer(score="additive"), rows([5], 1), rows([4], 2)
+    expected = model(source, target)
+    with record_attention(model) as recording:
+        torch.testing.assert_close(model(source, target), expected)
+    x = model.embedding(source.ids, source.positions, 5)
+    module = model.encoder[0].self_attention
+    query, keys, _ = module.project(x)
+    scores = additive_scores(query, keys, module.w)
+    torch.testing.assert_close(recording.layers("encoder")[0], scores.softmax(-1))
 
 
 def test_recording_sees_unscaled_weights() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.recipe import ModelRecipe
+from regard.sizes import BLOCKED_FROM, family_sizes
 
 Lengths = Sequence[int] | NDArray[Any]
 
@@ -34,13 +35,26 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
     forward pass, the backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
-    encoder = model.layers * _widths(model) * int((source * source).sum())
-    pairs = int((target * target + target * source).sum())
+    weights = _with_weights(model, vocabulary, int(source.sum()), int(target.sum()))
+    if model.family != "transformer":
+        return Flop(weights, 6 * family_sizes(model).pair * int((target * source).sum()))
+    own_source, own_target = (_own_pairs(model, n, w) for n, w in ((source, 3), (target, 2)))
+    encoder = model.layers * _widths(model) * int(own_source.sum())
+    pairs = int((own_target + target * source).sum())
     decoder = model.decoder_layers * _widths(model.decoder) * pairs
-    return Flop(
-        _with_weights(model, vocabulary, int(source.sum()), int(target.sum())),
-        6 * (encoder + decoder),
-    )
+    return Flop(weights, 6 * (encoder + decoder))
+
+
+def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArray[Any]:
+    """Pairs of positions that self-attention computes in sentences of these lengths.
+
+    In a neighbourhood, a block of queries sees as many blocks of keys as there are `windows`.
+    """
+    if not model.neighbourhood:
+        return lengths * lengths
+    width = max(1, model.neighbourhood // 2)
+    by_blocks = -(-lengths // width) * windows * width**2
+    return np.where(lengths <= BLOCKED_FROM * width, lengths * lengths, by_blocks)
 
 
 def _widths(model: ModelRecipe) -> int:
@@ -55,6 +69,10 @@ def _of_a_token(model: ModelRecipe) -> int:
 
 def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int) -> int:
     """`Flop.weights` for this many source and target tokens."""
+    if model.family != "transformer":
+        sizes = family_sizes(model)
+        of_logits = vocabulary * model.d_model
+        return 6 * (source * sizes.source + target * (sizes.target + of_logits))
     # Over the encoder's output: K and V of a source token, Q and output of a target token.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory

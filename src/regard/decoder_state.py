@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -37,6 +38,21 @@ class DecoderState:
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is not padding."""
+    reach: int = 0
+    """Positions that a step looks back at most, if `when` is not None."""
+    when: Int[Tensor, "sentences slots"] | None = None
+    """The position of each slot, if old slots are forgotten (§4: restricted self-attention)."""
+
+    def grown(
+        self, places: Int[Tensor, "sentences beams"]
+    ) -> tuple[Bool[Tensor, "sentences beams more"], Int[Tensor, "sentences more"] | None]:
+        """`ancestry` and `when` after a step that writes to these slots."""
+        beams = places.shape[1]
+        ancestry = F.pad(self.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
+        if self.when is None:
+            return ancestry, None
+        when = F.pad(self.when, (0, beams)).scatter_(1, places, self.length)
+        return ancestry & (when >= self.length - self.reach).unsqueeze(1), when
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
         """Keep these rows, in this order; each line of `rows` names rows of one sentence.
@@ -56,6 +72,7 @@ class DecoderState:
                 filled=self.filled[stay],
                 memory=tuple(cache.of(stay) for cache in self.memory),
                 memory_mask=self.memory_mask[stay],
+                when=None if self.when is None else self.when[stay],
             )
         return state._compact()
 
@@ -65,7 +82,8 @@ class DecoderState:
         It does not wait until many can be dropped: then a sentence's slots would depend on the
         other sentences of the batch.
         """
-        if self.ancestry.shape[1] == 1 or self.length % COMPACT_EVERY or not self.length:
+        keeps_all = self.ancestry.shape[1] == 1 and self.when is None
+        if keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)
@@ -77,4 +95,5 @@ class DecoderState:
             ancestry=self.ancestry.gather(2, slots[:, None].expand(-1, self.ancestry.shape[1], -1)),
             filled=filled,
             uniform=False,
+            when=None if self.when is None else self.when.gather(1, slots),
         )

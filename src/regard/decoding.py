@@ -21,6 +21,7 @@ from torch import Tensor
 from regard.arithmetic.choose import choose_dtype, for_decoding, refuse_int8, with_loops
 from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
+from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
 from regard.errors import RecipeError, RegardError
 from regard.machine.copies import Copies, can_be_copied
@@ -30,7 +31,6 @@ from regard.machine.threads import side_by_side
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model, open_model
 from regard.search import Hypothesis, Steppable
-from regard.transformer import Transformer
 
 WINDOW = 2048
 """Sentences that are read, sorted by length and divided into batches together."""
@@ -55,7 +55,7 @@ sentence, and the numbers of the sentences."""
 
 
 class Searchable(Steppable[Rows, Any], Protocol):
-    """A model to search: a Transformer, or an Ensemble."""
+    """A model to search: an EncoderDecoder, or an Ensemble."""
 
     @property
     def by(self) -> Arithmetic:
@@ -70,7 +70,7 @@ class Searchable(Steppable[Rows, Any], Protocol):
         """Where the parameters are."""
 
     @property
-    def members(self) -> tuple[Transformer, ...]:
+    def members(self) -> tuple[EncoderDecoder, ...]:
         """The models that it consists of, each with an arithmetic for its own weights."""
 
 

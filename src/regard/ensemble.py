@@ -5,32 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.rows import Rows
-from regard.decoder_state import DecoderState
+from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
-from regard.transformer import Transformer
 
 
 @dataclass(frozen=True)
 class EnsembleState:
     """The decoder's state of each model; row r is the same hypothesis in all."""
 
-    states: tuple[DecoderState, ...]
+    states: tuple[Any, ...]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> EnsembleState:
-        """The state of these rows, as `DecoderState.select`."""
+        """The state of these rows, as `search.Selectable.select`."""
         return EnsembleState(tuple(state.select(rows) for state in self.states))
 
 
 class Ensemble:
     """Models with the same vocabulary on the same device, as one that can be stepped through."""
 
-    def __init__(self, members: Sequence[Transformer]):
+    def __init__(self, members: Sequence[EncoderDecoder]):
         self.members = tuple(members)
 
     @property

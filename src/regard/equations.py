@@ -170,6 +170,26 @@ class Arithmetic(ABC):
         """
 
     @abstractmethod
+    def weigh(
+        self,
+        scores: Float[Tensor, "rows heads queries keys"],
+        values: Float[Tensor, "rows heads keys d_v"],
+        mask: Mask,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "rows heads queries d_v"]:
+        """softmax(scores) V for scores that are no dot products (§3.2.1: additive attention)."""
+
+    @abstractmethod
+    def lstm(
+        self, x: Float[Tensor, "rows length inputs"], of_input: nn.Linear, of_state: nn.Linear
+    ) -> Float[Tensor, "rows length width"]:
+        """The outputs of an LSTM over each row, from its first position on.
+
+        The gates are the layer `of_input` of x plus `of_state` of the state; see
+        `regard.recurrence`.
+        """
+
+    @abstractmethod
     def linear(
         self, x: Float[Tensor, "*batch inputs"], *layers: nn.Linear, relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:

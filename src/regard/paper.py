@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from regard.recipe import ModelRecipe, Recipe
+from regard.sizes import family_sizes
 
 BASE = Recipe().but(initial="joined", save_every=1500, save_minutes=0.0, resume_minutes=10.0)
 """The base model, English to German (§3, §5).
@@ -260,17 +261,20 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     others: it has 218 million at 40,960 and 214 million at the 37,000 of §5.1; at about 36,500 it
     has 213.7 million, which gives 213 if truncated instead of rounded.
     """
+    positions = model.max_positions if model.positions == "learned" else 0
+    rows = (source_vocabulary or vocabulary) + positions  # and what is not the source's embedding:
+    rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
+    rows += vocabulary * (model.embeddings in ("inputs", "apart"))
+    embeddings = rows * model.d_model + vocabulary * model.output_bias
+    if model.family != "transformer":
+        return embeddings + family_sizes(model).parameters
     norm = 2 * model.d_model
     attention, feed_forward = _sublayers(model)
     encoder = model.layers * (attention + feed_forward + 2 * norm)
     attention, feed_forward = _sublayers(model.decoder)
     decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
-    positions = model.max_positions if model.positions == "learned" else 0
-    rows = (source_vocabulary or vocabulary) + positions  # and what is not the source's embedding:
-    rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
-    rows += vocabulary * (model.embeddings in ("inputs", "apart"))
-    last_norms, bias = 2 * norm * (model.norm != "post"), vocabulary * model.output_bias
-    return rows * model.d_model + encoder + decoder + last_norms + bias
+    last_norms = 2 * norm * (model.norm != "post")
+    return embeddings + encoder + decoder + last_norms
 
 
 def _sublayers(model: ModelRecipe) -> tuple[int, int]:

@@ -20,12 +20,12 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data.rows import Rows
 from regard.data.treebank import as_text
 from regard.decoding import WINDOW, Decoding, Found, open_to_decode
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.recipe import Recipe
 from regard.search import Hypothesis, search
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.transformer import Transformer
 from regard.trees.linearise import NORMALISED, delinearise
 from regard.trees.penn import bracketed
 from regard.trees.punctuation import MARKS
@@ -68,7 +68,7 @@ class Parser(Decoding):
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         tokenizer: AnyTokenizer,
         recipe: Recipe,
         *,

@@ -116,6 +116,16 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _has_one_pair_a_row(self) -> Self:
+        family = self.model.family
+        if family != "transformer" and self.data.layout == "packed":
+            raise ValueError(
+                f'data.layout = "packed" puts several pairs in a row, and model.family = {family} '
+                'does not keep them apart: set data.layout = "grouped"'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _goes_together(self) -> Self:
         best, score = self.training.best, "f1" if self.task.output == "trees" else "bleu"
         if best not in ("last", "loss", score):
@@ -150,6 +160,8 @@ class Recipe(Section):
                 for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
                     del whole[section][follower]  # derived anew, unless it is given
             whole[section] = whole[section] | dict(fields)
+        if _names_a_family(changes):
+            whole["data"] |= {"layout": "grouped"}
         try:
             return Recipe.model_validate(whole)
         except ValidationError as error:
@@ -212,6 +224,12 @@ class Recipe(Section):
         if len(text) > _LONGEST_FILE:
             raise RecipeError(f"{path}: a recipe has at most {_LONGEST_FILE:,} characters")
         return cls.from_toml(text, bases, where=str(path))
+
+
+def _names_a_family(changes: Mapping[str, Any]) -> bool:
+    """Whether changes choose a family that needs grouped batches, and no layout."""
+    family = changes.get("model", {}).get("family", "transformer")
+    return family != "transformer" and "layout" not in changes.get("data", {})
 
 
 def _section_of(key: str) -> str:

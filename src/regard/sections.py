@@ -19,6 +19,8 @@ class Section(BaseModel):
 class ModelRecipe(Section):
     """§3: the architecture. The defaults are the paper's base model."""
 
+    family: Literal["transformer", "recurrent", "convolutional", "dilated"] = "transformer"
+    """Kind of model: the paper's, or one that Table 2 compares it with; see `regard.families`."""
     layers: Annotated[int, Field(ge=1, le=1000)] = 6
     """N: identical layers in the encoder."""
     decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
@@ -78,6 +80,12 @@ class ModelRecipe(Section):
     causal: bool = True
     """The decoder's mask (§3.2.3): without it, training sees the words that it is to predict."""
 
+    neighbourhood: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """r: self-attention sees only positions that are at most r / 2 away (§4); 0 means all. Memory
+    and time then grow with the length of a sentence, not with its square."""
+    kernel: Annotated[int, Field(ge=2, le=127)] = 3
+    """k: positions that a convolution sees, in the convolutional and dilated families only."""
+
     @property
     def depth(self) -> str:
         """The numbers of layers: 6, or 12+3 where encoder and decoder differ."""
@@ -106,6 +114,41 @@ class ModelRecipe(Section):
             }
             given = decoder | given
         return given
+
+    @model_validator(mode="after")
+    def _suits_the_family(self) -> Self:
+        """Fields that only a Transformer has are not changed without effect in another family."""
+        if self.family == "transformer":
+            return self
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name not in _OF_ALL_FAMILIES | _WIDTHS and value != field.default:
+                raise ValueError(
+                    f"{name} = {value} is for the transformer, not for family = {self.family}: "
+                    "leave it out"
+                )
+        if self.positions != "sinusoidal" and self.family != "convolutional":
+            raise ValueError(
+                f"positions = {self.positions}: family = {self.family} reads a sentence in order "
+                "and has no positions: leave it out"
+            )
+        if self.family == "recurrent" and min(self.layers, self.decoder_layers) < 2:
+            raise ValueError(
+                f"layers = {self.depth}: family = recurrent attends after the first layer of the "
+                "decoder, and joins both directions in the second of the encoder: give 2 or more"
+            )
+        return self
+
+
+_OF_ALL_FAMILIES = {
+    *("family", "layers", "decoder_layers", "d_model", "dropout", "attention_dropout", "kernel"),
+    *("positions", "max_positions", "embeddings", "embedding_scale", "output_bias"),
+}
+_WIDTHS = {
+    *("d_ff", "heads", "d_k", "d_v", "decoder_heads", "decoder_d_ff", "relu_dropout", "initial"),
+}
+"""Fields of a Transformer that a recipe may carry over to another family, which does not use them:
+recipes of every size have values of their own."""
 
 
 class TokenizerRecipe(Section):

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.arithmetic.choose import ForTraining, for_training
 from regard.arithmetic.cpu import Cpu
 from regard.data.batches import Batch
+from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
 from regard.errors import RegardError, TrainingError
 from regard.machine.compiled import compiled
@@ -22,7 +23,6 @@ from regard.machine.devices import is_out_of_memory
 from regard.machine.threads import side_by_side
 from regard.recipe import Recipe, TrainingRecipe
 from regard.run.sharding import BatchLoss, Optimizer, ShardedAdam
-from regard.transformer import Transformer
 
 
 class Steps(Protocol):
@@ -36,7 +36,7 @@ class Steps(Protocol):
 
 
 def steps_for(
-    model: Transformer,
+    model: EncoderDecoder,
     optimizer: Optimizer,
     recipe: Recipe,
     device: torch.device,
@@ -67,7 +67,7 @@ def loss_for(recipe: TrainingRecipe) -> BatchLoss:
     return batch_loss
 
 
-def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+def batch_loss(model: EncoderDecoder, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
     """(smoothed, plain) loss summed over the batch's target tokens, in nats (§5.4)."""
     states = model.decode(batch.target, model.encode(batch.source), batch.source)
     return model.by.cross_entropy(
@@ -76,7 +76,7 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> tuple[Tens
 
 
 def consistent_loss(
-    model: Transformer, batch: Batch, smoothing: float, weight: float
+    model: EncoderDecoder, batch: Batch, smoothing: float, weight: float
 ) -> tuple[Tensor, Tensor]:
     """(smoothed, plain) loss of two passes at once; see `regard.loss.consistency_loss`."""
     source, target = batch.source.twice(), batch.target.twice()
@@ -95,7 +95,7 @@ def add_gradient(smoothed: Tensor, plain: Tensor) -> Float[Tensor, "2"]:
 class Whole:
     """Learns from all rows of a batch at once."""
 
-    def __init__(self, model: Transformer, smoothing: float, loss: BatchLoss | None = None):
+    def __init__(self, model: EncoderDecoder, smoothing: float, loss: BatchLoss | None = None):
         self.model, self.smoothing, self.loss = model, smoothing, loss or batch_loss
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
@@ -113,7 +113,7 @@ class Compiled(Whole):
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         smoothing: float,
         arithmetic: Arithmetic,
         warn: Callable[[str], None],
@@ -151,7 +151,7 @@ class Sharded(Whole):
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         smoothing: float,
         optimizer: ShardedAdam,
         loss: BatchLoss | None = None,
@@ -201,7 +201,9 @@ class Halves:
 class BySize:
     """Learns from large batches by `Halves` or by another arithmetic, else by `whole`."""
 
-    def __init__(self, model: Transformer, whole: Whole, chosen: ForTraining, *, can_halve: bool):
+    def __init__(
+        self, model: EncoderDecoder, whole: Whole, chosen: ForTraining, *, can_halve: bool
+    ):
         self._model, self._whole, self._chosen, self._can_halve = model, whole, chosen, can_halve
         self._weights = sum(weight.numel() for weight in model.parameters())
 

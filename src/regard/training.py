@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batch
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import Diverged
 from regard.machine.devices import is_out_of_memory
 from regard.machine.processes import ALONE, OutOfMemory, Processes
@@ -21,9 +22,8 @@ from regard.run.sharding import Optimizer
 from regard.run.state import Due, Training
 from regard.schedule import learning_rate
 from regard.steps import Steps, steps_for
-from regard.transformer import Transformer
 
-Validate = Callable[[Transformer], dict[str, Any]]
+Validate = Callable[[EncoderDecoder], dict[str, Any]]
 """Measures a model: returns fields for the journal, its validation `loss` among them."""
 
 

@@ -1,19 +1,16 @@
 """§3.1 Encoder and decoder stacks: Figure 1.
 
-`Transformer.forward` is the figure. `start` and `step` compute the same a token at a time, for
-search, on an explicit `DecoderState`.
+`encode` and `decode` are the two halves of the figure. `start` and `step` compute the same a token
+at a time, for search, on an explicit `DecoderState`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -21,19 +18,19 @@ from regard.arithmetic.plain import PLAIN
 from regard.attention import MultiHeadAttention
 from regard.data.rows import Rows
 from regard.decoder_state import DecoderState
-from regard.equations import Arithmetic, Cache, Computing, Mask
+from regard.encoder_decoder import Attends, AttentionKind, EncoderDecoder
+from regard.equations import Cache, Mask
 from regard.layers import Embedding
+from regard.neighbourhood import neighbourhood_mask
 from regard.recipe import ModelRecipe
 from regard.text.tokenizer import EOS
 from regard.variants import (
     OutputMatrix,
     add_norm_of,
     attention_of,
-    embedding_of,
     feed_forward_of,
     last_norm_of,
-    matrices_apart,
-    with_bias_columns,
+    self_attention_of,
 )
 
 
@@ -42,7 +39,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, recipe: ModelRecipe):
         super().__init__()
-        self.self_attention = attention_of(recipe)
+        self.self_attention = self_attention_of(recipe)
         self.add_norm_1 = add_norm_of(recipe)
         self.feed_forward = feed_forward_of(recipe)
         self.add_norm_2 = add_norm_of(recipe)
@@ -60,7 +57,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, recipe: ModelRecipe):
         super().__init__()
-        self.self_attention = attention_of(recipe)
+        self.self_attention = self_attention_of(recipe)
         self.add_norm_1 = add_norm_of(recipe)
         self.cross_attention = attention_of(recipe)
         self.add_norm_2 = add_norm_of(recipe)
@@ -102,7 +99,7 @@ class DecoderLayer(nn.Module):
         return self.add_norm_3(y, self.feed_forward(y))
 
 
-class Transformer(Computing):
+class Transformer(EncoderDecoder):
     """The model of the paper, in the recipe's sizes; `vocabulary` is the number of its entries.
 
     `source_vocabulary` is that of the source, if it differs. Raises ValueError if it does, and one
@@ -110,15 +107,9 @@ class Transformer(Computing):
     """
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
-        super().__init__()
-        self.vocabulary, self.source_vocabulary = vocabulary, source_vocabulary or vocabulary
-        if self.source_vocabulary != vocabulary and recipe.embeddings in ("shared", "inputs"):
-            raise ValueError(f"embeddings = {recipe.embeddings}: source and target are one")
+        super().__init__(recipe, vocabulary, source_vocabulary)
         self.causal, self.source_end = recipe.causal, recipe.source_end
-        self.embedding = embedding_of(recipe, self.source_vocabulary)
-        for name, module in matrices_apart(recipe, vocabulary).items():
-            self.add_module(name, module)
-        self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if recipe.output_bias else None
+        self.neighbourhood = recipe.neighbourhood
         self.encoder: Sequence[EncoderLayer] = _stack(
             EncoderLayer(recipe) for _ in range(recipe.layers)
         )
@@ -131,35 +122,13 @@ class Transformer(Computing):
             self._join_projections()
         self.compute_by(PLAIN)
 
-    @property
-    def parameter_count(self) -> int:
-        """The number of parameters; the shared embedding matrix counts once."""
-        return sum(p.numel() for p in self.parameters())
-
-    @property
-    def members(self) -> tuple[Transformer, ...]:
-        """This model alone; an ensemble has several."""
-        return (self,)
-
-    @property
-    def target_side(self) -> Embedding:
-        """The embedding of the target: in the paper, that of the source (§3.4)."""
-        return cast(Embedding, self._modules.get("target_embedding", self.embedding))
-
-    @property
-    def output_matrix(self) -> nn.Embedding:
-        """The matrix before the softmax: in the paper, that of the embeddings (§3.4)."""
-        return cast(OutputMatrix, self._modules.get("output", self.target_side)).tokens
-
-    @property
-    def longest(self) -> int:
-        """The length of the longest sentence, by its positions."""
-        return self.embedding.longest
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return self.embedding.tokens.weight.device
+    def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
+        """All attention of Figure 1."""
+        return {
+            "encoder": [layer.self_attention for layer in self.encoder],
+            "decoder": [layer.self_attention for layer in self.decoder],
+            "cross": [layer.cross_attention for layer in self.decoder],
+        }
 
     def _join_projections(self) -> None:
         """Make initial projections of one input as small as those of one matrix: W^Q, W^K and W^V
@@ -171,44 +140,10 @@ class Transformer(Computing):
         for layer in self.decoder:
             _join(layer.cross_attention.W_k, layer.cross_attention.W_v)
 
-    def compute_by(self, arithmetic: Arithmetic) -> None:
-        """Have this arithmetic compute all equations from now on; at first it is `PLAIN`."""
-        for module in self.modules():
-            if isinstance(module, Computing):
-                module.by = arithmetic
-
-    @contextmanager
-    def computing_by(self, arithmetic: Arithmetic) -> Iterator[None]:
-        """Within the block, have this arithmetic compute all equations, in every thread."""
-        before = [(module, module.by) for module in self.modules() if isinstance(module, Computing)]
-        self.compute_by(arithmetic)
-        try:
-            yield
-        finally:
-            for module, by in before:
-                module.by = by
-
-    def sharing_weights(self) -> Transformer:
-        """A Transformer with the same parameters, for a thread that uses another arithmetic."""
-
-        def shared(module: nn.Module) -> nn.Module:
-            other = copy(module)
-            other._modules = {
-                name: child and shared(child) for name, child in module._modules.items()
-            }
-            return other
-
-        return cast(Transformer, shared(self))
-
-    def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
-        """Figure 1 up to the softmax: logits of each next token, given those before it."""
-        return self.logits(self.decode(target, self.encode(source), source))
-
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
-        segments = self._attended(source)
-        mask = self.by.mask_of_segments(segments, segments)
+        mask = self._own_mask(self._attended(source), causal=False)
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x)
@@ -224,21 +159,20 @@ class Transformer(Computing):
     ) -> Float[Tensor, "rows target d_model"]:
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.target_side(target.ids, target.positions, target.ids.shape[1])
-        self_mask = self.by.mask_of_segments(target.segments, target.segments, causal=self.causal)
+        self_mask = self._own_mask(target.segments, causal=self.causal)
         cross_mask = self.by.mask_of_segments(target.segments, self._attended(source))
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
         return self.decoder_norm(y)
 
-    def logits(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
-        """The linear layer before the softmax."""
-        return self.by.logits(states, self.output_matrix, self.output_bias)
-
-    def factors(
-        self, states: Float[Tensor, "tokens d_model"]
-    ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-        """Two matrices, X and W: X W^T are the logits of these states. A loss multiplies them."""
-        return with_bias_columns(states, self.output_matrix.weight, self.output_bias)
+    def _own_mask(self, segments: Int[Tensor, "rows length"], *, causal: bool) -> Mask:
+        """The mask of self-attention."""
+        if self.neighbourhood:
+            reach = self.neighbourhood // 2
+            return neighbourhood_mask(
+                self.by, segments, reach, causal=causal, whole=self.whole_rows
+            )
+        return self.by.mask_of_segments(segments, segments, causal=causal)
 
     def start(self, source: Rows) -> DecoderState:
         """Encode sentences, one per row, and project their keys and values for every layer."""
@@ -252,6 +186,8 @@ class Transformer(Computing):
             length=0,
             memory=tuple(self.by.cache(keys, values) for keys, values in memory),
             memory_mask=(self._attended(source) != 0)[:, None, None, :],
+            reach=self.neighbourhood // 2,
+            when=source.ids.new_zeros(len(encoded), 0) if self.neighbourhood else None,
         )
 
     def step(
@@ -268,12 +204,16 @@ class Transformer(Computing):
         positions = torch.full_like(tokens, state.length).view(sentences, beams)
         y = self.target_side(tokens.view(sentences, beams), positions, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
-        ancestry = F.pad(state.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
+        ancestry, when = state.grown(places)
         mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
             y = layer.step(y, past, None if state.uniform else places, mask, memory, memory_mask)
         after = replace(
-            state, ancestry=ancestry, filled=state.filled + beams, length=state.length + 1
+            state,
+            ancestry=ancestry,
+            filled=state.filled + beams,
+            length=state.length + 1,
+            when=when,
         )
         return self.logits(self.decoder_norm(y.flatten(0, 1))), after
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard.data.rows import Rows
 from regard.decoding import WINDOW, Decoding, Searchable, open_to_decode
+from regard.encoder_decoder import EncoderDecoder
 from regard.ensemble import Ensemble
 from regard.errors import DataError, ModelError
 from regard.recipe import SearchRecipe
@@ -25,7 +26,6 @@ from regard.run.model_directory import Model
 from regard.search import Hypotheses, Hypothesis, search
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.transformer import Transformer
 
 CLAUSE_ENDS = re.compile(
     r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
@@ -114,7 +114,7 @@ class Translator(Decoding):
         self.tokenizer, self.longest = tokenizer, longest
 
     @property
-    def transformer(self) -> Transformer:
+    def transformer(self) -> EncoderDecoder:
         """The model; the first one of several. Its attention can be looked at."""
         return self.model.members[0]
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention import MultiHeadAttention
 from regard.equations import Computing, Mask
 from regard.layers import AddNorm, Embedding, FeedForward, sinusoids
+from regard.neighbourhood import restricted
 from regard.recipe import ModelRecipe
 
 
@@ -47,11 +48,8 @@ class AdditiveAttention(MultiHeadAttention):
         used = mask.allowed.shape[-1]  # a cache may have further slots, in another precision
         keys, values = (x[:, :, :used].to(query.dtype) for x in (keys, values))
         scores = additive_scores(query, keys, self.w.to(query.dtype))
-        weights = scores.masked_fill(~mask.allowed, torch.finfo(scores.dtype).min).softmax(-1)
-        weights = weights.masked_fill(~mask.allowed, 0.0)
-        if self.training and self.dropout:
-            weights = self.by.drop(weights, self.dropout)
-        return self.by.linear((weights @ values).transpose(1, 2).flatten(2), self.W_o)
+        heads = self.by.weigh(scores, values, mask, self.dropout if self.training else 0.0)
+        return self.by.linear(heads.transpose(1, 2).flatten(2), self.W_o)
 
 
 def additive_scores(
@@ -162,8 +160,19 @@ class OutputMatrix(nn.Module):
         self.tokens = nn.Embedding(vocabulary, d_model, _weight=empty)
 
 
-def attention_of(recipe: ModelRecipe) -> MultiHeadAttention:
-    """The attention of a layer, with the recipe's `score` and `norm`."""
+def self_attention_of(recipe: ModelRecipe) -> MultiHeadAttention:
+    """The self-attention of a layer, within the recipe's `neighbourhood`."""
+    if not recipe.neighbourhood:
+        return attention_of(recipe)
+    attention = attention_of(recipe, restricted)
+    attention.reach = recipe.neighbourhood // 2
+    return attention
+
+
+def attention_of(
+    recipe: ModelRecipe, made: Callable[[type[MultiHeadAttention]], Any] = lambda kind: kind
+) -> Any:
+    """The attention of a layer, by the recipe's `score` and `norm`; `made` may change its class."""
     sizes = recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
     if recipe.norm == "pre":
         pre_norm = {
@@ -171,9 +180,9 @@ def attention_of(recipe: ModelRecipe) -> MultiHeadAttention:
             "dot": PreNormUnscaledAttention,
             "additive": PreNormAdditiveAttention,
         }
-        return pre_norm[recipe.score](*sizes, epsilon=recipe.norm_epsilon)
+        return made(pre_norm[recipe.score])(*sizes, epsilon=recipe.norm_epsilon)
     kinds = {"scaled": MultiHeadAttention, "dot": UnscaledAttention, "additive": AdditiveAttention}
-    return kinds[recipe.score](*sizes)
+    return made(kinds[recipe.score])(*sizes)
 
 
 def feed_forward_of(recipe: ModelRecipe) -> FeedForward:
@@ -206,11 +215,15 @@ def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
     return (HalvesEmbedding if recipe.positions == "halves" else Embedding)(recipe, vocabulary)
 
 
-def matrices_apart(recipe: ModelRecipe, vocabulary: int) -> dict[str, nn.Module]:
+def matrices_apart(
+    recipe: ModelRecipe,
+    vocabulary: int,
+    embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
+) -> dict[str, nn.Module]:
     """The matrices that are not the source's embedding, by name; in the paper there are none."""
     apart: dict[str, nn.Module] = {}
     if recipe.embeddings in ("target", "apart"):
-        apart["target_embedding"] = embedding_of(recipe, vocabulary)
+        apart["target_embedding"] = embed(recipe, vocabulary)
     if recipe.embeddings in ("inputs", "apart"):
         apart["output"] = OutputMatrix(vocabulary, recipe.d_model)
     return apart

@@ -38,6 +38,8 @@ HAS: dict[str, Callable[[], bool]] = {
 }
 
 HEADS, D_K, D_V, D_MODEL, VOCABULARY = 2, 5, 7, 11, 23
+WIDTH = 3
+"""The state of an LSTM."""
 
 
 class Layers(nn.Module):
@@ -49,6 +51,7 @@ class Layers(nn.Module):
         self.inner = nn.Linear(d_model, d_ff)
         self.norm = nn.LayerNorm(d_model, eps=1e-6)
         self.tokens = nn.Embedding(VOCABULARY, d_model)
+        self.of_input, self.of_state = nn.Linear(d_model, 4 * WIDTH), nn.Linear(WIDTH, 4 * WIDTH)
         for parameter in self.parameters():
             nn.init.normal_(parameter)
         for layer in self.modules():

@@ -119,6 +119,29 @@ def test_relu_leaves_nan_as_it_is(case: Case) -> None:
     assert found.isnan().sum() == 5
 
 
+@several
+@given(seeds, st.integers(1, 19), sizes)
+def test_weigh(case: Case, seed: int, queries: int, keys: int) -> None:
+    torch.manual_seed(seed)
+    allowed = mask_of(ROWS, 1, queries, keys)
+
+    def equation(by: Arithmetic, _: Layers, scores: Tensor, values: Tensor) -> Tensor:
+        return by.weigh(scores, values, by.mask(allowed))
+
+    scores, values = torch.randn(ROWS, HEADS, queries, keys), torch.randn(ROWS, HEADS, keys, D_V)
+    hold(case, equation, scores, values)
+
+
+@pytest.mark.parametrize("length", [1, 6])
+def test_lstm(case: Case, length: int) -> None:
+    torch.manual_seed(length)
+
+    def equation(by: Arithmetic, layers: Layers, x: Tensor) -> Tensor:
+        return by.lstm(x, layers.of_input, layers.of_state)
+
+    hold(case, equation, torch.randn(ROWS, length, D_MODEL))
+
+
 def test_add_norm(case: Case) -> None:
     torch.manual_seed(1)
     x, y = torch.randn(ROWS, 5, D_MODEL), torch.randn(5, ROWS, D_MODEL)

@@ -20,6 +20,7 @@ EXACT = BASE.but(layout="grouped", precision="fp32")
 STARTS = {
     "data.row_length": ("base", BASE),  # grouped batches have no rows
     "model.max_positions": ("E", TABLE_3["E"]),  # sinusoids have no table
+    "model.kernel": ("base", EXACT.but(family="convolutional")),  # a Transformer has no kernel
 }
 """The row and the recipe of it in which a field has an effect, where the exact base has none."""
 UNSTATED = ["training.seed"]

@@ -38,6 +38,7 @@ from regard.attention import MultiHeadAttention
 from regard.equations import Arithmetic
 from regard.errors import RecipeError
 from regard.machine.devices import has_bf16
+from regard.neighbourhood import RestrictedAttention
 from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention, SmoothFeedForward
 
@@ -162,7 +163,10 @@ def for_decoding(
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
     """The sizes of all attentions; none if batches can change the last bits of other modules."""
     modules = list(model.modules())
-    if any(isinstance(module, AdditiveAttention | SmoothFeedForward) for module in modules):
+    if any(
+        isinstance(module, AdditiveAttention | SmoothFeedForward | RestrictedAttention)
+        for module in modules
+    ):
         return set()
     attentions = (module for module in modules if isinstance(module, MultiHeadAttention))
     return {(its.heads, its.d_k, its.d_v) for its in attentions}

@@ -8,7 +8,7 @@ from regard.arithmetic.attention import VECTOR, CpuAttention, CpuMask
 from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.dropout import keep_mask
 from regard.arithmetic.int8 import Rounded
-from regard.arithmetic.plain import Plain, fused_adam
+from regard.arithmetic.plain import Plain, fused_adam, fused_lstm
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.arithmetic.residual import CpuAddNorm
@@ -44,6 +44,10 @@ class Cpu(Plain):
         """Equation (1) by batched matrix products."""
         output: Tensor = CpuAttention.apply(self, query, key, value, mask, dropout)
         return output
+
+    def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
+        """PyTorch's LSTM over whole rows."""
+        return fused_lstm(x, of_input, of_state)
 
     def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
         """x W^T + b of all layers in one product."""

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.arithmetic import consistency
 from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.cross_entropy import smoothed_cross_entropy
-from regard.arithmetic.plain import Plain, fused_adam
+from regard.arithmetic.plain import Plain, fused_adam, fused_lstm
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.equations import Adam, Mask, Moments, Ranking
@@ -69,6 +69,10 @@ class Cuda(Plain):
         with sdpa_kernel(self.kernels):
             output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
         return output * mask.reachable
+
+    def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
+        """cuDNN's LSTM over whole rows."""
+        return fused_lstm(x, of_input, of_state)
 
     def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
         """x W^T + b of all layers in one product."""

@@ -43,6 +43,7 @@ class Inference(Cpu):
         return x if self.keep_in is None else x.to(self.keep_in)
 
     add_norm = Plain.add_norm  # not that of `Cpu`, whose gradient is written out
+    lstm = Plain.lstm  # multiplies by `products`, which may hold the weights
 
     def cross_entropy(
         self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float

@@ -8,6 +8,7 @@ from torch.optim.adam import adam
 from regard.attention import attention, causal_mask, segment_mask
 from regard.equations import Adam, Arithmetic, Cache, Mask, Moments, Ranking
 from regard.loss import consistency_loss, smoothed_loss
+from regard.recurrence import first_state, lstm_cell
 from regard.search import most_likely
 
 
@@ -32,6 +33,24 @@ class Plain(Arithmetic):
     ) -> Tensor:
         """Equation (1), by `regard.attention.attention`."""
         return attention(query, key, value, mask.allowed, dropout)[0]
+
+    def weigh(self, scores: Tensor, values: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
+        """The softmax of the scores that the mask allows, then a sum of the values."""
+        weights = scores.masked_fill(~mask.allowed, torch.finfo(scores.dtype).min).softmax(-1)
+        weights = weights.masked_fill(~mask.allowed, 0.0)
+        return (self.drop(weights, dropout) if dropout else weights) @ values
+
+    def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
+        """One position after another, by `regard.recurrence.lstm_cell`."""
+        from_input, (h, cell) = (
+            self.linear(x, of_input),
+            first_state(x, len(x), of_state.in_features),
+        )
+        outputs = []
+        for position in range(x.shape[1]):
+            h, cell = lstm_cell(from_input[:, position] + self.linear(h, of_state), cell)
+            outputs.append(h)
+        return torch.stack(outputs, dim=1)
 
     def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
         """x W^T + b, layer by layer."""
@@ -87,6 +106,17 @@ class Plain(Arithmetic):
         if weights is not master:
             weights.copy_(master)
         gradient.zero_()
+
+
+def fused_lstm(x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
+    """PyTorch's LSTM over whole rows; on a GPU it is cuDNN's, whose weights are one tensor."""
+    weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
+    if x.is_cuda:
+        parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])
+        weights = [part.view(w.shape) for part, w in zip(parts, weights, strict=True)]
+    zeros = x.new_zeros(1, len(x), of_state.in_features)
+    y: Tensor = torch.lstm(x, (zeros, zeros), weights, True, 1, 0.0, True, False, True)[0]
+    return y
 
 
 def fused_adam(

@@ -12,10 +12,9 @@ import typer
 from regard.cli.options import ModelArgument, ThreadsOption
 
 if TYPE_CHECKING:
-    from regard.transformer import Transformer
+    from regard.encoder_decoder import AttentionKind, EncoderDecoder
     from regard.view.figures import Number
     from regard.view.look import Look
-    from regard.view.recording import AttentionKind
 
 
 _SentenceArgument = Annotated[
@@ -134,13 +133,19 @@ def look(
         view.print(text)
 
 
-def _draw_model(model: "Transformer", number: int | None, path: Path | None) -> None:
+def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) -> None:
     """Write Figure 1 or 2, in the format that the file's name ends in."""
     from regard.cli.console import note
+    from regard.errors import ModelError
     from regard.files.whole import write_file
+    from regard.transformer import Transformer
     from regard.view.architecture import architecture
     from regard.view.multihead import multihead
 
+    if not isinstance(model, Transformer):
+        raise ModelError(
+            f"--figure {number} draws a Transformer, and this model is of another family"
+        )
     path = path or Path(f"figure-{number}.svg")
     drawn = (architecture if number == 1 else multihead)(model, path.suffix.lstrip("."))
     write_file(path, drawn)
@@ -159,29 +164,33 @@ class _View:
     """Heads, counted from 1; if there are none, each form shows all heads, or the sharpest."""
     word: str | None
 
-    def layer_of(self, kind: str) -> int:
+    def layer_of(self, kind: "AttentionKind") -> int:
         """The layer for this kind of attention, from 0; raises RecipeError if it has no such."""
         from regard.errors import RecipeError
 
-        layers = len(self.found.weights[cast("AttentionKind", kind)])
+        layers = len(self.found.weights[kind])
         if self.layer is not None and self.layer > layers:
             raise RecipeError(f"--layer {self.layer}: this model has {layers}")
         return (self.layer or layers) - 1
 
-    def heads_of(self, kind: str) -> list[int]:
+    def heads_of(self, kind: "AttentionKind") -> list[int]:
         """The heads for this kind of attention, from 0; raises RecipeError if it lacks one."""
         from regard.errors import RecipeError
 
-        every = self.found.weights[cast("AttentionKind", kind)].shape[1]
+        every = self.found.weights[kind].shape[1]
         for number in self.heads:
             if number > every:
                 raise RecipeError(f"--head {number}: this model has {every}")
         return [number - 1 for number in self.heads]
 
     def refuse_what_is_not(self) -> None:
-        """Raise RecipeError, before anything is written, for a layer or head that is too high."""
-        self.layer_of(self.kind or "encoder")
-        self.heads_of(self.kind or "encoder")
+        """Raise RecipeError, before anything is written, for a layer or head that is too high.
+
+        Raises ModelError for a kind of attention that the model has not.
+        """
+        kind = self.found.kind(self.kind)
+        self.layer_of(kind)
+        self.heads_of(kind)
 
     def write_page(self, path: Path) -> None:
         """Write a page for the browser."""
@@ -189,7 +198,7 @@ class _View:
         from regard.files.whole import write_file
         from regard.view.page import attention_page
 
-        of = cast("AttentionKind", self.kind or "encoder")
+        of = self.found.kind(self.kind)
         held = None if self.word is None else _place(self.found.queries(of), self.word)
         write_file(path, attention_page(self.found, of, self.layer_of(of), self.heads_of(of), held))
         note(f"{path}: open it in a browser")
@@ -209,7 +218,7 @@ class _View:
         np.savez_compressed(file, **arrays)
         write_file(path, file.getvalue())
 
-    def write_figure(self, number: int, path: Path | None, model: "Transformer") -> None:
+    def write_figure(self, number: int, path: Path | None, model: "EncoderDecoder") -> None:
         """Write one of Figures 1 to 5, in the format that the file's name ends in."""
         from regard.cli.console import note
         from regard.files.whole import write_file
@@ -219,7 +228,7 @@ class _View:
             _draw_model(model, number, path)
             return
         path = path or Path(f"figure-{number}.svg")
-        of = cast("AttentionKind", self.kind or "encoder")
+        of = self.found.kind(self.kind)
         word = None if number == 5 else self.word
         place = None if word is None else _place(self.found.queries(of), word)
         heads = self.heads_of(of)
@@ -249,7 +258,7 @@ class _View:
 
         typer.echo(" ".join(self.found.translation.split()))
         if text:
-            kind = cast("AttentionKind", self.kind or "cross")
+            kind = self.found.kind(self.kind, "cross")
             heads = self.heads_of(kind) or range(self.found.weights[kind].shape[1])
             typer.echo("\n" + heat(self.found, kind, self.layer_of(kind), heads))
         if self.found.account:

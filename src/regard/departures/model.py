@@ -35,7 +35,29 @@ def _positions(case: Compared) -> Finding | None:
     return Finding("unstated", here=values(case.recipe, ("model.max_positions",)))
 
 
+def _family(case: Compared) -> Finding | None:
+    """Only two families have kernels."""
+    kernels = case.recipe.model.family in ("convolutional", "dilated")
+    return as_row("model.family", *["model.kernel"] * kernels)(case)
+
+
 MODEL = (
+    Departure(
+        name="family",
+        section="§1, §3, Table 2",
+        quote="a model architecture eschewing recurrence",
+        theirs="the same; other models of the same code base were recurrent or convolutional",
+        ours='as published; `model.family` may be `"recurrent"`, `"convolutional"` or `"dilated"`, '
+        "of the kinds of GNMT, ConvS2S and ByteNet, with kernels of `model.kernel`",
+        why="Table 2 compares with them",
+        tests=(
+            "tests/families/test_recurrent.py",
+            "tests/families/test_convolutional.py",
+            "tests/families/test_dilated.py",
+        ),
+        judge=_family,
+        fields=("model.family", "model.kernel"),
+    ),
     Departure(
         name="depth",
         section="§3.1",
@@ -68,6 +90,17 @@ MODEL = (
         tests=("tests/test_variants.py",),
         judge=as_row("model.score"),
         fields=("model.score",),
+    ),
+    Departure(
+        name="restricted self-attention",
+        section="§4, Table 1",
+        quote="self-attention could be restricted to considering only a neighborhood of size r",
+        theirs="self-attention over the whole sentence; later code has other restrictions",
+        ours="over the whole sentence; `model.neighbourhood` restricts it",
+        why="the paper plans to investigate it, and Table 1 compares with it",
+        tests=("tests/test_neighbourhood.py",),
+        judge=as_row("model.neighbourhood"),
+        fields=("model.neighbourhood",),
     ),
     Departure(
         name="residual connections",

@@ -12,12 +12,12 @@ from torch import Tensor
 from regard.arithmetic.plain import Plain
 from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.data.rows import Rows
+from regard.encoder_decoder import EncoderDecoder
 from regard.engines.exported import Exported
 from regard.equations import Ranking
 from regard.errors import RegardError
 from regard.recipe import SearchRecipe
 from regard.search import Hypothesis
-from regard.transformer import Transformer
 from regard.translation import PartialListener, Translation, Translator
 
 
@@ -39,7 +39,7 @@ class EngineModel(ABC):
     def __init__(self, longest: int):
         self.by, self.longest = OneBatch(), longest
         self.device = torch.device("cpu")
-        self.members: tuple[Transformer, ...] = ()  # none: the weights are the engine's
+        self.members: tuple[EncoderDecoder, ...] = ()  # none: the weights are the engine's
 
     @abstractmethod
     def start(self, source: Rows) -> Any:
@@ -65,7 +65,7 @@ class EngineTranslator(Translator):
         """The version of the engine, by its name."""
 
     @property
-    def transformer(self) -> Transformer:
+    def transformer(self) -> EncoderDecoder:
         """Raises RegardError: an engine shows no attention."""
         raise RegardError("an engine shows no attention: leave out --engine and name the model")
 

@@ -48,6 +48,12 @@ def write_export(
     model = open_model(directory)
     if model.recipe.task.output != "text":
         raise ModelError(f"{directory}: is a parser; only translators can be exported")
+    if (family := model.recipe.model.family) != "transformer":
+        raise ModelError(
+            f"{directory}: is of the {family} family; only Transformers can be exported"
+        )
+    if reach := model.recipe.model.neighbourhood:
+        raise ModelError(f"{directory}: model.neighbourhood = {reach} is not in any export format")
     recipe = model.recipe.set(*changes)
     model = Model(recipe, model.tokenizer, model.transformer, model.manifest)
     if format == "hf":

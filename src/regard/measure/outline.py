@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.families.choose import new_model
 from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
-from regard.transformer import Transformer
 
 JOURNAL_LINE = 300
 """Approximate bytes of a logged step."""
@@ -30,7 +30,7 @@ class Parameters(NamedTuple):
     ) -> "Parameters":
         """Count the parameters without allocating memory for them."""
         with torch.device("meta"):
-            whole = Transformer(model, vocabulary, source_vocabulary)
+            whole = new_model(model, vocabulary, source_vocabulary)
         layers: list[Any] = [whole.encoder, whole.decoder]
         encoder, decoder = (sum(p.numel() for p in part.parameters()) for part in layers)
         return cls(whole.parameter_count - encoder - decoder, encoder, decoder)

@@ -16,6 +16,7 @@ from regard.arithmetic.choose import for_validation
 from regard.data.batches import Batch, Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.treebank import TOP
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, TrainingError
 from regard.files.lines import read_lines
 from regard.loss import perplexity
@@ -30,7 +31,6 @@ from regard.score.evalb.report import LengthSummary
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.training import Validate
-from regard.transformer import Transformer
 from regard.translation import Translator
 from regard.trees.penn import bracketed, read_trees
 from regard.trees.tree import Tree
@@ -60,7 +60,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
     trees = recipe.task.output == "trees"
     name, decoded, measured = ("f1", _parsed, _f1) if trees else ("bleu", _translated, _bleu)
 
-    def measured_now(model: Transformer) -> dict[str, Any]:
+    def measured_now(model: EncoderDecoder) -> dict[str, Any]:
         loss, accuracy = loss_and_accuracy(model, pairs, recipe, processes)
         result: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss, 1)}
         result["accuracy"] = accuracy
@@ -74,7 +74,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
             result["samples"] = [{"source": s, "output": o, "reference": r} for s, o, r in shown]
         return result
 
-    def validate(model: Transformer) -> dict[str, Any]:
+    def validate(model: EncoderDecoder) -> dict[str, Any]:
         weight = model.output_matrix.weight
         model.eval()
         with model.computing_by(for_validation(recipe.training, weight.device, weight.dtype)):
@@ -86,7 +86,7 @@ def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Valid
 
 
 def _translated(
-    model: Transformer, tokenizer: AnyTokenizer, recipe: Recipe, sources: list[str], _: list[str]
+    model: EncoderDecoder, tokenizer: AnyTokenizer, recipe: Recipe, sources: list[str], _: list[str]
 ) -> list[str]:
     translator = Translator(model, tokenizer, recipe.search, recipe.data.max_length)
     return translator.translate(sources, split=True)
@@ -97,7 +97,7 @@ def _bleu(outputs: list[str], references: list[str], recipe: Recipe) -> float:
 
 
 def _parsed(
-    model: Transformer, tokenizer: AnyTokenizer, recipe: Recipe, _: list[str], gold: list[str]
+    model: EncoderDecoder, tokenizer: AnyTokenizer, recipe: Recipe, _: list[str], gold: list[str]
 ) -> list[str]:
     """Parse the words of the gold trees; returns trees within TOP, which EVALB does not count."""
     trees = read_trees(gold, "valid.target.txt")
@@ -144,7 +144,7 @@ def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> N
 
 @torch.no_grad()
 def loss_and_accuracy(
-    model: Transformer, pairs: Pairs, recipe: Recipe, processes: Processes = ALONE
+    model: EncoderDecoder, pairs: Pairs, recipe: Recipe, processes: Processes = ALONE
 ) -> tuple[float, float]:
     """The plain loss in nats per target sub-word, and the accuracy in per cent, over all pairs.
 
@@ -167,7 +167,7 @@ def loss_and_accuracy(
     return float(total[0] / total[2]), float(100 * total[1] / total[2])
 
 
-def _sums(model: Transformer, batch: Batch) -> Tensor:
+def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
     """Loss, right tokens and tokens; in halves if they do not fit beside what training keeps."""
     try:
         return _sums_at_once(model, batch)
@@ -184,7 +184,7 @@ def _sums(model: Transformer, batch: Batch) -> Tensor:
     return first + second
 
 
-def _sums_at_once(model: Transformer, batch: Batch) -> Tensor:
+def _sums_at_once(model: EncoderDecoder, batch: Batch) -> Tensor:
     total = torch.zeros(3, dtype=torch.float64, device=model.device)
     states = model.decode(batch.target, model.encode(batch.source), batch.source).flatten(0, 1)
     labels = batch.labels.flatten()

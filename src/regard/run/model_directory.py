@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from regard.arithmetic.choose import for_inference
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, RecipeError
+from regard.families.choose import new_model
 from regard.files.manifest import MANIFEST, replace_sealed, unseal, write_sealed
 from regard.files.tensors import read_tensors, write_tensors
 from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
-from regard.transformer import Transformer
 
 MOST_LOGITS = 2**26
 """Most logits of a sentence at a step of its search: 256 MiB; ranking them takes more."""
@@ -34,7 +35,7 @@ class Model:
 
     recipe: Recipe
     tokenizer: AnyTokenizer
-    transformer: Transformer
+    transformer: EncoderDecoder
     manifest: dict[str, Any]
 
 
@@ -136,8 +137,8 @@ def build(
     weights: dict[str, Tensor],
     where: Path,
     source_vocabulary: int | None = None,
-) -> Transformer:
-    """A Transformer with these weights; raises ModelError if they do not fit the recipe.
+) -> EncoderDecoder:
+    """A EncoderDecoder with these weights; raises ModelError if they do not fit the recipe.
 
     `where` begins the message. `source_vocabulary` is that of the source, if it differs.
     """
@@ -150,7 +151,7 @@ def build(
             f"they are {given:,}"
         )
     with torch.device("meta"):
-        shapes = {name: p.shape for name, p in Transformer(recipe.model, *sizes).named_parameters()}
+        shapes = {name: p.shape for name, p in new_model(recipe.model, *sizes).named_parameters()}
     for name in sorted(shapes.keys() | weights.keys()):
         expected, found = shapes.get(name), weights[name].shape if name in weights else None
         if expected != found:
@@ -161,7 +162,7 @@ def build(
             )
         if weights[name].dtype != torch.float32:
             raise ModelError(f"{where}: the weights are not fp32: {name} is {weights[name].dtype}")
-    transformer = Transformer(recipe.model, *sizes)
+    transformer = new_model(recipe.model, *sizes)
     transformer.load_state_dict(weights)
     return transformer
 

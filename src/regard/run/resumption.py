@@ -7,6 +7,7 @@ import torch
 from regard.data.batches import Batches
 from regard.data.layouts import most_rows
 from regard.data.prefetch import Prefetched
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
 from regard.machine.devices import free_memory, in_words
 from regard.run import checkpoints
@@ -16,7 +17,6 @@ from regard.run.directory import RunDirectory
 from regard.run.setup import Setup
 from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import Training, TrainingState
-from regard.transformer import Transformer
 
 Position = dict[str, int]
 """A place in the data, as `Batches.state` gives it."""
@@ -136,7 +136,7 @@ class Resumption:
                 raise
             self._warn(f"reading the data from its beginning: {error}")
 
-    def _write_start(self, model: Transformer, batches: Batches, state: TrainingState) -> None:
+    def _write_start(self, model: EncoderDecoder, batches: Batches, state: TrainingState) -> None:
         """Write a `start` record into the journal: the step, sizes, device and processes."""
         setup = self._setup
         self._directory.journal.write(

@@ -15,14 +15,15 @@ from torch import Tensor, nn
 
 from regard.arithmetic.choose import for_update
 from regard.data.batches import Batch
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import TrainingError
+from regard.families.choose import new_model
 from regard.machine.devices import keep_freed_memory
 from regard.machine.processes import Processes
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.transformer import Transformer
 
-BatchLoss = Callable[[Transformer, Batch, float], tuple[Tensor, Tensor]]
+BatchLoss = Callable[[EncoderDecoder, Batch, float], tuple[Tensor, Tensor]]
 """From a model, a batch and the smoothing to the (smoothed, plain) loss, summed over the tokens."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Names of Adam's moments, m and v in §5.3's reference, in torch and in checkpoints."""
@@ -37,7 +38,7 @@ class ShardedAdam:
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         recipe: Recipe,
         dtype: torch.dtype,
         device: torch.device,
@@ -143,10 +144,10 @@ class ShardedAdam:
         learned = next(n for n, p in self._shards.parameters.items() if p.requires_grad)
         return {"step": states[learned]["step"].cpu(), **found} if self._processes.first else {}
 
-    def whole_model(self) -> Transformer:
+    def whole_model(self) -> EncoderDecoder:
         """A copy with all weights, on this process's device, in the precision of training."""
         with torch.device("meta"):
-            model = Transformer(self._recipe.model, *self._vocabularies)
+            model = new_model(self._recipe.model, *self._vocabularies)
         shards = self._shards
         weights = {n: shards.join(n, mine).to(self._dtype) for n, mine in shards.mine.items()}
         model.load_state_dict(weights, assign=True)
@@ -156,7 +157,7 @@ class ShardedAdam:
 class _Shards:
     """The shards of a divided model's parameters: by rows, the first process has the first ones."""
 
-    def __init__(self, model: Transformer, processes: Processes):
+    def __init__(self, model: EncoderDecoder, processes: Processes):
         self._processes = processes
         self.parameters: dict[str, Any] = dict(model.named_parameters())
         with torch.no_grad():
@@ -202,7 +203,7 @@ def model_and_optimizer(
     processes: Processes,
     shard: bool,
     source_vocabulary: int | None = None,
-) -> tuple[Transformer, Optimizer]:
+) -> tuple[EncoderDecoder, Optimizer]:
     """A model to train, drawn from the recipe's seed, and Adam over it.
 
     `source_vocabulary` is that of the source, if it differs from the target's, `vocabulary`.
@@ -211,7 +212,7 @@ def model_and_optimizer(
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
-    model = Transformer(recipe.model, vocabulary, source_vocabulary).train()
+    model = new_model(recipe.model, vocabulary, source_vocabulary).train()
     if shard and processes.count > 1:
         return model, ShardedAdam(model, recipe, dtype, device, processes)
     by = for_update(recipe.training, device, dtype, model.parameter_count)
@@ -230,7 +231,7 @@ class _Root(nn.Module):
 
 
 def _divided(
-    model: Transformer, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
+    model: EncoderDecoder, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
 ) -> Any:
     """The root of the model, whose layers, and the rest, are divided and moved to the device."""
     from torch.distributed.device_mesh import init_device_mesh

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from regard.data.batches import Batches
 from regard.data.prefetch import Prefetched
+from regard.encoder_decoder import EncoderDecoder
 from regard.run.sharding import Optimizer, ShardedAdam
-from regard.transformer import Transformer
 
 
 @dataclass
@@ -73,12 +73,12 @@ class Due(NamedTuple):
 class Training(NamedTuple):
     """The objects that the loop works on."""
 
-    model: Transformer
+    model: EncoderDecoder
     optimizer: Optimizer
     batches: Batches | Prefetched
     state: TrainingState
 
-    def whole_model(self) -> Transformer:
+    def whole_model(self) -> EncoderDecoder:
         """The model with all its weights in this process; all processes call this alike."""
         if isinstance(self.optimizer, ShardedAdam):
             return self.optimizer.whole_model()

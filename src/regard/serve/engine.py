@@ -152,9 +152,9 @@ class Engine:
         [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode_target(texts[1:])
         source, written = [*read, EOS], [*made, EOS]
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
-        heads = sum(layer.self_attention.heads for layer in model.encoder)
+        heads = max((sum(m.heads for m in of) for of in model.attentions().values()), default=0)
         split = len(source) > self._translator.longest  # the model read only parts of it
-        if split or cells * heads > MOST_CELLS or len(written) > model.longest:
+        if not 0 < cells * heads <= MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
         # The layer that aligns best differs between models: experiments/figures/alignment.py.

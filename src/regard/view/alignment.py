@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 
 from regard.data.rows import one_per_row
+from regard.encoder_decoder import EncoderDecoder
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS
-from regard.transformer import Transformer
 from regard.view.pieces import between_spaces, merged
 from regard.view.recording import record_attention
 
@@ -17,18 +17,24 @@ WordPairs = list[tuple[int, int]]
 
 @torch.no_grad()
 def aligned(
-    model: Transformer, tokenizer: AnyTokenizer, sentence: str, translation: str, longest: int
+    model: EncoderDecoder, tokenizer: AnyTokenizer, sentence: str, translation: str, longest: int
 ) -> WordPairs:
     """Each word of a translation with the word of the sentence that it attends to most.
 
     The weights are the mean of all heads of all layers of encoder-decoder attention; </s> is left
     out, as it often takes what has no counterpart. Returns no pairs if either side is blank, or the
-    sentence has more than `longest` pieces, or the translation is too long for the model.
+    sentence has more than `longest` pieces, or the translation is too long for the model, or there
+    is no such attention.
     """
     [read], [made] = tokenizer.encode([sentence]), tokenizer.encode_target([translation])
     source, written = [*read, EOS], [*made, EOS]
     blank = not (sentence.strip() and translation.strip())
-    if blank or len(source) > longest or len(written) > model.longest:
+    if (
+        "cross" not in model.attentions()
+        or blank
+        or len(source) > longest
+        or len(written) > model.longest
+    ):
         return []
     with record_attention(model) as recording:
         rows = (one_per_row([ids]).to(model.device) for ids in (source, [BOS, *written[:-1]]))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from regard.encoder_decoder import AttentionKind
 from regard.view.colours import head_colours
 from regard.view.drawing import GREY, plotting, saved
 from regard.view.look import ATTENTION_NAMES, Look, entropy
-from regard.view.recording import AttentionKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

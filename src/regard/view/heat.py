@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 
+from regard.encoder_decoder import AttentionKind
 from regard.view.look import ATTENTION_NAMES, Look
-from regard.view.recording import AttentionKind
 
 SHADES = " ·░▒▓█"
 """Shades for weights from 0 to 1: blank below 0.02, a dot below 0.2, then a new shade every 0.2."""

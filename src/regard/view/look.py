@@ -12,15 +12,15 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from regard.data.rows import one_per_row
+from regard.encoder_decoder import AttentionKind, EncoderDecoder
 from regard.errors import DataError, ModelError
 from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.protocol import AnyTokenizer, SideName
 from regard.text.tokenizer import BOS, EOS, PAD
-from regard.transformer import Transformer
 from regard.view.account import Account, SearchRecorder
 from regard.view.pieces import Words, labels, merged, word_labels, words
-from regard.view.recording import KINDS, AttentionKind, record_attention
+from regard.view.recording import record_attention
 
 Weights = Float[NDArray[np.float32], "layers heads queries keys"]
 
@@ -46,9 +46,21 @@ class Look:
     log_p: tuple[float, ...]
     """The log-probability of each position of `written`, given the positions before it."""
     weights: dict[AttentionKind, Weights]
-    """The weights by kind of attention; those of a query sum to 1."""
+    """The weights by kind of attention, of those that the model has; those of a query sum to 1."""
     account: Account | None
     """An account of the search, if it was recorded."""
+
+    def kind(self, asked: str | None, usual: AttentionKind = "encoder") -> AttentionKind:
+        """The kind of attention to show if this one is asked for; for None the usual, if it exists.
+
+        Raises ModelError if the model has not what is asked for.
+        """
+        wanted = asked or (usual if usual in self.weights else next(iter(self.weights)))
+        for kind in self.weights:
+            if kind == wanted:
+                return kind
+        has = ", ".join(ATTENTION_NAMES[kind] for kind in self.weights)
+        raise ModelError(f"this model has no {wanted} attention: it has {has}")
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
         """The positions that attend; in encoder-decoder attention, each is named by its output."""
@@ -69,7 +81,8 @@ class Look:
             "log_p": [round(x, 6) for x in self.log_p],
             # Round in fp64: an fp32 number that is rounded to 7 digits is printed with 17.
             "attention": {
-                kind: np.round(self.weights[kind].astype(float), 7).tolist() for kind in KINDS
+                kind: np.round(weights.astype(float), 7).tolist()
+                for kind, weights in self.weights.items()
             },
         }
         return found | ({} if self.account is None else {"search": self.account.as_json()})
@@ -132,7 +145,7 @@ def look_at(
 
 @torch.no_grad()
 def seen(
-    transformer: Transformer,
+    transformer: EncoderDecoder,
     tokenizer: AnyTokenizer,
     sentence: str,
     source: Sequence[int],
@@ -144,8 +157,11 @@ def seen(
     """Record how the model attends when it reads the ids `source` and writes the ids `written`.
 
     `source` encodes `sentence`. `source` and `written` end in </s>, but `written` may be cut at the
-    model's last position. Raises ModelError if the model's logits are not finite.
+    model's last position. Raises ModelError if the model's logits are not finite, or if it does not
+    attend at all.
     """
+    if not transformer.attentions():
+        raise ModelError("this model has no attention to look at: name one of another model.family")
     read = [BOS, *written[:-1]]
     with record_attention(transformer) as recording:
         device = transformer.device
@@ -156,12 +172,17 @@ def seen(
         raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
     weights = {
         kind: torch.stack([layer[0].float().cpu() for layer in recording.layers(kind)]).numpy()
-        for kind in KINDS
+        for kind in transformer.attentions()
     }
     shown = _by_words if by_words else _by_pieces
     source_texts, sources = shown(tokenizer, source, "source")
     read_texts, reads = shown(tokenizer, read, "target")
     written_texts, writtens = shown(tokenizer, written, "target")
+    places = {
+        "encoder": (sources, sources),
+        "decoder": (reads, reads),
+        "cross": (writtens, sources),
+    }
     return Look(
         sentence,
         tokenizer.decode([written])[0],
@@ -169,11 +190,7 @@ def seen(
         read_texts,
         written_texts,
         tuple(float(log_p[group].sum()) for group in writtens),
-        {
-            "encoder": merged(weights["encoder"], sources, sources),
-            "decoder": merged(weights["decoder"], reads, reads),
-            "cross": merged(weights["cross"], writtens, sources),
-        },
+        {kind: merged(found, *places[kind]) for kind, found in weights.items()},
         account,
     )
 

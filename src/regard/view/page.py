@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.encoder_decoder import AttentionKind
 from regard.view.colours import head_colours
 from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
-from regard.view.recording import KINDS, AttentionKind
 
 STEPS = 255
 """A weight is stored in one byte, from 0 to 255: the error, below 0.2 %, cannot be seen."""
@@ -57,7 +57,7 @@ def _data(look: Look) -> dict[str, Any]:
         "layers": max(len(weights) for weights in look.weights.values()),
         "heads": heads,
         "colours": head_colours(heads),
-        "kinds": {kind: _kind(look, kind) for kind in KINDS},
+        "kinds": {kind: _kind(look, kind) for kind in look.weights},
         "search": None if look.account is None else look.account.as_json(),
     }
 

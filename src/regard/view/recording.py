@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import attention
+from regard.encoder_decoder import AttentionKind, EncoderDecoder
 from regard.equations import Arithmetic, Mask
-from regard.errors import ModelError
-from regard.transformer import Transformer
-from regard.variants import AdditiveAttention
 
-AttentionKind = Literal["encoder", "decoder", "cross"]
-"""Self-attention of the encoder, self-attention of the decoder, and encoder-decoder attention."""
 KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
+"""The kinds of attention, in the order of Figure 1."""
 
 
 @dataclass
@@ -39,30 +37,29 @@ class Recording:
 
 
 @contextmanager
-def record_attention(model: Transformer) -> Iterator[Recording]:
+def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
     """Within the block, the model attends by the definition, and its attention weights are stored.
 
         with record_attention(model) as recording:
             model(source, target)
         recording.layers("cross")
 
-    The model's parameters may be in a layout for inference. Raises ModelError for a model with
-    additive attention, whose weights equation (1) does not give.
+    The model's parameters may be in a layout for inference.
     """
-    if any(isinstance(module, AdditiveAttention) for module in model.modules()):
-        raise ModelError(
-            "model.score = additive: attention can be recorded if the score is scaled or dot"
-        )
     recording = Recording()
-    modules = [(recording.encoder, i, x.self_attention) for i, x in enumerate(model.encoder)]
-    modules += [(recording.decoder, i, x.self_attention) for i, x in enumerate(model.decoder)]
-    modules += [(recording.cross, i, x.cross_attention) for i, x in enumerate(model.decoder)]
+    modules = [
+        (getattr(recording, kind), layer, module)
+        for kind, layers in model.attentions().items()
+        for layer, module in enumerate(layers)
+    ]
     before = [module.by for _, _, module in modules]
+    model.whole_rows = True
     try:
         for weights, layer, module in modules:
             module.by = cast(Arithmetic, _Recorder(module.by, weights, layer))
         yield recording
     finally:
+        del model.whole_rows  # that of the class counts again
         for (_, _, module), by in zip(modules, before, strict=True):
             module.by = by
 
@@ -85,3 +82,10 @@ class _Recorder:
         output, weights = attention(query, key, value, mask.allowed, dropout)
         self._weights[self._layer] = weights.detach()
         return output
+
+    def weigh(self, scores: Tensor, values: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
+        """The sum of the values by the softmax of the scores."""
+        each = torch.eye(values.shape[2], dtype=values.dtype, device=values.device)
+        weights = self._by.weigh(scores, each.expand(*values.shape[:2], -1, -1), mask, dropout)
+        self._weights[self._layer] = weights.detach()
+        return weights @ values

@@ -1,0 +1,168 @@
+"""An encoder and a decoder: what training, search and everything else ask of a model.
+
+The paper's Transformer is one (`regard.transformer`); the models that it is compared with are
+others (`regard.families`). All embed tokens and compute logits by one matrix (§3.4).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Literal, Protocol, Self, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.data.rows import Rows
+from regard.equations import Arithmetic, Computing
+from regard.layers import Embedding
+from regard.recipe import ModelRecipe
+from regard.variants import OutputMatrix, embedding_of, matrices_apart, with_bias_columns
+
+AttentionKind = Literal["encoder", "decoder", "cross"]
+"""Self-attention of the encoder, self-attention of the decoder, and encoder-decoder attention."""
+
+
+class Attends(Protocol):
+    """A module whose arithmetic weighs values, and so can record the weights."""
+
+    heads: int
+    by: Arithmetic
+
+
+class EncoderDecoder(Computing, ABC):
+    """A model from source rows to the states of a decoder, and from these to logits."""
+
+    whole_rows = False
+    """Whether long rows are attended to as wholes, for their attention to be recorded."""
+    encoder: Sequence[nn.Module]
+    """The encoder's layers. A sharded model gathers the weights of one layer at a time."""
+    decoder: Sequence[nn.Module]
+    """The decoder's layers."""
+
+    def __init__(
+        self,
+        recipe: ModelRecipe,
+        vocabulary: int,
+        source_vocabulary: int | None = None,
+        embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
+    ):
+        """Make the embeddings, each by `embed`, and the layer before the softmax.
+
+        `source_vocabulary` is that of the source, if it differs. Raises ValueError if it does, and
+        one matrix embeds both.
+        """
+        super().__init__()
+        self.vocabulary, self.source_vocabulary = vocabulary, source_vocabulary or vocabulary
+        if self.source_vocabulary != vocabulary and recipe.embeddings in ("shared", "inputs"):
+            raise ValueError(f"embeddings = {recipe.embeddings}: source and target are one")
+        self.embedding = embed(recipe, self.source_vocabulary)
+        for name, module in matrices_apart(recipe, vocabulary, embed).items():
+            self.add_module(name, module)
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if recipe.output_bias else None
+
+    @abstractmethod
+    def encode(self, source: Rows) -> Any:
+        """The encoded source, in the form that `decode` takes."""
+
+    @abstractmethod
+    def decode(
+        self, target: Rows, memory: Any, source: Rows
+    ) -> Float[Tensor, "rows target d_model"]:
+        """The decoder's states; the target is shifted right and begins with <s>.
+
+        `memory` is the encoded `source`.
+        """
+
+    @abstractmethod
+    def start(self, source: Rows) -> Any:
+        """The state of a search (`search.Selectable`): sentences encoded, one per row."""
+
+    @abstractmethod
+    def step(
+        self, tokens: Int[Tensor, " rows"], state: Any
+    ) -> tuple[Float[Tensor, "rows vocabulary"], Any]:
+        """The logits of the next token of each row, and the new state.
+
+        `tokens` holds the last token of each row. A state is stepped from once.
+        """
+
+    @abstractmethod
+    def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
+        """The modules that attend, by kind, from the first layer on; without those it has not."""
+
+    def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
+        """Figure 1 up to the softmax: logits of each next token, given those before it."""
+        return self.logits(self.decode(target, self.encode(source), source))
+
+    def logits(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
+        """The linear layer before the softmax."""
+        return self.by.logits(states, self.output_matrix, self.output_bias)
+
+    def factors(
+        self, states: Float[Tensor, "tokens d_model"]
+    ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
+        """Two matrices, X and W: X W^T are the logits of these states. A loss multiplies them."""
+        return with_bias_columns(states, self.output_matrix.weight, self.output_bias)
+
+    @property
+    def target_side(self) -> Embedding:
+        """The embedding of the target: in the paper, that of the source (§3.4)."""
+        return cast(Embedding, self._modules.get("target_embedding", self.embedding))
+
+    @property
+    def output_matrix(self) -> nn.Embedding:
+        """The matrix before the softmax: in the paper, that of the embeddings (§3.4)."""
+        return cast(OutputMatrix, self._modules.get("output", self.target_side)).tokens
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of parameters; the shared embedding matrix counts once."""
+        return sum(p.numel() for p in self.parameters())
+
+    @property
+    def members(self) -> tuple[EncoderDecoder, ...]:
+        """This model alone; an ensemble has several."""
+        return (self,)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest sentence, by its positions."""
+        return self.embedding.longest
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.embedding.tokens.weight.device
+
+    def compute_by(self, arithmetic: Arithmetic) -> None:
+        """Have this arithmetic compute all equations from now on; at first it is `PLAIN`."""
+        for module in self.modules():
+            if isinstance(module, Computing):
+                module.by = arithmetic
+
+    @contextmanager
+    def computing_by(self, arithmetic: Arithmetic) -> Iterator[None]:
+        """Have this arithmetic compute all equations within the block."""
+        before = [(m, m.by) for m in self.modules() if isinstance(m, Computing)]
+        self.compute_by(arithmetic)
+        try:
+            yield
+        finally:
+            for module, by in before:
+                module.by = by
+
+    def sharing_weights(self) -> Self:
+        """A model with the same parameters, for a thread that uses another arithmetic."""
+
+        def shared(module: nn.Module) -> nn.Module:
+            other = copy(module)
+            other._modules = {
+                name: child and shared(child) for name, child in module._modules.items()
+            }
+            return other
+
+        return cast(Self, shared(self))

@@ -1,0 +1,1 @@
+"""The models that the paper compares the Transformer with: recurrent and convolutional ones."""

@@ -1,0 +1,31 @@
+"""A model for a recipe: `model.family` says which."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from regard.encoder_decoder import EncoderDecoder
+from regard.families.convolutional import ConvolutionalModel
+from regard.families.dilated import DilatedModel
+from regard.families.recurrent import RecurrentModel
+from regard.recipe import ModelRecipe
+from regard.transformer import Transformer
+
+FAMILIES: Mapping[str, Callable[..., EncoderDecoder]] = MappingProxyType(
+    {
+        "transformer": Transformer,
+        "recurrent": RecurrentModel,
+        "convolutional": ConvolutionalModel,
+        "dilated": DilatedModel,
+    }
+)
+"""The class of each family."""
+
+
+def new_model(
+    recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None
+) -> EncoderDecoder:
+    """A model with newly drawn weights; `vocabulary` is the number of its entries.
+
+    `source_vocabulary` is that of the source, if it differs.
+    """
+    return FAMILIES[recipe.family](recipe, vocabulary, source_vocabulary)

@@ -1,0 +1,50 @@
+"""Convolutions over the positions of a row, computed as one linear layer (§4, Table 1).
+
+The inputs that a position sees are laid side by side, so a convolution is a product of the kind
+that every arithmetic and every layout of the weights has.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.equations import Computing
+
+
+class Convolution(Computing):
+    """A kernel of width k whose inputs are `dilation` positions apart.
+
+    With `causal` it sees the position itself and earlier ones, else as many on either side. Beyond
+    the ends of a row are zeros.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):
+        super().__init__()
+        self.W = nn.Linear(kernel * inputs, outputs)
+        self.kernel, self.dilation = kernel, dilation
+        self.reach = (kernel - 1) * dilation
+        """Positions from the first that it sees to the last."""
+        self.before = self.reach if causal else self.reach // 2
+
+    def forward(
+        self, x: Float[Tensor, "rows length inputs"]
+    ) -> Float[Tensor, "rows length outputs"]:
+        """The outputs at all positions of each row."""
+        padded, length = F.pad(x, (0, 0, self.before, self.reach - self.before)), x.shape[1]
+        starts = range(0, self.reach + 1, self.dilation)
+        return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
+
+    def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
+        """The past before the first position, for as many rows as x has, whose width it has."""
+        return x.new_zeros(len(x), 1, self.reach, self.W.in_features // self.kernel)
+
+    def step(
+        self,
+        x: Float[Tensor, "sentences beams inputs"],
+        past: Float[Tensor, "sentences beams reach inputs"],
+    ) -> tuple[Tensor, Tensor]:
+        """The output of a causal convolution at one more position, and the past after it."""
+        window = torch.cat([past, x.unsqueeze(2)], dim=2)
+        seen = window[:, :, :: self.dilation].flatten(2)
+        return self.by.linear(seen, self.W), window[:, :, 1:]

@@ -1,0 +1,195 @@
+"""The convolutional family: gated linear units and attention in every layer of the decoder, of the
+kind of ConvS2S (Gehring et al., 2017).
+
+Residual sums are multiplied by sqrt(0.5), which keeps their variance, and embeddings begin with a
+deviation of 0.1. Three things are ours: the weights are not normalised, as they were for a descent
+without Adam; the gradients of the encoder are not scaled down, which Adam would undo; every layer
+is as wide as the embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.arithmetic.plain import PLAIN
+from regard.data.rows import Rows
+from regard.encoder_decoder import Attends, AttentionKind, EncoderDecoder
+from regard.equations import Computing, Mask
+from regard.families.convolution import Convolution
+from regard.families.drawing import draw_embeddings, draw_variance
+from regard.families.stepping import StepState, is_real
+from regard.recipe import ModelRecipe
+
+HALF = 0.5**0.5
+"""The factor of a sum of two."""
+EMBEDDED = 0.1
+"""The deviation of the embeddings at first; gates of larger inputs do not keep the variance."""
+
+KeysValues = tuple[Tensor, Tensor]
+"""Keys, the encoder's outputs, and values, those plus the embeddings: [rows, source, d_model]."""
+
+
+class GatedLayer(Computing):
+    """A convolution and its gate: GLU(a, b) = a sigmoid(b), with dropout on the input."""
+
+    def __init__(self, recipe: ModelRecipe, *, causal: bool):
+        super().__init__()
+        d, self.dropout = recipe.d_model, recipe.dropout
+        self.convolution = Convolution(d, 2 * d, recipe.kernel, causal=causal)
+        draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))  # a gate leaves a quarter
+
+    def dropped(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        """Dropout(x) while training."""
+        return self.by.drop(x, self.dropout) if self.training and self.dropout else x
+
+
+class EncoderConvolution(GatedLayer):
+    """A layer of the encoder: a gated convolution over both sides, and the residual sum."""
+
+    def forward(
+        self, x: Float[Tensor, "rows source d"], real: Float[Tensor, "rows source 1"]
+    ) -> Float[Tensor, "rows source d"]:
+        """The layer's output; `real` is 1 in a sentence and 0 in padding."""
+        return (x + F.glu(self.convolution(self.dropped(x) * real))) * HALF
+
+
+class DecoderConvolution(GatedLayer):
+    """A layer of the decoder: a gated convolution over the past, attention, the residual sums."""
+
+    heads = 1
+
+    def __init__(self, recipe: ModelRecipe):
+        super().__init__(recipe, causal=True)
+        self.attention_dropout = recipe.attention_dropout
+        self.W_q, self.W_o = (nn.Linear(recipe.d_model, recipe.d_model) for _ in range(2))
+        draw_variance(self.W_q, 1.0)
+        draw_variance(self.W_o, 1.0)
+
+    def forward(
+        self,
+        y: Float[Tensor, "rows target d"],
+        embedded: Float[Tensor, "rows target d"],
+        memory: KeysValues,
+        mask: Mask,
+        scale: Float[Tensor, "rows 1 1"],
+    ) -> Float[Tensor, "rows target d"]:
+        """The layer's output; `embedded` is the input of the first layer."""
+        h = F.glu(self.convolution(self.dropped(y)))
+        return self.looked_up(y, h, embedded, memory, mask, scale)
+
+    def looked_up(
+        self,
+        y: Float[Tensor, "rows target d"],
+        h: Float[Tensor, "rows target d"],
+        embedded: Float[Tensor, "rows target d"],
+        memory: KeysValues,
+        mask: Mask,
+        scale: Float[Tensor, "rows 1 1"],
+    ) -> Float[Tensor, "rows target d"]:
+        """From the gated convolution h of the layer's input y to the layer's output.
+
+        The mean of the source, multiplied by `scale`, has the variance of a single state of it if
+        the weights are equal.
+        """
+        width = y.shape[-1]  # `attend` divides by its root, and here nothing is divided
+        query = (self.by.linear(h, self.W_q) + embedded) * (HALF * width**0.5)
+        keys, values = (x.unsqueeze(1) for x in memory)
+        dropout = self.attention_dropout if self.training else 0.0
+        seen = self.by.attend(query.unsqueeze(1), keys, values, mask, dropout).squeeze(1) * scale
+        return (y + (h + self.by.linear(seen, self.W_o)) * HALF) * HALF
+
+    def step(
+        self,
+        y: Float[Tensor, "sentences beams d"],
+        past: Float[Tensor, "sentences beams reach d"],
+        embedded: Float[Tensor, "sentences beams d"],
+        memory: KeysValues,
+        mask: Mask,
+        scale: Float[Tensor, "sentences 1 1"],
+    ) -> tuple[Tensor, Tensor]:
+        """The layer's output at one more position, and its past after it."""
+        convolved, past = self.convolution.step(y, past)
+        return self.looked_up(y, F.glu(convolved), embedded, memory, mask, scale), past
+
+
+class Ends(Computing):
+    """The linear layers before the first layer of a stack and after its last."""
+
+    def __init__(self, recipe: ModelRecipe):
+        super().__init__()
+        self.W_in, self.W_out = (nn.Linear(recipe.d_model, recipe.d_model) for _ in range(2))
+        draw_variance(self.W_in, 1 - recipe.dropout)
+        draw_variance(self.W_out, 1.0)
+
+
+class ConvolutionalModel(EncoderDecoder):
+    """A convolutional encoder and decoder in the recipe's sizes; each layer is d_model wide."""
+
+    def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
+        super().__init__(recipe, vocabulary, source_vocabulary)
+        layers = [EncoderConvolution(recipe, causal=False) for _ in range(recipe.layers)]
+        self.encoder: Any = nn.ModuleList(layers)
+        self.decoder: Any = nn.ModuleList(
+            DecoderConvolution(recipe) for _ in range(recipe.decoder_layers)
+        )
+        self.encoder_ends, self.decoder_ends = Ends(recipe), Ends(recipe)
+        draw_embeddings(self)
+        self.compute_by(PLAIN)
+
+    def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
+        """The attention of every layer of the decoder."""
+        return {"cross": list(self.decoder)}
+
+    def encode(self, source: Rows) -> KeysValues:
+        """Keys and values of the source."""
+        embedded = self.embedding(source.ids, source.positions, source.ids.shape[1]) * EMBEDDED
+        x, real = self.by.linear(embedded, self.encoder_ends.W_in), is_real(source).unsqueeze(-1)
+        for layer in self.encoder:
+            x = layer(x, real.to(x.dtype))
+        keys = self.by.linear(x, self.encoder_ends.W_out)
+        return keys, (keys + embedded) * HALF
+
+    def decode(
+        self, target: Rows, memory: KeysValues, source: Rows
+    ) -> Float[Tensor, "rows target d_model"]:
+        """The outputs of the decoder."""
+        mask = self.by.mask_of_segments(target.segments, source.segments)
+        embedded = self.target_side(target.ids, target.positions, target.ids.shape[1]) * EMBEDDED
+        y = self.by.linear(embedded, self.decoder_ends.W_in)
+        scale = _scale(is_real(source), y)
+        for layer in self.decoder:
+            y = layer(y, embedded, memory, mask, scale)
+        return self.by.linear(y, self.decoder_ends.W_out)
+
+    def start(self, source: Rows) -> StepState:
+        """Encode sentences, one per row."""
+        memory = self.encode(source)
+        past = tuple(layer.convolution.start(memory[0]) for layer in self.decoder)
+        return StepState(past, memory, is_real(source))
+
+    def step(
+        self, tokens: Int[Tensor, " rows"], state: StepState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], StepState]:
+        """The logits of the next token of each row, and the new state."""
+        ids = tokens.view(state.shape)
+        keys, values = state.memory
+        positions = ids.new_full(ids.shape, state.length)
+        embedded = self.target_side(ids, positions, state.length + 1) * EMBEDDED
+        mask = self.by.mask(state.real[:, None, None, :])
+        y, past = self.by.linear(embedded, self.decoder_ends.W_in), []
+        scale = _scale(state.real, y)
+        for layer, before in zip(self.decoder, state.past, strict=True):
+            y, after = layer.step(y, before, embedded, (keys, values), mask, scale)
+            past.append(after)
+        y = self.by.linear(y, self.decoder_ends.W_out)
+        return self.logits(y.flatten(0, 1)), state.after(past)
+
+
+def _scale(real: Tensor, like: Tensor) -> Float[Tensor, "rows 1 1"]:
+    """sqrt(m) for a sentence of m positions: m sqrt(1/m), as it was published."""
+    return real.sum(1).sqrt().to(like.dtype)[:, None, None]

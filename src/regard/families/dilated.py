@@ -1,0 +1,152 @@
+"""The dilated family: residual blocks of dilated convolutions, without attention, of the kind of
+ByteNet (Kalchbrenner et al., 2016).
+
+The decoder stands on the encoder: at each position it reads, besides the token before, what the
+encoder has at the same position of the source ("dynamic unfolding"). The encoder therefore writes
+more positions than it reads, `unfolded` of them. Three things are ours: pieces of words take the
+place of bytes; the two inputs of the decoder are added, since the embeddings are as wide as the
+blocks; and no ReLU follows the last layer, since the matrix of the softmax is that of the
+embeddings (§3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.arithmetic.plain import PLAIN
+from regard.data.rows import Rows
+from regard.encoder_decoder import Attends, AttentionKind, EncoderDecoder
+from regard.equations import Computing
+from regard.families.convolution import Convolution
+from regard.families.drawing import draw_embeddings, draw_variance
+from regard.families.embedding import TokenEmbedding
+from regard.families.stepping import StepState, is_real
+from regard.recipe import ModelRecipe
+
+DILATIONS = (1, 2, 4, 8, 16)
+"""The dilations of successive blocks, again and again."""
+
+
+def unfolded(length: int) -> int:
+    """The positions that the encoder writes for a source of this length: 1.2 times as many."""
+    return length + -(-length // 5)
+
+
+class DilatedBlock(Computing):
+    """x + Dropout(W_2 ReLU(N(C ReLU(N(W_1 ReLU(N(x))))))): half as wide inside; N normalises."""
+
+    def __init__(self, recipe: ModelRecipe, dilation: int, *, causal: bool):
+        super().__init__()
+        d, inner, self.dropout = recipe.d_model, recipe.d_model // 2, recipe.dropout
+        self.norms = nn.ModuleList(nn.LayerNorm(n, eps=1e-6) for n in (d, inner, inner))
+        self.W_1, self.W_2 = nn.Linear(d, inner), nn.Linear(inner, d)
+        self.convolution = Convolution(inner, inner, recipe.kernel, dilation, causal=causal)
+        for layer in (self.W_1, self.convolution.W, self.W_2):
+            draw_variance(layer, 2.0)  # a ReLU leaves half
+
+    def forward(
+        self, x: Float[Tensor, "rows length d"], real: Float[Tensor, "rows length 1"] | None = None
+    ) -> Float[Tensor, "rows length d"]:
+        """The block's output; `real` is 1 where the encoder writes, and 0 in padding."""
+        inner = self.narrowed(x)
+        return self.widened(x, self.convolution(inner if real is None else inner * real))
+
+    def narrowed(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch inner"]:
+        """The inputs of the convolution."""
+        return F.relu(self.norms[1](self.by.linear(F.relu(self.norms[0](x)), self.W_1)))
+
+    def widened(
+        self, x: Float[Tensor, "*batch d"], convolved: Float[Tensor, "*batch inner"]
+    ) -> Float[Tensor, "*batch d"]:
+        """The residual sum."""
+        y = self.by.linear(F.relu(self.norms[2](convolved)), self.W_2)
+        return x + (self.by.drop(y, self.dropout) if self.training and self.dropout else y)
+
+    def step(
+        self,
+        x: Float[Tensor, "sentences beams d"],
+        past: Float[Tensor, "sentences beams reach inner"],
+    ) -> tuple[Tensor, Tensor]:
+        """The block's output at one more position, and its past after it."""
+        convolved, past = self.convolution.step(self.narrowed(x), past)
+        return self.widened(x, convolved), past
+
+
+class DilatedModel(EncoderDecoder):
+    """A dilated encoder and decoder in the recipe's sizes; a layer is a residual block."""
+
+    def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
+        super().__init__(recipe, vocabulary, source_vocabulary, TokenEmbedding)
+
+        def stack(count: int, *, causal: bool) -> Any:
+            dilations = (DILATIONS[i % len(DILATIONS)] for i in range(count))
+            return nn.ModuleList(DilatedBlock(recipe, n, causal=causal) for n in dilations)
+
+        self.encoder: Any = stack(recipe.layers, causal=False)
+        self.decoder: Any = stack(recipe.decoder_layers, causal=True)
+        self.norm = nn.LayerNorm(recipe.d_model, eps=1e-6)
+        self.W_out = nn.Linear(recipe.d_model, recipe.d_model)
+        draw_variance(self.W_out, 2.0)
+        draw_embeddings(self)
+        self.compute_by(PLAIN)
+
+    def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
+        """None: the decoder reads the encoder position by position."""
+        return {}
+
+    def encode(self, source: Rows) -> Float[Tensor, "rows unfolded d_model"]:
+        """The encoder's outputs, `unfolded` for each sentence, and zeros after them."""
+        reads, writes = is_real(source), _writes(is_real(source))
+        x = self.embedding(source.ids, source.positions, source.ids.shape[1])
+        x = x * reads.unsqueeze(-1)
+        x = F.pad(x, (0, 0, 0, writes.shape[1] - x.shape[1]))
+        real = writes.unsqueeze(-1).to(x.dtype)
+        for block in self.encoder:
+            x = block(x, real)
+        return x * real
+
+    def decode(
+        self, target: Rows, memory: Float[Tensor, "rows unfolded d_model"], source: Rows
+    ) -> Float[Tensor, "rows target d_model"]:
+        """The decoder's outputs."""
+        length = target.ids.shape[1]
+        y = self.target_side(target.ids, target.positions, length)
+        y = y + F.pad(memory, (0, 0, 0, max(0, length - memory.shape[1])))[:, :length]
+        for block in self.decoder:
+            y = block(y)
+        return self._last(y)
+
+    def _last(self, y: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        return self.by.linear(F.relu(self.norm(y)), self.W_out)
+
+    def start(self, source: Rows) -> StepState:
+        """Encode sentences, one per row."""
+        memory = self.encode(source)
+        past = tuple(block.convolution.start(memory) for block in self.decoder)
+        return StepState(past, (memory,), is_real(source))
+
+    def step(
+        self, tokens: Int[Tensor, " rows"], state: StepState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], StepState]:
+        """The logits of the next token of each row, and the new state."""
+        ids, (memory,), past = tokens.view(state.shape), state.memory, []
+        y = self.target_side(ids, torch.zeros_like(ids), 1)
+        if state.length < memory.shape[1]:
+            y = y + memory[:, state.length, None]
+        for block, before in zip(self.decoder, state.past, strict=True):
+            y, after = block.step(y, before)
+            past.append(after)
+        return self.logits(self._last(y).flatten(0, 1)), state.after(past)
+
+
+def _writes(reads: Bool[Tensor, "rows source"]) -> Bool[Tensor, "rows unfolded"]:
+    """True where the encoder writes."""
+    lengths = reads.sum(1, keepdim=True)
+    places = torch.arange(unfolded(reads.shape[1]), device=reads.device)
+    return places < lengths + -(-lengths // 5)

@@ -1,0 +1,36 @@
+"""The first weights of the families, each drawn as is usual for its kind of layer."""
+
+from torch import Tensor, nn
+
+from regard.layers import Embedding
+from regard.variants import OutputMatrix
+
+
+def draw_normal(weight: Tensor, deviation: float) -> None:
+    """Draw from a normal distribution around 0; a weight that is only a shape stays one."""
+    if not weight.is_meta:  # drawing would load a compiler
+        nn.init.normal_(weight, std=deviation)
+
+
+def draw_glorot(layer: nn.Linear, outputs: int) -> None:
+    """Draw uniformly, up to Glorot's limit for this many outputs; the bias is 0."""
+    if not layer.weight.is_meta:
+        limit = (6 / (layer.in_features + outputs)) ** 0.5
+        nn.init.uniform_(layer.weight, -limit, limit)
+        nn.init.zeros_(layer.bias)
+
+
+def draw_variance(layer: nn.Linear, variance: float) -> None:
+    """Draw weights so that inputs of variance 1 give outputs of this variance; the bias is 0."""
+    draw_normal(layer.weight, (variance / layer.in_features) ** 0.5)
+    if not layer.bias.is_meta:
+        nn.init.zeros_(layer.bias)
+
+
+def draw_embeddings(model: nn.Module) -> None:
+    """Draw all embeddings so that, multiplied by sqrt(d_model), they have a deviation of 1."""
+    for module in model.modules():
+        if isinstance(module, Embedding | OutputMatrix):
+            draw_normal(module.tokens.weight, module.tokens.embedding_dim**-0.5)
+        if isinstance(module, Embedding) and module.learned:
+            draw_normal(module.positions, 1.0)

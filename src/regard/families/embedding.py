@@ -1,0 +1,21 @@
+"""§3.4 Embeddings for families that read a sentence in order, and so need no positions (§3.5)."""
+
+import sys
+
+from torch import Tensor
+
+from regard.layers import Embedding
+from regard.recipe import ModelRecipe
+
+
+class TokenEmbedding(Embedding):
+    """Token embeddings x sqrt(d_model), with dropout; the softmax shares the matrix."""
+
+    def __init__(self, recipe: ModelRecipe, vocabulary: int):
+        super().__init__(recipe, vocabulary)
+        self.longest = sys.maxsize
+
+    def forward(self, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
+        """Embed tokens, wherever they are."""
+        x: Tensor = self.tokens(ids) * self.scale
+        return self.by.drop(x, self.dropout) if self.training and self.dropout else x

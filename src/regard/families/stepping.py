@@ -1,0 +1,59 @@
+"""The state of decoding for models whose past has a fixed size, whatever was written before."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.data.rows import Rows
+
+
+@dataclass(frozen=True)
+class StepState:
+    """The state of a step: numbers of each hypothesis, and numbers of each sentence."""
+
+    past: tuple[Float[Tensor, "sentences beams ..."], ...]
+    """The numbers that the layers remember of each hypothesis."""
+    memory: tuple[Float[Tensor, "sentences ..."], ...]
+    """The encoded source, in the form that the family's decoder reads."""
+    real: Bool[Tensor, "sentences source"]
+    """True where the source is not padding."""
+    length: int = 0
+    """Tokens decoded so far, <s> included."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sentences and beams."""
+        sentences, beams = self.past[0].shape[:2]
+        return sentences, beams
+
+    def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
+        """Keep these rows, in this order; each line of `rows` names rows of one sentence."""
+        sentences, beams = self.shape
+        past = tuple(x.flatten(0, 1)[rows] for x in self.past)
+        if len(rows) == sentences:
+            return replace(self, past=past)
+        stay = rows[:, 0] // beams
+        memory = tuple(x[stay] for x in self.memory)
+        return replace(self, past=past, memory=memory, real=self.real[stay])
+
+    def after(self, past: list[Tensor]) -> Self:
+        """The state one token later."""
+        return replace(self, past=tuple(past), length=self.length + 1)
+
+
+def is_real(rows: Rows) -> Bool[Tensor, "rows length"]:
+    """True where rows are not padding."""
+    return rows.segments != 0
+
+
+def reversal(real: Bool[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
+    """For each position the one that takes its place if each sentence is turned around.
+
+    Padding, which follows a sentence, stays.
+    """
+    places = torch.arange(real.shape[1], device=real.device)
+    lengths = real.sum(1, keepdim=True)
+    return torch.where(places < lengths, lengths - 1 - places, places)

@@ -1,0 +1,88 @@
+"""§4 Restricted self-attention: "considering only a neighborhood of size r in the input sequence
+centered around the respective output position".
+
+A position attends to those that are at most r / 2 away. A long row is computed in blocks of r / 2
+queries, each with the keys of the blocks around it: memory and time grow with n r, not with n^2.
+Every arithmetic takes the blocks for rows.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.attention import MultiHeadAttention, segment_mask
+from regard.equations import Arithmetic, Mask
+from regard.sizes import BLOCKED_FROM
+
+
+class RestrictedAttention(MultiHeadAttention):
+    """Self-attention over the positions within `reach`, whatever its scores are."""
+
+    reach: int
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
+        """Self-attention; the mask is that of `neighbourhood_mask` for the same row."""
+        query, keys, values = self.project(x)
+        length, width = x.shape[1], max(1, self.reach)
+        if mask.allowed.shape[2] == length:  # the mask of whole rows
+            return self.attend(query, keys, values, mask)
+        windows = mask.allowed.shape[-1] // width
+        y = self.attend(
+            _blocks(query, width), _windows(keys, width, windows), _windows(values, width, windows),
+            mask,
+        )  # fmt: skip
+        # [rows * blocks, width, d_model] -> [rows, length, d_model]
+        return y.reshape(len(x), -1, y.shape[-1])[:, :length]
+
+
+def restricted(kind: type[MultiHeadAttention]) -> Any:
+    """This kind of attention, restricted to a neighbourhood."""
+    return type(f"Restricted{kind.__name__}", (RestrictedAttention, kind), {})
+
+
+def neighbourhood_mask(
+    by: Arithmetic,
+    segments: Int[Tensor, "rows length"],
+    reach: int,
+    *,
+    causal: bool,
+    whole: bool = False,
+) -> Mask:
+    """The mask of positions in one segment that are at most `reach` apart.
+
+    It is one of whole rows if these are short, or if `whole`, otherwise of their blocks.
+    """
+    length, width = segments.shape[1], max(1, reach)
+    if whole or length <= BLOCKED_FROM * width:
+        places = torch.arange(length, device=segments.device)
+        return by.mask(segment_mask(segments, segments) & _near(places, places, reach, causal))
+    windows = 2 if causal else 3
+    places = torch.arange(windows * width, device=segments.device)
+    near = _near(places[width : 2 * width], places, reach, causal)
+    # Beyond the row is a segment of its own, to which nothing in the row attends.
+    each = segments[:, None, :, None]
+    queries = _blocks(each, width, -1)[:, 0, :, 0]
+    keys = _windows(each, width, windows, -2)[:, 0, :, 0]
+    return by.mask(segment_mask(queries, keys) & near)
+
+
+def _near(queries: Tensor, keys: Tensor, reach: int, causal: bool) -> Tensor:
+    before = queries[:, None] - keys
+    return (before <= reach) & (before >= (0 if causal else -reach))
+
+
+def _blocks(x: Tensor, width: int, value: float = 0) -> Tensor:
+    """[rows, heads, length, d] -> [rows * blocks, heads, width, d]; the last block is filled up."""
+    padded = F.pad(x, (0, 0, 0, -x.shape[2] % width), value=value)
+    return padded.unflatten(2, (-1, width)).transpose(1, 2).flatten(0, 1)
+
+
+def _windows(x: Tensor, width: int, windows: int, value: float = 0) -> Tensor:
+    """Each block between the block before it and, of three windows, the one after it."""
+    length = x.shape[2] + -x.shape[2] % width
+    around = F.pad(x, (0, 0, width, length - x.shape[2] + width), value=value)
+    parts = [around[:, :, i * width : i * width + length] for i in range(windows)]
+    return torch.cat([_blocks(part, width) for part in parts], dim=2)

@@ -1,0 +1,81 @@
+"""The parameters and matrix products of the families that Table 2 compares, from their sizes alone.
+
+`paper.parameters` and `cost.flop` add what all families share: embeddings, positions and logits.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from regard.recipe import ModelRecipe
+
+BLOCKED_FROM = 3
+"""Restricted self-attention computes a row of more blocks than this in blocks; shorter rows would
+gain nothing."""
+
+
+class FamilySizes(NamedTuple):
+    """Counts of the numbers that the layers of a model hold, and of those that they multiply."""
+
+    parameters: int
+    """Numbers in all layers."""
+    source: int
+    """Multiply-adds of a source token with weights."""
+    target: int
+    """Multiply-adds of a target token with weights."""
+    pair: int
+    """Multiply-adds of each source token for each target token, in attention."""
+
+
+def family_sizes(model: ModelRecipe) -> FamilySizes:
+    """The sizes of a model that is not a Transformer."""
+    return _SIZES[model.family](model)
+
+
+def _recurrent(model: ModelRecipe) -> FamilySizes:
+    """The four gates of each LSTM have a bias for the input and one for the state."""
+    d, higher = model.d_model, model.decoder_layers - 1
+    one, joined, bias = 4 * d * (d + d), 4 * d * (2 * d + d), 8 * d
+    encoder = 2 * one + joined + (model.layers - 2) * one
+    decoder = one + higher * joined
+    lstms = model.layers + 1 + model.decoder_layers
+    attention = 2 * (d * d + d) + d
+    return FamilySizes(
+        encoder + decoder + lstms * bias + attention, encoder + d * d, decoder + d * d, 2 * d
+    )
+
+
+def _convolutional(model: ModelRecipe) -> FamilySizes:
+    """Every layer of the decoder attends, with queries and outputs but without keys of its own."""
+    d, encoder, decoder = model.d_model, model.layers, model.decoder_layers
+    square, convolution = d * d, model.kernel * d * 2 * d
+    parameters = (
+        (encoder + decoder) * (convolution + 2 * d)
+        + decoder * 2 * (square + d)
+        + 4 * (square + d)  # the ends of both stacks
+    )
+    return FamilySizes(
+        parameters,
+        encoder * convolution + 2 * square,
+        decoder * (convolution + 2 * square) + 2 * square,
+        decoder * 2 * d,
+    )
+
+
+def _dilated(model: ModelRecipe) -> FamilySizes:
+    """The encoder writes 1.2 positions for each that it reads (rounded up in each sentence)."""
+    d, inner = model.d_model, model.d_model // 2
+    block = 2 * d * inner + model.kernel * inner * inner
+    others = (2 * inner + d) + 2 * (d + 2 * inner)  # biases; gains and biases of three norms
+    last = d * d + d + 2 * d
+    return FamilySizes(
+        (model.layers + model.decoder_layers) * (block + others) + last,
+        model.layers * block * 6 // 5,
+        model.decoder_layers * block + d * d,
+        0,
+    )
+
+
+_SIZES: Mapping[str, Callable[[ModelRecipe], FamilySizes]] = MappingProxyType(
+    {"recurrent": _recurrent, "convolutional": _convolutional, "dilated": _dilated}
+)

@@ -1,0 +1,150 @@
+"""Every family learns through the public commands, resumes to the bit, and is searched."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from cli.refusing import Result, regard
+from families.modelling import OTHERS, gradients
+from regard.data.batches import Batches
+from regard.data.pairs import Pairs
+from regard.families.choose import new_model
+from regard.machine.interrupt import Interrupt, Interrupted
+from regard.measure.validation import validator
+from regard.recipe import Recipe
+from regard.run.journal import Record
+from regard.run.model_directory import open_model
+from regard.steps import Whole
+from regard.translation import Translator, load
+from run.copying import RECIPE, prepared, strings, trained
+
+EVERY = pytest.mark.parametrize("family", OTHERS)
+LAYERS = {"recurrent": 2, "convolutional": 2, "dilated": 5}
+
+
+def recipe_of(family: str) -> Recipe:
+    return RECIPE.but(family=family, layers=LAYERS[family], d_model=32, dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("copying"))
+
+
+@EVERY
+def test_strings_are_copied_that_were_never_seen(family: str, tmp_path: Path) -> None:
+    recipe = recipe_of(family).but(
+        dropout=0.0, d_model=64, layers=LAYERS[family], steps=STEPS[family], warmup_steps=60,
+        rate=0.7, source_tokens=512, target_tokens=512, save_every=10, validate_every=1000,
+    )  # fmt: skip
+    run = tmp_path / "run"
+    trained(run, prepared(tmp_path, recipe, strings(2000, seed=1)), recipe)
+    unseen = strings(100, seed=2)
+    right = sum(a == b for a, b in zip(load(run).translate(unseen), unseen, strict=True))
+    assert right >= 80
+
+
+STEPS = {"recurrent": 300, "convolutional": 200, "dilated": 200}
+
+
+@EVERY
+def test_a_run_stopped_goes_on_as_if_it_had_not_been(
+    family: str, data: Path, tmp_path: Path
+) -> None:
+    recipe = recipe_of(family)
+    whole = trained(tmp_path / "whole", data, recipe, validator(data, recipe))
+    interrupt = Interrupt()
+
+    def ask(record: Record) -> None:
+        if record["event"] == "step" and record["step"] == 4:
+            interrupt.signum = signal.SIGTERM
+
+    run, validate = tmp_path / "run", validator(data, recipe)
+    with pytest.raises(Interrupted):
+        trained(run, data, recipe, validate, interrupt=interrupt, listeners=(ask,))
+    resumed = trained(run, data, recipe, validate)
+    assert resumed.keys() == whole.keys()
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+@EVERY
+def test_halves_of_a_batch_have_its_gradient(family: str, data: Path) -> None:
+    recipe = recipe_of(family).but(dropout=0.0)
+    model = new_model(recipe.model, 269)
+    batch = Batches(Pairs.open(data, "train"), recipe.data, 1, layout="grouped").take(1)[0]
+    found = []
+    for parts in ([batch], batch.halves()):
+        model.zero_grad()
+        steps = Whole(model.sharing_weights(), 0.1)
+        loss = torch.stack([steps.learn(part) for part in parts]).sum(0)
+        found.append(gradients(model) | {"loss": loss})
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-3, atol=1e-4)
+
+
+@EVERY
+def test_the_commands(family: str, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(recipe_of(family).to_toml(), "utf-8")
+    run, model = tmp_path / "run", tmp_path / "model"
+
+    def done(*argv: str | Path, stdin: bytes = b"") -> Result:
+        result = regard(*argv, stdin=stdin)
+        assert result.status == 0, result
+        return result
+
+    done("train", "-q", "--data", data, "--out", run, "--recipe", tmp_path / "recipe.toml")
+    done("average", run, "--last", "2", "--out", model)
+    for precision in ("fp32", "bf16", "int8"):
+        out = done("translate", model, "--precision", precision, stdin=b"1 2 3\n4 5\n").stdout
+        assert len(out.splitlines()) == 2
+    written, _, pairs = done("translate", model, "--alignments", stdin=b"1 2 3\n").stdout.partition(
+        " ||| "
+    )
+    assert bool(pairs.strip()) == (family != "dilated" and bool(written.strip()))
+    exported = regard("export", "onnx", model, "--out", tmp_path / "onnx")
+    assert (exported.status, (tmp_path / "onnx").exists()) == (2, False)
+    assert f"is of the {family} family" in exported.stderr
+    plan = done(
+        "train",
+        "--plan",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "other",
+        "--recipe",
+        tmp_path / "recipe.toml",
+    )
+    assert "parameters" in plan.stdout + plan.stderr
+    looked = regard(
+        "look", model, "1 2 3", "--json", tmp_path / "look.json", "--html", tmp_path / "look.html"
+    )
+    if family == "dilated":
+        assert looked.status == 2
+        assert "no attention to look at" in looked.stderr
+        return
+    assert looked.status == 0, looked
+    attention = json.loads((tmp_path / "look.json").read_text("utf-8"))["attention"]
+    assert list(attention) == ["cross"]
+    layers = LAYERS[family] if family == "convolutional" else 1
+    assert len(attention["cross"]) == layers
+    for head in attention["cross"][0][0]:
+        assert sum(head) == pytest.approx(1, abs=1e-4)
+    refused = regard("look", model, "1 2 3", "--kind", "encoder", "--text")
+    assert refused.status == 2
+    assert "no encoder attention" in refused.stderr
+
+
+@EVERY
+def test_a_sentence_translates_alone_as_in_a_batch(family: str, data: Path, tmp_path: Path) -> None:
+    recipe, run = recipe_of(family), tmp_path / "run"
+    trained(run, data, recipe)
+    lines = strings(9, seed=3)
+    exact = load(run, exact=True)
+    assert exact.translate(lines) == [exact.translate([line])[0] for line in lines]
+    model = open_model(run)
+    plain = Translator(model.transformer, model.tokenizer, recipe.search, 61)
+    together = load(run, run)
+    assert together.translate(lines) == plain.translate(lines) == load(run).translate(lines)
