@@ -126,7 +126,10 @@ def exchange(here: Environment) -> None:
         here.regard("export", engine, "run", "--out", engine)
         theirs = ["translate", engine, "--engine", engine, "--no-retry"]
         expect(here.regard(*theirs, given="the dog\n"), ours.strip())
-    here.run("python", "-c", "import sentencepiece, subword_nmt")
+    here.regard("export", "hf", "run", "--out", "published")
+    here.regard("import", "hf", "published", "--out", "back")
+    expect(here.regard("info", "back"), "imported")
+    expect(here.regard("translate", "back", "--no-retry", given="the dog\n"), ours.strip())
 
 
 def words(language: str) -> Callable[[Environment], None]:
