@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engines.exported_models import SHAPES, untrained
+from exchange.brief import brief_certificates  # noqa: F401
 from regard.engines.opening import load_exported
 from regard.engines.translator import EngineTranslator
 from regard.errors import ModelError, RecipeError, RegardError
@@ -12,6 +13,7 @@ from regard.exchange.exporting import write_export
 from regard.translation import Translation, Translator, load
 from run.copying import strings
 
+pytestmark = pytest.mark.usefixtures("brief_certificates")
 LINES = [*strings(7, seed=2, longest=19), "", "x"]
 
 

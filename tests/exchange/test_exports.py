@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from engines.exported_models import SHAPES, TOKENIZER, untrained
+from exchange.brief import brief_certificates  # noqa: F401
 from regard.data.rows import one_per_row
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.certificate import Certificate
@@ -29,6 +30,7 @@ from run.copying import RECIPE, strings
 
 MARIAN = [name for name in SHAPES if name in ("paper", "marian", "unscaled")]
 ARGOS = os.environ.get("REGARD_ARGOS")
+pytestmark = pytest.mark.usefixtures("brief_certificates")
 
 
 @pytest.mark.parametrize("shape", MARIAN)

@@ -2,13 +2,17 @@
 
 CTranslate2's own search has another length penalty and another end. Both are replaced: it is asked
 for every hypothesis that finishes within some steps, and for those still alive then, each with its
-log-probability. From these the result of our search follows exactly: a hypothesis that is alive
-cannot score more than its log-probability over the largest penalty, and where that may be too
-much, the sentence is searched again with more steps.
+log-probability. A hypothesis that is alive cannot score more than its log-probability over the
+largest penalty; where that may be too much, the sentence is searched again with more steps.
 
-Two things differ from `regard.search` with `finish = "candidates"`, the paper's beam search as it
-is implemented here: CTranslate2 lets only the best `beam` continuations finish, so a recipe must
-say so; and it leaves <pad> and <s> out before the softmax.
+<pad> and <s>, which our search never writes, are declared ends there: CTranslate2 then counts them
+in the softmax, and keeps no hypothesis alive that has one.
+
+Two things are seldom and are proved not to have happened, else our own search steps through the
+sentence: <pad> or <s> is among the best continuations, which a trained model does not do; and a
+hypothesis that our search would not have waited for (`search.finish = "beam"`) is one of the best.
+
+One thing cannot be replaced: only the best `beam` continuations finish, so a recipe must say so.
 """
 
 from __future__ import annotations
@@ -24,13 +28,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.rows import Rows
+from regard.data.rows import Rows, one_per_row
 from regard.decoding import by_length
 from regard.engines.exported import Exported, open_exported
 from regard.engines.translator import EngineModel, EngineTranslator
 from regard.errors import MissingExtra, ModelError, RecipeError
 from regard.recipe import SearchRecipe
-from regard.search import Hypothesis
+from regard.search import Hypothesis, search
 from regard.text.tokenizer import BOS, EOS, PAD
 
 try:
@@ -38,6 +42,7 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("--engine ctranslate2", "exchange") from None
 
+_ENDS = frozenset((PAD, BOS, EOS))
 FIRST_STEPS = 12
 """Steps of the first search beyond the length of the source; each further one has twice as many."""
 BATCH_TOKENS = 1024
@@ -141,15 +146,33 @@ class CTranslate2Translator(EngineTranslator):
         """The hypotheses of each source, of which only the best `beam` continuations finish."""
         results: dict[int, list[Hypothesis]] = {}
         waiting, extra = list(range(len(sources))), FIRST_STEPS
+        otherwise: list[int] = []
         while waiting:
-            asked = self._ask_all(sources, limits, waiting, extra, recipe)
-            for i, steps, answer in asked:
+            undecided = []
+            for i, steps, answer in self._ask_all(sources, limits, waiting, extra, recipe):
                 pool = self._read(answer.result(), recipe)
-                if _is_decided(pool, steps, limits[i], recipe, n_best):
-                    finished = [one for one in pool if one.finished]
-                    results[i] = (finished or pool)[:n_best]
-            waiting, extra = [i for i in waiting if i not in results], 2 * extra
+                if pool is None:
+                    otherwise.append(i)
+                elif not _is_decided(pool, steps, limits[i], recipe, n_best):
+                    undecided.append(i)
+                elif _was_waited_for(pool, recipe, n_best):
+                    results[i] = pool[:n_best]
+                else:
+                    otherwise.append(i)
+            waiting, extra = undecided, 2 * extra
+        for i in otherwise:
+            results[i] = self._stepped(sources[i], limits[i], recipe, n_best)
         return [results[i] for i in range(len(sources))]
+
+    def _stepped(
+        self, source: Sequence[int], limit: int, recipe: SearchRecipe, n_best: int
+    ) -> list[Hypothesis]:
+        """The hypotheses of one source by our own search."""
+        [best] = search(
+            self.model, one_per_row([source]), torch.tensor([limit]), recipe, n_best=n_best,
+            bos=BOS, eos=EOS, pad=PAD, ranker=self.model.by.most_likely,
+        )  # fmt: skip
+        return best
 
     def _ask_all(
         self,
@@ -171,7 +194,6 @@ class CTranslate2Translator(EngineTranslator):
     def _ask(self, sources: Sequence[Sequence[int]], steps: int, recipe: SearchRecipe) -> list[Any]:
         """Begin a search of so many steps; each answer has all hypotheses, finished or alive."""
         many = recipe.beam * (steps + 1) if recipe.beam > 1 else 1
-        never = [[self.model.names[PAD]], [self.model.names[BOS]]]
         answers: list[Any] = self.model.translator.translate_batch(
             [self.model.named(source) for source in sources],
             asynchronous=True,
@@ -182,33 +204,61 @@ class CTranslate2Translator(EngineTranslator):
             max_decoding_length=steps,
             min_decoding_length=0,
             max_input_length=0,
-            suppress_sequences=never,
+            end_token=[self.model.names[i] for i in _ENDS],
             return_scores=True,
             return_end_token=True,
         )
         return answers
 
-    def _read(self, result: Any, recipe: SearchRecipe) -> list[Hypothesis]:
-        """The hypotheses of one sentence, with our scores, best first."""
+    def _read(self, result: Any, recipe: SearchRecipe) -> list[Hypothesis] | None:
+        """The hypotheses of one sentence with our scores, best first; None if <pad> or <s> was
+        among the best continuations.
+        """
         pool = []
         for names, log_p in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.model.ids[name] for name in names]
             finished = not ids or ids[-1] == EOS
+            tokens = tuple(ids[:-1] if finished else ids)
+            if not _ENDS.isdisjoint(tokens):
+                return None
             score = log_p / recipe.length_penalty(max(1, len(ids)))
-            pool.append(Hypothesis(tuple(i for i in ids if i != EOS), score, log_p, finished))
+            pool.append(Hypothesis(tokens, score, log_p, finished))
         return sorted(pool, key=lambda hypothesis: -hypothesis.score)
 
 
 def _is_decided(
     pool: Sequence[Hypothesis], steps: int, limit: int, recipe: SearchRecipe, n_best: int
 ) -> bool:
-    """Whether so many steps decide the result of our search; `pool` is sorted by score."""
-    finished = [one.score for one in pool if one.finished]
-    alive = [one.log_probability for one in pool if not one.finished]
-    if steps == limit or not alive:
+    """Whether more steps could not change the best hypotheses; `pool` is sorted by score."""
+    finished = [one for one in pool if one.finished]
+    if steps == limit or (recipe.beam == 1 and finished):
         return True
+    alive = [one.log_probability for one in pool if not one.finished]
+    if not alive:  # those that follow the ones that have just finished, and are no likelier
+        alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
-    return len(finished) >= n_best and bound <= finished[n_best - 1]
+    return len(finished) >= n_best and bound <= finished[n_best - 1].score
+
+
+def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: int) -> bool:
+    """Whether our search would surely not have ended before it found the best hypotheses.
+
+    It ends when `beam` have finished and the best live one is, at its present length, no better
+    than the worst of these. A live one is at least as likely as what it grows into.
+    """
+    if recipe.beam == 1 or not recipe.alpha:  # then none that comes later is better
+        return True
+    for length in range(1, max(map(_length, pool[:n_best]))):
+        before = [one.score for one in pool if _length(one) <= length][: recipe.beam]
+        later = max(one.log_probability for one in pool if _length(one) > length)
+        if len(before) == recipe.beam and later / recipe.length_penalty(length) <= before[-1]:
+            return False
+    return True
+
+
+def _length(hypothesis: Hypothesis) -> int:
+    """Tokens of a hypothesis, </s> included."""
+    return len(hypothesis.tokens) + hypothesis.finished
 
 
 def _names(exported: Exported, side: str) -> list[str]:

@@ -192,8 +192,8 @@ def _certified(
     """The proof, by a search that both sides have."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
-    if format == "hf":
-        rules = rules.but(penalty="length", alpha=0.0)  # with which all of them end alike
+    if format == "hf" and search.penalty != "length":
+        rules = rules.but(penalty="length", alpha=0.0)  # no penalty, which both sides have
     return certify(
         OurSide(model, rules),
         theirs,

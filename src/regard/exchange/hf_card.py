@@ -60,10 +60,7 @@ def card(model: Model) -> str:
 def _differences(model: Model) -> list[str]:
     """Sentences about what `transformers` does otherwise than regard."""
     search, norm = model.recipe.search, model.recipe.model.norm_epsilon
-    lines = [
-        "`generate` stops a search when no live hypothesis is better at its present length; regard "
-        "stops when none could be better at any length."
-    ]
+    lines = []
     if search.alpha:
         power = f"^{search.alpha:g}"
         if search.penalty == "gnmt":
@@ -73,8 +70,9 @@ def _differences(model: Model) -> list[str]:
             )
     if search.finish == "candidates" and search.beam > 1:
         lines.append(
-            f"Only the best {search.beam} continuations of a step may finish; in regard, the best "
-            f"{2 * search.beam}."
+            f"Only the best {search.beam} continuations of a step may finish, and a search ends "
+            "when no live hypothesis is better at its present length; in regard, the best "
+            f"{2 * search.beam} may finish, and it ends when none could be better at any length."
         )
     lines.append(
         "Outputs have one greatest length (`max_length`); in regard, each has its source's and "

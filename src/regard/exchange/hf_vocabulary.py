@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from regard.exchange.certificate import IMPOSSIBLE
 from regard.exchange.parts import copied_weights, matrices_of
 from regard.run.model_directory import Model
 from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.files import read_vocabulary
+from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
 
 _Matrix = NDArray[np.float32]
@@ -31,7 +33,6 @@ class Vocabulary:
     excluded: bool = False
     """Whether the probability is divided among the other ids alone."""
     tokenizer_class: str = "PreTrainedTokenizerFast"
-    skipped: tuple[str, ...] = field(default=())
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -39,19 +40,21 @@ class Vocabulary:
         tokenizer = model.tokenizer
         if not isinstance(tokenizer, ForeignTokenizer):
             return cls.own(tokenizer.size)
-        pad, start, end = tokenizer.order.specials
-        excluded = start < 0
-        if excluded:  # our <s> is then a copy of the row with which their decoder begins
-            start = _same_row(model, tokenizer.order.ids)
-        ids = {"eos_token_id": end, "pad_token_id": pad if pad >= 0 else start}
-        return cls(
-            tokenizer.order.ids,
-            tokenizer.order_of("source").ids,
-            {**ids, "decoder_start_token_id": start},
-            sorted({i for i in (pad, start) if i >= 0}),
-            excluded,
-            "MarianTokenizer",
-        )
+        order, weights = tokenizer.order, copied_weights(model)
+        pad, start, end = order.specials
+        bias = weights.get("output_bias", np.zeros(tokenizer.size, np.float32))
+        barred = np.flatnonzero(bias[order.ids] < IMPOSSIBLE).tolist()
+        never = barred or sorted({i for i in (pad, start) if i >= 0})
+        if start < 0:  # our <s> is then a copy of the row with which their decoder begins
+            start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
+        padding = start if pad < 0 else pad
+        ids = {
+            "eos_token_id": end,
+            "pad_token_id": _named_padding(tokenizer, padding),
+            "decoder_start_token_id": start,
+        }
+        sources = tokenizer.order_of("source").ids
+        return cls(order.ids, sources, ids, never, bool(barred), "MarianTokenizer")
 
     @classmethod
     def own(cls, size: int) -> Self:
@@ -86,8 +89,17 @@ class Vocabulary:
         return found
 
 
-def _same_row(model: Model, theirs: NDArray[np.int64]) -> int:
+def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
     """Their id of the entry whose embedding is that of our <s>."""
-    matrix = copied_weights(model)[matrices_of(model.recipe.model).target]
-    [equal] = np.nonzero((matrix[theirs] == matrix[BOS]).all(1))
+    equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
     return int(equal[-1]) if len(equal) else 0
+
+
+def _named_padding(tokenizer: ForeignTokenizer[Any], default: int) -> int:
+    """Their id of the piece that they call padding; it is only written after the end."""
+    if not isinstance(tokenizer, SentencePieceTokenizer) or len(tokenizer.settings.skipped) < 3:
+        return default
+    files = tokenizer.files
+    file = files.get("target_vocab.json") or files.get("vocab.json")
+    known = {} if file is None else read_vocabulary(file)
+    return known.get(tokenizer.settings.skipped[2], default)

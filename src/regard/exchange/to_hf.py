@@ -24,6 +24,7 @@ from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
 from regard.files.tensors import write_tensors
 from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
+from regard.text.foreign.base import ForeignTokenizer
 
 MODULES = {
     "self_attention.W_q": "self_attn.q_proj",
@@ -81,8 +82,13 @@ def refuse_unmarian(recipe: ModelRecipe) -> None:
 
 
 def positions_of(model: Model) -> int:
-    """Positions of the exported model: those of the longest source, and of an output of it."""
-    return max(LEAST_POSITIONS, model.recipe.data.max_length + model.recipe.search.max_extra)
+    """Positions of the exported model: those of the longest source, and of an output of it; an
+    imported model keeps its own number.
+    """
+    longest = model.recipe.data.max_length
+    if isinstance(model.tokenizer, ForeignTokenizer):
+        return longest
+    return max(LEAST_POSITIONS, longest + model.recipe.search.max_extra)
 
 
 def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
@@ -171,16 +177,18 @@ def _config(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
 
 def _generation(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
     """Our search, as far as `generate` can do it; the model card says where it cannot."""
-    search = model.recipe.search
+    search, longest = model.recipe.search, positions_of(model)
+    if isinstance(model.tokenizer, ForeignTokenizer):
+        longest = min(longest, search.max_extra + 1)  # an import makes max_extra of max_length
     return {
         **vocabulary.ids,
-        "bad_words_ids": [[i] for i in vocabulary.never],
+        "bad_words_ids": [[i] for i in vocabulary.never] or None,
         "renormalize_logits": vocabulary.excluded,
         "do_sample": False,
         "early_stopping": False,
         "num_beams": search.beam,
         "length_penalty": search.alpha,
-        "max_length": positions_of(model),
+        "max_length": longest,
     }
 
 

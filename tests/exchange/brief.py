@@ -1,0 +1,19 @@
+"""Certificates of two sentences, for tests that make many."""
+
+from typing import Any
+
+import pytest
+
+from regard.exchange import exporting, importing
+from regard.exchange.certificate import Certificate, certify
+
+SOME = ["The dog sleeps because it is tired.", "Ω 12 x!"]
+
+
+@pytest.fixture
+def brief_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def brief(ours: Any, theirs: Any, *_: Any, **about: Any) -> Certificate:
+        return certify(ours, theirs, SOME, **about)
+
+    for module in (importing, exporting):
+        monkeypatch.setattr(module, "certify", brief)
