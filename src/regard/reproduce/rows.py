@@ -35,7 +35,9 @@ def scaled(row: str, base: Recipe) -> Recipe:
         "decoder_layers": _by_ratio(its.layers, paper.layers, ours.decoder_layers),
         "d_model": _by_ratio(its.d_model, paper.d_model, ours.d_model),
         "d_ff": _by_ratio(its.d_ff, paper.d_ff, ours.d_ff),
+        "decoder_d_ff": _by_ratio(its.d_ff, paper.d_ff, ours.decoder_d_ff),
         "heads": heads,
+        "decoder_heads": _by_ratio(its.heads, paper.heads, ours.decoder_heads),
         "d_k": _by_ratio(its.heads * its.d_k, paper.heads * paper.d_k, ours.heads * ours.d_k)
         // heads,
         "d_v": _by_ratio(its.heads * its.d_v, paper.heads * paper.d_v, ours.heads * ours.d_v)

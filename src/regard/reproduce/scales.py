@@ -59,10 +59,10 @@ MINI_BASE = BASE.but(
     row_length=64,
     source_tokens=1024,
     target_tokens=1024,
-    steps=800,
+    steps=1600,
     warmup_steps=300,
     log_every=20,
-    validate_every=800,
+    validate_every=1600,
     validate_sentences=500,
     save_every=50,
 )
@@ -76,7 +76,7 @@ class Mini:
 
     recipe: Recipe = MINI_BASE
     pairs: int = 5000
-    """Pairs to learn from: base sees each about seven times."""
+    """Pairs to learn from: base sees each about fourteen times."""
     validated: int = 500
     """Pairs of the development set."""
     tested: int = 500

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from regard.reproduce.tables import Experiment, Study, Table, write_tables
+from regard.reproduce.tables import Experiment, GrowingTable, Study, write_tables
 from regard.study.kept import Finished, Task, do_all
 
 
@@ -21,7 +21,7 @@ def reproduce_tables(
     *,
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
-) -> list[Table]:
+) -> list[GrowingTable]:
     """Make the tables; what another call has finished is not done again.
 
     `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if

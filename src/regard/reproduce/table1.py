@@ -11,7 +11,7 @@ from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.costs import exponent, operations, peak_memory, seconds
 from regard.reproduce.layers import LAYERS
 from regard.reproduce.path import expected_path, longest_chain, path_length
-from regard.reproduce.tables import NONE, Experiment, Study, Table
+from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study
 from regard.study.kept import Figures, Measured, Task
 
 NS = (32, 128, 512, 2048, 8192)
@@ -97,10 +97,10 @@ def _time(found: Measured, n: int, d: int) -> float:
     return found[f"forward_{n}_{d}"] + found[f"backward_{n}_{d}"]
 
 
-def _table(study: Study, numbers: Figures) -> Table:
+def _table(study: Study, numbers: Figures) -> GrowingTable:
     found = {layer: numbers.get((f"table1-{_slug(layer)}", 1)) for layer in LAYERS}
     rows = [_row(layer, one) for layer, one in found.items()]
-    return Table(
+    return GrowingTable(
         "Table 1: the cost of a layer, measured",
         (
             "layer", "paper: operations", "exponent of n", "of d", "paper: sequential",

@@ -17,7 +17,7 @@ from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.rows import row_task, scaled, state_of
 from regard.reproduce.scales import data_in
-from regard.reproduce.tables import Experiment, Study, Table, cell, figure_of
+from regard.reproduce.tables import Experiment, GrowingTable, Study, cell, figure_of
 from regard.run.beginning import differences
 from regard.study.kept import Figures, Measured, Task
 
@@ -44,11 +44,11 @@ def paper_parameters(row: str) -> int:
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 
 
-def _table(study: Study, numbers: Figures) -> Table:
+def _table(study: Study, numbers: Figures) -> GrowingTable:
     recipes = _recipes(study)
     found = {row: {seed: numbers.get((row, seed)) for seed in study.seeds} for row in recipes}
     rows = [_row(study, row, recipes, found) for row in recipes]
-    return Table(
+    return GrowingTable(
         f"Table 3: variations of the base model, scale {study.scale.name}",
         _head(study),
         tuple(rows),
@@ -110,12 +110,11 @@ def _effects(found: _Found, row: str) -> list[float]:
 def _changes(base: Recipe, recipe: Recipe) -> str:
     """The fields in which a row differs from base, as `h 1, d_k 128`."""
     names = {"heads": "h", "layers": "N", "dropout": "P_drop", "label_smoothing": "eps_ls"}
-    decoder = {"decoder_layers", "decoder_heads", "decoder_d_ff"}  # as the encoder's
-    left_out = {*decoder, "validate_every", "max_positions"}
+    left_out = {"validate_every", "max_positions"}
     told = []
     for change in differences(base, recipe):
         name, _, values = change.partition(".")[2].partition(": ")
-        if name not in left_out:
+        if name not in left_out and not name.startswith("decoder_"):
             told.append(f"{names.get(name, name)} {values.partition(' -> ')[2]}")
     return ", ".join(told)
 

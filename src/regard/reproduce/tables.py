@@ -29,7 +29,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Table:
+class GrowingTable:
     """A table as it is now; rows that are not finished say so in their last cell."""
 
     title: str
@@ -51,11 +51,11 @@ class Experiment:
     prepare: Callable[[Study], object]
     """Prepares what its tasks need."""
     tasks: Callable[[Study], list[Task]]
-    table: Callable[[Study, Figures], Table]
+    table: Callable[[Study, Figures], GrowingTable]
     """The table, from the numbers of those tasks that are finished."""
 
 
-def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[Table]:
+def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`; returns them.
 
     Processes that share a study take turns, so that a table never loses a row.
@@ -72,14 +72,14 @@ def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[Table]
     return tables
 
 
-def markdown_of(table: Table) -> str:
+def markdown_of(table: GrowingTable) -> str:
     """Title, table and notes in Markdown."""
     lines = [table.head, ("---",) * len(table.head), *table.rows]
     rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
     return f"# {table.title}\n\n{rows}\n" + "".join(f"{note}\n\n" for note in table.notes)
 
 
-def page_of(study: Study, tables: Iterable[Table]) -> str:
+def page_of(study: Study, tables: Iterable[GrowingTable]) -> str:
     """A page for the browser that needs nothing else."""
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
