@@ -11,19 +11,14 @@ import pytest
 from regard.errors import DataError, Diverged
 from regard.paper import TABLE_3
 from regard.reproduce import rows, table3
-from regard.reproduce.scales import MINI_BASE, Mini
+from regard.reproduce.scales import Mini
 from regard.reproduce.study import all_tasks, reproduce_tables
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
 from regard.reproduce.tables import Study, write_tables
 from regard.run.journal import read_journal
 from regard.study.kept import Finished, do_all
+from reproduce.tiny import TINY
 
-TINY = Mini(
-    MINI_BASE.but(layers=1, d_model=32, d_ff=32, steps=4, validate_every=4, save_every=2,
-                  average=1, vocabulary=400, max_extra=3, source_tokens=256, target_tokens=256,
-                  validate_sentences=4),
-    pairs=200, validated=6, tested=5,
-)  # fmt: skip
 ROWS = ("base", "A1")
 
 

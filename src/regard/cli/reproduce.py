@@ -8,7 +8,6 @@ import typer
 from regard.cli.options import QuietOption
 
 if TYPE_CHECKING:
-    from regard.reproduce.tables import Study
     from regard.study.kept import Finished
 
 _NameArgument = Annotated[
@@ -26,6 +25,14 @@ _JobsOption = Annotated[
     int,
     typer.Option("--jobs", min=0, help="Processes; 0 is one for each core, or one on a GPU."),
 ]
+_ReportOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        help="Also write what reproduces, as a page; in Korean if it ends in .ko.md. May be given "
+        "again.",
+    ),
+]
 
 
 def reproduce(
@@ -34,6 +41,7 @@ def reproduce(
     out: _OutOption = None,
     seeds: _SeedsOption = None,
     jobs: _JobsOption = 0,
+    report: _ReportOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Make the paper's tables again: each row is trained, and the printed numbers stand beside.
@@ -48,9 +56,11 @@ def reproduce(
     Examples:
 
     - `regard reproduce table3 --scale mini --out runs/tables`
-    - `regard reproduce all --scale mini --out runs/tables --seeds 3`
+    - `regard reproduce all --scale mini --out runs/tables --seeds 3 --report results.md`
     """
+    from regard.cli.console import note
     from regard.reproduce.registry import experiments_named, scale_named
+    from regard.reproduce.report import write_report
     from regard.reproduce.study import reproduce_tables
     from regard.reproduce.tables import Study, markdown_of
 
@@ -64,7 +74,10 @@ def reproduce(
     tables = reproduce_tables(study, chosen, jobs=_processes(jobs), heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
-    _conclude(study)
+    named = dict(zip((one.name for one in chosen), tables, strict=True))
+    for path in report or []:
+        write_report(path, size, study.seeds, named)
+    note(f"{study.out / 'index.html'}: all tables; open it in a browser")
 
 
 def _processes(jobs: int) -> int:
@@ -87,9 +100,3 @@ def _show_row(done: "Finished") -> None:
     names = {"bleu": "BLEU", "f1": "F1", "perplexity": "perplexity"}
     shown = [f"{label} {done.numbers[n]:.2f}" for n, label in names.items() if n in done.numbers]
     note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")
-
-
-def _conclude(study: "Study") -> None:
-    from regard.cli.console import note
-
-    note(f"{study.out / 'index.html'}: all tables; open it in a browser")

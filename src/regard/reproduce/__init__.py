@@ -7,7 +7,8 @@ module uses those before it:
     rows                    a row as a recipe of any size, and its training
     chart, tables           a table as Markdown, JSON, a drawing and a page
     layers -> path, costs   the layers of Table 1, and what is measured of them
-    prepared                data, prepared once
-    table1, table3          the tables
+    prepared, parsers       data, prepared once
+    table1 to 4, figures    the tables, and Figures 1 to 5
+    sentences -> report     what the paper says of its tables, with verdicts
     registry, study         all of them by name; how they are made
 """

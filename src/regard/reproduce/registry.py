@@ -4,13 +4,25 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from regard.errors import unknown
+from regard.reproduce.figures import FIGURES_EXPERIMENT
 from regard.reproduce.scales import Mini, Scale
 from regard.reproduce.table1 import TABLE_1_EXPERIMENT
+from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
+from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {one.name: one for one in (TABLE_1_EXPERIMENT, TABLE_3_EXPERIMENT)}
+    {
+        one.name: one
+        for one in (
+            TABLE_1_EXPERIMENT,
+            TABLE_3_EXPERIMENT,
+            TABLE_2_EXPERIMENT,
+            TABLE_4_EXPERIMENT,
+            FIGURES_EXPERIMENT,
+        )
+    }
 )
 SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini()})
 

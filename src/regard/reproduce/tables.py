@@ -40,7 +40,9 @@ class GrowingTable:
     values: dict[str, Any]
     """All figures, as JSON values."""
     drawing: str
-    """A picture of it, as SVG."""
+    """A picture of it, as SVG; empty if it has none."""
+    pictures: tuple[str, ...] = ()
+    """Files of pictures that the page shows, from its own folder."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[Growin
             tables.append(table)
             write_file(study.out / f"{one.name}.md", markdown_of(table))
             write_file(study.out / f"{one.name}.json", json.dumps(table.values, indent=1) + "\n")
-            write_file(study.out / f"{one.name}.svg", table.drawing)
+            if table.drawing:
+                write_file(study.out / f"{one.name}.svg", table.drawing)
         write_file(study.out / "index.html", page_of(study, tables))
     return tables
 
@@ -96,9 +99,10 @@ def page_of(study: Study, tables: Iterable[GrowingTable]) -> str:
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+        pictures = "".join(f"<p><img alt='' src='{escape(one)}'></p>" for one in table.pictures)
         parts.append(
             f"<h2>{escape(table.title)}</h2><div><table><tr>{head}</tr>{rows}</table></div>"
-            f"{notes}{table.drawing}"
+            f"{notes}{table.drawing}{pictures}"
         )
     return "\n".join(parts) + "\n"
 
@@ -106,7 +110,7 @@ def page_of(study: Study, tables: Iterable[GrowingTable]) -> str:
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;
 color-scheme:light dark}div{overflow-x:auto}table{border-collapse:collapse;font-size:14px}
 th,td{padding:.2rem .6rem;border-bottom:1px solid #8888;text-align:right;white-space:nowrap}
-th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}svg{max-width:100%}"""
+th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}svg,img{max-width:100%}img{background:#fff}"""
 
 
 def figure_of(values: Sequence[float], digits: int) -> str:

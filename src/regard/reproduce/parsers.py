@@ -1,0 +1,126 @@
+"""The parsers of Table 4 at a scale: what each learns from, by which recipe, and its test trees."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from regard.corpus import example, examples
+from regard.errors import DataError
+from regard.files.whole import write_file
+from regard.inputs import TrainingFiles
+from regard.parsing import load, treebank_line
+from regard.presets import SMALL_PARSE
+from regard.recipe import Recipe
+from regard.reproduce.rows import run_of
+from regard.reproduce.scales import Scale
+
+_TRAIN, _VALID, _TEST, _RAW = 31, 32, 33, 34
+"""Seeds of the built-in corpus."""
+
+
+@dataclass(frozen=True)
+class ParserRow:
+    """A parser of Table 4."""
+
+    name: str
+    regime: str
+    """Its trees, in words."""
+    recipe: Recipe
+    files: TrainingFiles
+    test: Path
+    """The gold trees that it is tested on."""
+    teacher: str | None = None
+    """The row whose parser writes its silver trees, if that is not a file that is given."""
+
+
+MINI_PARSE = SMALL_PARSE.but(
+    dropout=0.0,
+    vocabulary=1500,
+    max_length=128,
+    row_length=128,
+    source_tokens=1024,
+    target_tokens=1024,
+    steps=1600,
+    warmup_steps=400,
+    validate_every=1600,
+    validate_sentences=50,
+    save_every=50,
+    keep=5,
+    average=5,
+    beam=4,
+)
+"""A parser of the built-in trees, which a core learns in some minutes."""
+GOLD_TREES, SILVER_TREES, TEST_TREES = 2000, 4000, 200
+BERKELEY = {"wsj-sample/test": 86.1, "craft/dev": 83.3}
+"""F1 of the Berkeley parser trained on the same gold trees. These are given values: neither its
+output nor the command that scored it was kept (experiments/table4)."""
+
+
+def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
+    """The parsers of a scale by name. Raises DataError where real trees are not at hand."""
+    rows = _of_real_trees() if scale.name != "mini" else _of_built_in_trees(out)
+    return {row.name: row for row in rows}
+
+
+def _of_built_in_trees(out: Path) -> list[ParserRow]:
+    folder = out / "trees"
+    gold, valid, test = (folder / f"{name}.mrg" for name in ("train", "valid", "test"))
+    silver = folder / "silver.mrg"
+    alone = TrainingFiles(trees=[gold], valid_trees=[valid])
+    both = TrainingFiles(trees=[gold], valid_trees=[valid], silver=[silver])
+    semi = f"semi-supervised: these, and {SILVER_TREES:,} trees by the parser above"
+    return [
+        ParserRow("gold", f"{GOLD_TREES:,} gold trees", MINI_PARSE, alone, test),
+        ParserRow("semi", semi, MINI_PARSE, both, test, teacher="gold"),
+    ]
+
+
+def _of_real_trees() -> list[ParserRow]:
+    named = os.environ.get("REGARD_DATA")
+    if not named or not Path(named, "wsj-sample").is_dir():
+        raise DataError(
+            "Table 4 on real trees needs REGARD_DATA to name a folder with wsj-sample/, craft/ and "
+            "raw-en/: set it, or choose --scale mini"
+        )
+    wsj, craft = Path(named, "wsj-sample"), Path(named, "craft")
+    silver = Path(named, "raw-en", "reuters.berkeley.mrg.xz")
+    smaller = {"vocabulary": 1000, "source_tokens": 1024, "target_tokens": 1024, "steps": 8000}
+    larger = {"d_model": 256, "d_ff": 1024, "dropout": 0.1, "attention_dropout": 0.1,
+              "vocabulary": 4000, "steps": 9000}  # fmt: skip
+    gold = TrainingFiles(trees=[wsj / "train.mrg"], valid_trees=[wsj / "dev.mrg"])
+    semi = TrainingFiles(
+        trees=gold.trees, valid_trees=gold.valid_trees, silver=[silver], silver_share=0.8
+    )
+    medical = TrainingFiles(trees=[craft / "train.mrg"], valid_trees=[craft / "dev.mrg"])
+    return [
+        ParserRow("wsj", "gold trees of the WSJ sample",
+                  SMALL_PARSE.but(warmup_steps=600, beam=21, **smaller), gold, wsj / "test.mrg"),
+        ParserRow("wsj-semi", "semi-supervised: these, and trees by the Berkeley parser",
+                  SMALL_PARSE.but(beam=21, **larger), semi, wsj / "test.mrg"),
+        ParserRow("craft", "gold trees of CRAFT", SMALL_PARSE.but(beam=21), medical,
+                  craft / "dev.mrg"),
+    ]  # fmt: skip
+
+
+def make_trees(row: ParserRow, out: Path, seed: int) -> None:
+    """Write the built-in trees of a row, if they are not there, and what its teacher has to parse.
+
+    The teacher is the parser of the same seed, which must be finished.
+    """
+    wanted = {"train": (_TRAIN, GOLD_TREES), "valid": (_VALID, TEST_TREES),
+              "test": (_TEST, TEST_TREES)}  # fmt: skip
+    for name, (stream, count) in wanted.items():
+        path = out / "trees" / f"{name}.mrg"
+        if path in (*row.files.trees, *row.files.valid_trees, row.test) and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = (f"( {example(stream, i).tree})\n" for i in range(count))
+            write_file(path, "".join(lines))
+    if row.teacher and not row.files.silver[0].exists():
+        parser = load(run_of(out, f"parser-{row.teacher}", seed))
+        parser.recipe = parser.recipe.but(beam=1)
+        raw = [one.source_tokens for one in islice(examples(_RAW), SILVER_TREES)]
+        lines = (f"{treebank_line(tree)}\n" for tree in parser.parse(raw))
+        write_file(row.files.silver[0], "".join(lines))

@@ -1,0 +1,120 @@
+"""A page of what reproduces and what does not, in English or Korean, written from the figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.files.whole import write_file
+from regard.reproduce.scales import Scale
+from regard.reproduce.sentences import (
+    PAPER_SENTENCES,
+    Effect,
+    Sentence,
+    effect_of,
+    judged_effect,
+)
+from regard.reproduce.tables import NONE, GrowingTable
+from regard.study.verdicts import Judgement
+
+
+class _Words(NamedTuple):
+    """The words of a page in one language."""
+
+    title: str
+    opening: str
+    head: tuple[str, ...]
+    verdicts: Mapping[Judgement, str]
+    unmeasured: str
+    tables: str
+
+
+_ENGLISH = _Words(
+    "What reproduces, at scale {scale}",
+    "The command `regard reproduce all --scale {scale} --seeds {seeds} --report FILE` wrote this "
+    "page. Its models learn from {text}, and are far smaller than the paper's, so a verdict is "
+    "about this size only. An effect is the first figure less the second, seed by seed, with its "
+    "95 % bounds (Student's t, each side); one seed has no bounds and decides nothing.",
+    ("the paper says", "statement", "in the paper", "here", "sign", "verdict"),
+    {verdict: str(verdict) for verdict in Judgement},
+    "not measured yet",
+    "The tables",
+)
+_KOREAN = _Words(
+    "무엇이 재현되는가: 규모 {scale}",
+    "`regard reproduce all --scale {scale} --seeds {seeds} --report 파일` 명령이 이 문서를 썼다. "
+    "모델은 {text}에서 학습하고 논문의 모델보다 훨씬 작으므로, 판정은 이 크기에 대한 것이다. "
+    "효과는 시드마다 첫째 값에서 둘째 값을 뺀 차이이며, 95 % 한계(스튜던트 t, 한쪽씩)를 함께 "
+    "적는다. 시드가 하나이면 한계가 없고 아무것도 판정할 수 없다.",
+    ("논문의 문장", "진술", "논문에서", "여기서", "부호", "판정"),
+    {
+        Judgement.HOLDS: "성립",
+        Judgement.FAILS: "여기서는 성립하지 않음",
+        Judgement.UNDECIDED: "이 크기로는 판정할 수 없음",
+    },
+    "아직 측정하지 않음",
+    "표",
+)
+
+
+def write_report(
+    path: Path, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
+) -> None:
+    """Write the page: in Korean if its name ends in .ko.md, else in English."""
+    words = _KOREAN if path.name.endswith(".ko.md") else _ENGLISH
+    write_file(path, report(words, scale, seeds, tables))
+
+
+def report(
+    words: _Words, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
+) -> str:
+    """The page: what the paper says of its tables, with verdicts; then the tables."""
+    names = {"scale": scale.name, "seeds": len(seeds), "text": scale.text}
+    values = {name: table.values for name, table in tables.items()}
+    lines = [words.head, ("---",) * len(words.head)]
+    before = ""
+    for sentence in PAPER_SENTENCES:
+        quote = "" if sentence.quote == before else f'§{sentence.section}: "{sentence.quote}"'
+        lines.append((quote, *_told(words, sentence, effect_of(sentence, values))))
+        before = sentence.quote
+    parts = [
+        f"# {words.title.format(**names)}\n\n{_filled(words.opening.format(**names))}\n",
+        "".join(f"| {' | '.join(line)} |\n" for line in lines),
+        f"## {words.tables}\n",
+        *(_section(table) for table in tables.values()),
+    ]
+    return "\n".join(parts)
+
+
+def _told(words: _Words, sentence: Sentence, effect: Effect | None) -> tuple[str, ...]:
+    statement = sentence.korean if words is _KOREAN else sentence.english
+    if effect is None:
+        return (statement, NONE, NONE, NONE, words.unmeasured)
+    form = ".1e" if sentence.number == "counted_flop" else ".2f"
+    low, high = effect.interval
+    between = "" if math.isinf(low) else f" ({low:+{form}} … {high:+{form}})"
+    printed = NONE if effect.printed is None else f"{effect.printed:+.2f}"
+    sign = "0" if effect.mean == 0 else "+" if effect.mean > 0 else "−"
+    verdict = words.verdicts[judged_effect(sentence, effect)]
+    return (statement, printed, f"{effect.mean:+{form}}{between}", sign, verdict)
+
+
+def _section(table: GrowingTable) -> str:
+    lines = [table.head, ("---",) * len(table.head), *table.rows]
+    rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+    notes = "".join(f"\n{_filled(note)}\n" for note in table.notes)
+    return f"### {table.title}\n\n{rows}{notes}"
+
+
+def _filled(text: str, width: int = 108) -> str:
+    """The text in lines of at most this width."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])

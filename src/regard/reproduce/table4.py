@@ -1,0 +1,157 @@
+"""Table 4: parsers, by F1 of labelled brackets on unseen sentences (§6.3)."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from regard.data.treebank import Treebank
+from regard.measure.validation import compare_trees
+from regard.paper import TABLE_4
+from regard.parsing import load
+from regard.reproduce.chart import Axis, Series, chart
+from regard.reproduce.parsers import BERKELEY, ParserRow, make_trees, parser_rows
+from regard.reproduce.rows import run_of, state_of, train_row
+from regard.reproduce.scales import Scale
+from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
+from regard.study.kept import Figures, Measured, Task
+from regard.study.locks import locked
+from regard.study.settings import settings_of
+
+TEACHING_SEED = 1
+"""The seed of the parser that teaches: all seeds of its pupil share its trees."""
+
+
+def _tasks(study: Study) -> list[Task]:
+    return [
+        Task(
+            f"parser-{row.name}",
+            seed,
+            settings_of(row.recipe),
+            partial(train_parser, study.scale, study.out, row.name, seed),
+        )
+        for seed in study.seeds
+        for row in parser_rows(study.scale, study.out).values()
+    ]
+
+
+def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | None:
+    """Train a parser and compare its trees of the test sentences with the gold trees, by EVALB.
+
+    The words of the gold trees are given to it. None if its teacher is not finished yet.
+    """
+    row = parser_rows(scale, out)[name]
+    taught = row.teacher and out / "parts" / f"parser-{row.teacher}-{TEACHING_SEED}.json"
+    if taught and not taught.exists():
+        return None
+    data = out / f"data-{name}"
+    with locked(out / f".data-{name}.lock"):
+        make_trees(row, out, TEACHING_SEED)
+        if not data.exists():
+            row.files.prepare(data, row.recipe)
+    run = run_of(out, f"parser-{name}", seed)
+    trained = train_row(run, data, row.recipe.but(seed=seed))
+    if "diverged" in trained:
+        return {**trained, "left_out": 0.0}
+    return {**trained, **_tested(run, row)}
+
+
+def _tested(run: Path, row: ParserRow) -> Measured:
+    gold = [tree for tree in Treebank([row.test]).trees() if tree is not None]
+    found = load(run).parse(tree.words() for tree in gold)
+    figures = compare_trees(found, gold).figures()
+    return {
+        "f1": figures["f"] if figures["recall"] else 0.0,
+        "tagging_accuracy": figures["tagging_accuracy"],
+        "sentences": float(len(gold)),
+        "left_out": float(figures["error"]),
+    }
+
+
+def _table(study: Study, numbers: Figures) -> GrowingTable:
+    seeds, rows = study.seeds, parser_rows(study.scale, study.out)
+    blanks = (NONE,) * (1 + len(seeds))
+    printed = [
+        (one.name, f"{one.training}, 40,000 gold trees", "WSJ section 23", f"{one.f1:.1f}", *blanks,
+         "printed") for one in TABLE_4
+    ]  # fmt: skip
+    given = [
+        ("Berkeley parser", test.split("/")[0], test, f"{f1:.1f}", *blanks, "given")
+        for test, f1 in BERKELEY.items()
+        if any(test == _test_name(row) for row in rows.values())
+    ]
+    ours = [_ours(study, row, numbers) for row in rows.values()]
+    return GrowingTable(
+        f"Table 4: parsing, scale {study.scale.name}",
+        ("parser", "trained on", "tested on", "F1 in the paper", *(f"F1, seed {s}" for s in seeds),
+         "tags, %", "state"),
+        (*printed, *given, *ours),
+        _notes(study),
+        _values(study, rows, numbers),
+        _drawing(study, rows, numbers),
+    )  # fmt: skip
+
+
+def _ours(study: Study, row: ParserRow, numbers: Figures) -> tuple[str, ...]:
+    part = f"parser-{row.name}"
+    found = {seed: numbers.get((part, seed)) for seed in study.seeds}
+    scores = (cell(one["f1"] if one else None, 1) for one in found.values())
+    first = next((one for one in found.values() if one), {})
+    return (
+        f"Transformer, {row.recipe.model.depth} layers, here",
+        row.regime,
+        _test_name(row),
+        NONE,
+        *scores,
+        cell(first.get("tagging_accuracy"), 1),
+        state_of(study.out, part, found, row.recipe.training.steps),
+    )
+
+
+def _test_name(row: ParserRow) -> str:
+    return f"{row.test.parent.name}/{row.test.stem}"
+
+
+def _notes(study: Study) -> tuple[str, ...]:
+    treebank = "built-in trees" if study.scale.name == "mini" else "smaller treebanks"
+    return (
+        f"The parsers here learn from {treebank}: their F1 is to be compared with each other, not "
+        "with the printed figures. F1 is EVALB's, of labelled brackets, by COLLINS.prm, for all "
+        "lengths, without the bracket around a tree.",
+        "The figures of the Berkeley parser, where they stand, are given values: nothing here runs "
+        "it, and its output was not kept.",
+    )
+
+
+def _values(study: Study, rows: dict[str, ParserRow], numbers: Figures) -> dict[str, Any]:
+    return {
+        "scale": study.scale.name,
+        "seeds": list(study.seeds),
+        "paper": [{"name": r.name, "training": r.training, "f1": r.f1} for r in TABLE_4],
+        "rows": {
+            name: {str(seed): numbers.get((f"parser-{name}", seed)) for seed in study.seeds}
+            for name in rows
+        },
+    }
+
+
+def _drawing(study: Study, rows: dict[str, ParserRow], numbers: Figures) -> str:
+    points = [
+        (float(place), one["f1"], name)
+        for place, name in enumerate(rows, 1)
+        for seed in study.seeds
+        if (one := numbers.get((f"parser-{name}", seed)))
+    ]
+    title = "Table 4: F1 of the parsers here"
+    return chart(title, Axis("row"), Axis("F1"), [Series("parsers", tuple(points))])
+
+
+def _prepare_trees(study: Study) -> None:
+    """Refuse now what is missing; the trees are made by the rows that need them."""
+    parser_rows(study.scale, study.out)
+    study.out.mkdir(parents=True, exist_ok=True)
+
+
+TABLE_4_EXPERIMENT = Experiment("table4", _prepare_trees, _tasks, _table)
+"""Table 4."""

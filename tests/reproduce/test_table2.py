@@ -1,0 +1,74 @@
+"""Table 2: all published systems, families on the same batches, an ensemble of base models."""
+
+from pathlib import Path
+
+from regard.paper import TABLE_2, parameters
+from regard.reproduce.scales import MINI_BASE
+from regard.reproduce.table2 import (
+    ENSEMBLE,
+    SYSTEMS,
+    TABLE_2_EXPERIMENT,
+    family_recipes,
+    translate_unseen,
+)
+from regard.reproduce.tables import Study, write_tables
+from regard.score.bleu import bleu
+from regard.study.kept import do_all, finished
+from regard.translation import load
+from reproduce.tiny import TINY
+
+
+def test_families_differ_from_base_in_the_model_only() -> None:
+    recipes = family_recipes(MINI_BASE)
+    assert set(filter(None, SYSTEMS.values())) == set(recipes)
+    assert list(SYSTEMS) == list(TABLE_2)
+    for row, recipe in recipes.items():
+        assert recipe.tokenizer == MINI_BASE.tokenizer
+        assert recipe.search == MINI_BASE.search
+        if row != "big":
+            assert recipe.training == MINI_BASE.training
+            assert recipe.data == MINI_BASE.data.model_copy(update={"layout": recipe.data.layout})
+            size = parameters(recipe.model, recipe.tokenizer.vocabulary)
+            base = parameters(MINI_BASE.model, MINI_BASE.tokenizer.vocabulary)
+            assert 0.5 < size / base < 2
+
+
+def test_a_translated_row_and_an_ensemble(tmp_path: Path) -> None:
+    """Two base models are trained; the other rows wait, and the table says so."""
+    study = Study(TINY, tmp_path / "t", (1,))
+    TABLE_2_EXPERIMENT.prepare(study)
+    tasks = {(task.part, task.seed): task for task in TABLE_2_EXPERIMENT.tasks(study)}
+    assert ("base", 2) in tasks  # for the ensemble
+    wanted = [("base", 1), ("base", 2), ("unseen-base", 1), (f"unseen-{ENSEMBLE}", 1)]
+    assert tasks["unseen-base", 1].work() is None  # not yet
+    found = do_all([tasks[one] for one in reversed(wanted)], study.out)
+    sources, references = TINY.unseen(study.out)
+    assert len(sources) == 5
+    runs = [study.out / "runs" / f"base-{seed}" for seed in (1, 2)]
+    expected = bleu(load(*runs).translate(sources), [references])
+    assert found[f"unseen-{ENSEMBLE}", 1]["bleu_13a"] == expected
+    [table] = write_tables(study, [TABLE_2_EXPERIMENT])
+    rows = {row[0]: row for row in table.rows}
+    assert len(rows) == len(TABLE_2) + 1
+    assert rows["GNMT + RL"][1:6] == ("24.6", "39.92", "2.3e+19", "1.4e+20", "recurrent")
+    assert rows["Transformer (base model)"][-1] == "done"
+    assert rows["Transformer (big)"][-1] == "seed 1: waiting"
+    assert rows["MoE"][-1] == "–"
+    assert {len(row) for row in table.rows} == {len(table.head)}
+    assert finished(list(tasks.values()), study.out).keys() == set(wanted)
+
+
+def test_a_row_of_another_family(tmp_path: Path) -> None:
+    row = "convolutional"
+    study = Study(TINY, tmp_path / "t", (1,))
+    TABLE_2_EXPERIMENT.prepare(study)
+    tasks = {(task.part, task.seed): task for task in TABLE_2_EXPERIMENT.tasks(study)}
+    found = do_all([tasks[row, 1], tasks[f"unseen-{row}", 1]], study.out)
+    assert found[row, 1]["counted_flop"] > 0
+    assert found[f"unseen-{row}", 1]["bleu_paper"] >= 0
+
+
+def test_a_model_that_diverged_has_no_bleu(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/big-1.json").write_text('{"settings": "", "numbers": {"diverged": 1.0}}')
+    assert translate_unseen(TINY, tmp_path, "big", (1,)) == {"bleu_13a": 0, "bleu_paper": 0}
