@@ -12,7 +12,7 @@ from regard.reproduce.layers import LAYERS
 def test_refused(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "x"]
     assert "unknown table table5: did you mean table" in refused("reproduce", "table5", *out)
-    assert "unknown scale big: it is one of mini" in refused(
+    assert "unknown scale big: it is one of mini, small, paper" in refused(
         "reproduce", "table3", "--scale", "big", *out
     )
     assert not (tmp_path / "x").exists()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,6 +24,7 @@ def drawn(rows: int, n: int, d: int) -> Tensor:
     return torch.randn(rows, n, d, dtype=torch.float64, requires_grad=True)
 
 
+@settings(deadline=None)
 @given(n=st.integers(1, 40), r=st.integers(1, 17))
 def test_restricted_attention_is_the_masked_definition(n: int, r: int) -> None:
     x = drawn(2, n, 3)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
-from regard.paper import TABLE_4
+from regard.paper import TABLE_4, WSJ, WSJ_SEMI
 from regard.reproduce import parsers
-from regard.reproduce.parsers import parser_rows
+from regard.reproduce.parsers import parser_rows, refuse_without_trees
 from regard.reproduce.scales import Mini
 from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Study, write_tables
@@ -41,19 +41,27 @@ def test_a_parser_and_its_pupil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert {len(row) for row in table.rows} == {len(table.head)}
 
 
-def test_real_trees_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("REGARD_DATA", raising=False)
-    with pytest.raises(DataError, match=r"needs REGARD_DATA.*--scale mini"):
-        parser_rows(Mini(name="small"), tmp_path)
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_missing_trees_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str
+) -> None:
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    study = Study(Mini(name=scale), tmp_path / "t", (1,))
+    with pytest.raises(DataError, match=r"train\.mrg: Table 4 needs these trees.*REGARD_DATA"):
+        TABLE_4_EXPERIMENT.prepare(study)
+    assert not study.out.exists()
 
 
-def test_the_rows_of_real_trees(
+def test_the_papers_parsers(tmp_path: Path) -> None:
+    rows = TABLE_4_EXPERIMENT.recipes(Study(Mini(name="paper"), tmp_path, (1,)))
+    assert rows == {"parser-wsj": WSJ, "parser-wsj-semi": WSJ_SEMI}
+
+
+def test_the_rows_of_smaller_treebanks(
     regard_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("REGARD_DATA", str(regard_data))
     rows = parser_rows(Mini(name="small"), tmp_path)
     assert list(rows) == ["wsj", "wsj-semi", "craft"]
-    for row in rows.values():
-        files = row.files
-        for path in (*files.trees, *files.valid_trees, *files.silver, row.test):
-            assert path.is_file()
-        assert row.recipe.search.beam == 21
+    refuse_without_trees(Mini(name="small"), rows.values())  # all are there
+    assert {row.recipe.search.beam for row in rows.values()} == {21}

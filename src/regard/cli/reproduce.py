@@ -33,6 +33,16 @@ _ReportOption = Annotated[
         "again.",
     ),
 ]
+_PlanOption = Annotated[
+    bool, typer.Option("--plan", help="Tell the time, cost and disk of each row; train nothing.")
+]
+_PriceOption = Annotated[
+    float | None, typer.Option("--price", min=0, help="Of an hour of this machine, for --plan.")
+]
+_MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", min=1, max=1e5, help="Scale small: of base's training on a core."),
+]
 
 
 def reproduce(
@@ -42,12 +52,16 @@ def reproduce(
     seeds: _SeedsOption = None,
     jobs: _JobsOption = 0,
     report: _ReportOption = None,
+    minutes: _MinutesOption = None,
+    plan: _PlanOption = False,
+    price: _PriceOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Make the paper's tables again: each row is trained, and the printed numbers stand beside.
 
     At scale mini, all learns from the built-in corpus, in less than two hours on two cores;
-    nothing is downloaded.
+    nothing is downloaded. Scale small is real text under REGARD_DATA, for a night on two cores;
+    paper is WMT 2014, for GPUs.
 
     Each row is a run directory, and rows are done once: the same command continues after Ctrl-C or
     a kill, more --seeds add to those that are there, and several such commands share the rows of
@@ -57,21 +71,27 @@ def reproduce(
 
     - `regard reproduce table3 --scale mini --out runs/tables`
     - `regard reproduce all --scale mini --out runs/tables --seeds 3 --report results.md`
+    - `regard reproduce table3 --scale paper --plan --price 20`
     """
     from regard.cli.console import note
+    from regard.reproduce.plan import plan_lines
     from regard.reproduce.registry import experiments_named, scale_named
     from regard.reproduce.report import write_report
     from regard.reproduce.study import reproduce_tables
     from regard.reproduce.tables import Study, markdown_of
 
-    chosen, size = experiments_named(name), scale_named(scale)
+    chosen, size = experiments_named(name), scale_named(scale, minutes)
     study = Study(
         size,
         Path(f"runs/tables-{scale}") if out is None else out,
         tuple(range(1, (seeds or size.seeds) + 1)),
     )
+    processes = _processes(jobs)
+    if plan:
+        typer.echo("\n".join(plan_lines(study, chosen, max(1, processes), price)))
+        return
     heard = _ignore if quiet else _show_row
-    tables = reproduce_tables(study, chosen, jobs=_processes(jobs), heard=heard)
+    tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
     named = dict(zip((one.name for one in chosen), tables, strict=True))

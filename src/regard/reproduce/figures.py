@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.corpus import Example, examples
 from regard.files.whole import write_file
+from regard.recipe import Recipe
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.rows import row_task, run_of, scaled
 from regard.reproduce.scales import data_in
@@ -34,7 +35,7 @@ CAPTIONS = {
 
 
 def _tasks(study: Study) -> list[Task]:
-    base = scaled("base", study.scale.base(study.out))
+    base = _recipes(study)["base"]
     seed = study.seeds[0]
     drawn = partial(draw_figures, study.out, seed)
     trained = row_task(study.out, "base", seed, base, data_in(study.out))
@@ -95,11 +96,15 @@ def _table(study: Study, numbers: Figures) -> GrowingTable:
     )  # fmt: skip
 
 
+def _recipes(study: Study) -> dict[str, Recipe]:
+    return {"base": scaled("base", study.scale.base(study.out))}
+
+
 def _prepare(study: Study) -> None:
     """Prepare the text; raises MissingExtra now, and not after training, without matplotlib."""
     with plotting():
         prepare_text_once(study)
 
 
-FIGURES_EXPERIMENT = Experiment("figures", _prepare, _tasks, _table)
+FIGURES_EXPERIMENT = Experiment("figures", _prepare, _tasks, _table, _recipes)
 """Figures 1 to 5."""

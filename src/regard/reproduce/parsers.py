@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from regard.corpus import example, examples
 from regard.errors import DataError
 from regard.files.whole import write_file
 from regard.inputs import TrainingFiles
+from regard.paper import WSJ, WSJ_SEMI
 from regard.parsing import load, treebank_line
 from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
@@ -60,9 +62,24 @@ output nor the command that scored it was kept (experiments/table4)."""
 
 
 def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
-    """The parsers of a scale by name. Raises DataError where real trees are not at hand."""
-    rows = _of_real_trees() if scale.name != "mini" else _of_built_in_trees(out)
-    return {row.name: row for row in rows}
+    """The parsers of a scale by name; its trees may be missing, see `refuse_without_trees`."""
+    makers = {"mini": _of_built_in_trees, "paper": _of_the_treebank}
+    return {row.name: row for row in makers.get(scale.name, _of_smaller_treebanks)(out)}
+
+
+def refuse_without_trees(scale: Scale, rows: Iterable[ParserRow]) -> None:
+    """Raise DataError if files of real trees are missing; those of mini are made."""
+    if scale.name == "mini":
+        return
+    for row in rows:
+        files = row.files
+        for path in (*files.trees, *files.valid_trees, *files.silver, row.test):
+            if not path.is_file():
+                raise DataError(
+                    "Table 4 needs these trees, in the folder that REGARD_DATA names: put them "
+                    "there, or choose --scale mini, or the other tables by name",
+                    path,
+                )
 
 
 def _of_built_in_trees(out: Path) -> list[ParserRow]:
@@ -78,22 +95,27 @@ def _of_built_in_trees(out: Path) -> list[ParserRow]:
     ]
 
 
-def _of_real_trees() -> list[ParserRow]:
-    named = os.environ.get("REGARD_DATA")
-    if not named or not Path(named, "wsj-sample").is_dir():
-        raise DataError(
-            "Table 4 on real trees needs REGARD_DATA to name a folder with wsj-sample/, craft/ and "
-            "raw-en/: set it, or choose --scale mini"
-        )
+def _of_the_treebank(out: Path) -> list[ParserRow]:
+    """The paper's parsers; sections 2 to 21, 22 and 23 are train, dev and test."""
+    folder = Path(os.environ.get("REGARD_DATA", "."), "wsj")
+    gold = TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "dev.mrg"])
+    semi = replace(gold, silver=[folder / "silver.mrg.xz"])
+    return [
+        ParserRow("wsj", "gold trees of the WSJ", WSJ, gold, folder / "test.mrg"),
+        ParserRow("wsj-semi", "semi-supervised: these, and 17 million trees by other parsers",
+                  WSJ_SEMI, semi, folder / "test.mrg"),
+    ]  # fmt: skip
+
+
+def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
+    named = os.environ.get("REGARD_DATA", ".")
     wsj, craft = Path(named, "wsj-sample"), Path(named, "craft")
     silver = Path(named, "raw-en", "reuters.berkeley.mrg.xz")
     smaller = {"vocabulary": 1000, "source_tokens": 1024, "target_tokens": 1024, "steps": 8000}
     larger = {"d_model": 256, "d_ff": 1024, "dropout": 0.1, "attention_dropout": 0.1,
               "vocabulary": 4000, "steps": 9000}  # fmt: skip
     gold = TrainingFiles(trees=[wsj / "train.mrg"], valid_trees=[wsj / "dev.mrg"])
-    semi = TrainingFiles(
-        trees=gold.trees, valid_trees=gold.valid_trees, silver=[silver], silver_share=0.8
-    )
+    semi = replace(gold, silver=[silver], silver_share=0.8)
     medical = TrainingFiles(trees=[craft / "train.mrg"], valid_trees=[craft / "dev.mrg"])
     return [
         ParserRow("wsj", "gold trees of the WSJ sample",

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from regard.errors import unknown
+from regard.errors import RecipeError, unknown
 from regard.reproduce.figures import FIGURES_EXPERIMENT
 from regard.reproduce.scales import Mini, Scale
+from regard.reproduce.small import Small
 from regard.reproduce.table1 import TABLE_1_EXPERIMENT
 from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
 from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Experiment
+from regard.reproduce.wmt import Wmt
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {
@@ -24,7 +26,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
         )
     }
 )
-SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini()})
+SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), "small": Small(), "paper": Wmt()})
 
 
 def experiments_named(name: str) -> list[Experiment]:
@@ -36,8 +38,12 @@ def experiments_named(name: str) -> list[Experiment]:
     return [EXPERIMENTS[name]]
 
 
-def scale_named(name: str) -> Scale:
-    """The scale of this name; raises RecipeError for another name."""
+def scale_named(name: str, minutes: float | None = None) -> Scale:
+    """The scale of this name, of small with base trained for `minutes`; raises RecipeError."""
     if name not in SCALES:
         raise unknown("scale", name, list(SCALES))
-    return SCALES[name]
+    if minutes is None:
+        return SCALES[name]
+    if name != "small":
+        raise RecipeError(f"--minutes {minutes:g}: it is for --scale small: leave it out")
+    return Small(minutes)

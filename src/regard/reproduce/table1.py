@@ -203,5 +203,5 @@ def _prepare_nothing(study: Study) -> None:
     study.out.mkdir(parents=True, exist_ok=True)
 
 
-TABLE_1_EXPERIMENT = Experiment("table1", _prepare_nothing, _tasks, _table)
+TABLE_1_EXPERIMENT = Experiment("table1", _prepare_nothing, _tasks, _table, lambda _: {})
 """Table 1."""

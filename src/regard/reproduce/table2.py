@@ -63,13 +63,17 @@ def family_recipes(base: Recipe) -> dict[str, Recipe]:
     }
 
 
+def _recipes(study: Study) -> dict[str, Recipe]:
+    return family_recipes(study.scale.base(study.out))
+
+
 def _members(study: Study) -> tuple[int, ...]:
     """The seeds of the base models that translate together: those of the study, or two."""
     return study.seeds if len(study.seeds) > 1 else (study.seeds[0], study.seeds[0] + 1)
 
 
 def _tasks(study: Study) -> list[Task]:
-    recipes = family_recipes(study.scale.base(study.out))
+    recipes = _recipes(study)
     trained = [
         row_task(study.out, row, seed, recipe, data_in(study.out))
         for seed in study.seeds
@@ -111,7 +115,7 @@ def translate_unseen(scale: Scale, out: Path, row: str, members: Sequence[int]) 
 
 
 def _table(study: Study, numbers: Figures) -> GrowingTable:
-    recipes = family_recipes(study.scale.base(study.out))
+    recipes = _recipes(study)
     rows = [
         (name, *_printed(row), *_ours(study, SYSTEMS[name], recipes, numbers))
         for name, row in TABLE_2.items()
@@ -221,5 +225,5 @@ def _drawing(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> str:
     return chart(title, x, y, [Series("models", tuple(points))])
 
 
-TABLE_2_EXPERIMENT = Experiment("table2", prepare_text_once, _tasks, _table)
+TABLE_2_EXPERIMENT = Experiment("table2", prepare_text_once, _tasks, _table, _recipes)
 """Table 2."""

@@ -166,5 +166,5 @@ def _drawing(found: _Found) -> str:
     return chart("Table 3: the effect of each row on BLEU", x, y, [Series("rows", points)])
 
 
-TABLE_3_EXPERIMENT = Experiment("table3", prepare_text_once, _tasks, _table)
+TABLE_3_EXPERIMENT = Experiment("table3", prepare_text_once, _tasks, _table, _recipes)
 """Table 3."""

@@ -10,8 +10,15 @@ from regard.data.treebank import Treebank
 from regard.measure.validation import compare_trees
 from regard.paper import TABLE_4
 from regard.parsing import load
+from regard.recipe import Recipe
 from regard.reproduce.chart import Axis, Series, chart
-from regard.reproduce.parsers import BERKELEY, ParserRow, make_trees, parser_rows
+from regard.reproduce.parsers import (
+    BERKELEY,
+    ParserRow,
+    make_trees,
+    parser_rows,
+    refuse_without_trees,
+)
 from regard.reproduce.rows import run_of, state_of, train_row
 from regard.reproduce.scales import Scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
@@ -147,11 +154,16 @@ def _drawing(study: Study, rows: dict[str, ParserRow], numbers: Figures) -> str:
     return chart(title, Axis("row"), Axis("F1"), [Series("parsers", tuple(points))])
 
 
+def _recipes(study: Study) -> dict[str, Recipe]:
+    rows = parser_rows(study.scale, study.out)
+    return {f"parser-{name}": row.recipe for name, row in rows.items()}
+
+
 def _prepare_trees(study: Study) -> None:
     """Refuse now what is missing; the trees are made by the rows that need them."""
-    parser_rows(study.scale, study.out)
+    refuse_without_trees(study.scale, parser_rows(study.scale, study.out).values())
     study.out.mkdir(parents=True, exist_ok=True)
 
 
-TABLE_4_EXPERIMENT = Experiment("table4", _prepare_trees, _tasks, _table)
+TABLE_4_EXPERIMENT = Experiment("table4", _prepare_trees, _tasks, _table, _recipes)
 """Table 4."""

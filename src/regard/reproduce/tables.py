@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from regard.files.whole import write_file
+from regard.recipe import Recipe
 from regard.reproduce.scales import Scale
 from regard.study.kept import Figures, Task, finished
 from regard.study.locks import locked
@@ -55,6 +56,8 @@ class Experiment:
     tasks: Callable[[Study], list[Task]]
     table: Callable[[Study, Figures], GrowingTable]
     """The table, from the numbers of those tasks that are finished."""
+    recipes: Callable[[Study], dict[str, Recipe]]
+    """The recipe of each row that is trained, by the name of its run."""
 
 
 def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[GrowingTable]:

@@ -1,0 +1,103 @@
+"""Scale `small`: real text, by the recipe that the rule of `--time` finds best for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.api import prepare
+from regard.budget.choice import choose
+from regard.budget.text import ParallelText
+from regard.errors import DataError
+from regard.files.lines import read_lines
+from regard.files.whole import write_file
+from regard.paper import BASE
+from regard.recipe import Recipe
+from regard.reproduce.scales import TestSet, data_in
+
+_SAVED = 30
+"""Checkpoints of a run."""
+
+
+@dataclass(frozen=True)
+class Small:
+    """Multi30k, English to German, from the folder that REGARD_DATA names."""
+
+    minutes: float = 30.0
+    """Minutes of base's training on one core, for which its recipe is chosen."""
+    name: str = "small"
+    text: str = "Multi30k, English to German"
+    seeds: int = 1
+
+    def prepare(self, out: Path) -> None:
+        """Choose the recipe, which is kept in `out`, and prepare the text."""
+        folder, recipe = _folder(), self.base(out)
+        write_file(out / "base.toml", recipe.to_toml())
+        prepare(
+            out=data_in(out),
+            source=folder / "train.en",
+            target=folder / "train.de",
+            valid_source=folder / "val.en",
+            valid_target=folder / "val.de",
+            recipe=recipe,
+        )
+
+    def base(self, out: Path) -> Recipe:
+        """The recipe in the place of base: the one that is kept, or one that is chosen now.
+
+        It is that of the budget rule with eight heads, and with the paper's way to validate and to
+        average; steps are fixed, so that rows of other sizes learn from as much.
+        """
+        kept = out / "base.toml"
+        if kept.exists():
+            return Recipe.read(kept)
+        folder = _folder()
+        text = ParallelText.of([folder / "train.en"], [folder / "train.de"])
+        with _one_thread():
+            choice = choose(text, self.minutes)
+        rows = sum(1 for _ in read_lines(folder / "val.en"))
+        return choice.recipe.but(
+            heads=8,
+            steps=choice.steps,
+            minutes=0.0,
+            best="last",
+            tune=False,
+            validate_every=choice.steps,
+            validate_sentences=rows,
+            save_every=max(1, choice.steps // _SAVED),
+            keep=BASE.training.keep,
+            average=BASE.training.average,
+        )
+
+    def unseen(self, out: Path) -> TestSet:
+        """The test set of 2016."""
+        sides = (list(read_lines(_folder() / f"test_2016_flickr.{x}")) for x in ("en", "de"))
+        source, target = sides
+        return source, target
+
+
+def _folder() -> Path:
+    named = os.environ.get("REGARD_DATA")
+    folder = Path(named or "", "multi30k")
+    if not named or not folder.is_dir():
+        raise DataError(
+            "--scale small needs REGARD_DATA to name a folder with multi30k/, which has train, val "
+            "and test_2016_flickr in .en and .de: set it, or choose --scale mini"
+        )
+    return folder
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Rows are trained with one thread each, so their speed is measured with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

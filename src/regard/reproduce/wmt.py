@@ -1,0 +1,179 @@
+"""Scale `paper`: WMT 2014, English to German (§5.1): its files, their checksums, and the text."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+import tarfile
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+from regard.api import prepare
+from regard.errors import DataError
+from regard.files.whole import new_file, refusing_write_errors, write_file
+from regard.paper import BASE
+from regard.recipe import Recipe
+from regard.reproduce.scales import TestSet, data_in
+
+_BLOCK = 1 << 20
+_SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file of WMT."""
+
+    url: str
+    size: int
+    """Bytes."""
+    sha256: str
+    members: tuple[tuple[str, str, str], ...]
+    """The English member, the German one, and the text that they belong to."""
+
+    @property
+    def file(self) -> str:
+        """Its name."""
+        return self.url.rpartition("/")[2]
+
+
+ARCHIVES = (
+    Archive(
+        "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+        657_632_379,
+        "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        (("training/europarl-v7.de-en.en", "training/europarl-v7.de-en.de", "train"),),
+    ),
+    Archive(
+        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+        918_311_367,
+        "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        (("commoncrawl.de-en.en", "commoncrawl.de-en.de", "train"),),
+    ),
+    Archive(
+        "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+        80_418_416,
+        "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+        (("training/news-commentary-v9.de-en.en", "training/news-commentary-v9.de-en.de",
+          "train"),),
+    ),
+    Archive(
+        "http://data.statmt.org/wmt19/translation-task/dev.tgz",
+        38_654_961,
+        "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+        (("dev/newstest2013.en", "dev/newstest2013.de", "valid"),
+         ("dev/newstest2014-deen-src.en.sgm", "dev/newstest2014-deen-ref.de.sgm", "test")),
+    ),
+)  # fmt: skip
+"""4.5 million pairs to learn from, newstest2013 to validate on, newstest2014 to test on."""
+
+
+@dataclass(frozen=True)
+class Wmt:
+    """WMT 2014, English to German, and the paper's own recipes; for GPUs."""
+
+    archives: tuple[Archive, ...] = ARCHIVES
+    name: str = "paper"
+    text: str = "WMT 2014, English to German"
+    seeds: int = 1
+
+    def prepare(self, out: Path) -> None:
+        """Download what is not in `out`/wmt14, check it, and prepare the text."""
+        folder = out / "corpus"
+        for archive in self.archives:
+            fetched(archive, out / "wmt14")
+        unpack(self.archives, out / "wmt14", folder)
+        prepare(
+            out=data_in(out),
+            source=folder / "train.en",
+            target=folder / "train.de",
+            valid_source=folder / "valid.en",
+            valid_target=folder / "valid.de",
+            recipe=self.base(out),
+        )
+
+    def base(self, out: Path) -> Recipe:
+        """The paper's base model, scored on all of newstest2013."""
+        return BASE.but(validate_sentences=3000, validate_every=10_000)
+
+    def unseen(self, out: Path) -> TestSet:
+        """The sentences of newstest2014."""
+        sides = ((out / "corpus" / f"test.{x}").read_text("utf-8") for x in ("en", "de"))
+        source, target = (text.split("\n")[:-1] for text in sides)
+        return source, target
+
+
+def fetched(archive: Archive, folder: Path) -> Path:
+    """The file of an archive, downloaded if it is not in the folder; its checksum is right.
+
+    Raises DataError if it cannot be downloaded, or is another file.
+    """
+    path = folder / archive.file
+    if not path.exists():
+        _download(archive, path)
+    if _checksum(path) != archive.sha256:
+        raise DataError(
+            f"is not the file of {archive.url} (its SHA-256 differs): remove it, and start again",
+            path,
+        )
+    return path
+
+
+def _download(archive: Archive, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with (
+            urllib.request.urlopen(archive.url, timeout=60) as answer,
+            refusing_write_errors(path),
+            new_file(path) as file,
+        ):
+            while block := answer.read(_BLOCK):
+                file.write(block)
+    except (URLError, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        raise DataError(
+            f"{archive.url} cannot be downloaded ({reason}): put the file ({archive.size / 1e6:.0f}"
+            f" MB) into {path.parent}, or choose --scale mini, which needs no network"
+        ) from None
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
+    """Write train, valid and test in .en and .de, line by line from the members of the archives.
+
+    Raises DataError if a member is missing, or the two sides of one differ in their lines.
+    """
+    texts: dict[tuple[str, str], list[bytes]] = {}
+    for archive in archives:
+        path = folder / archive.file
+        with tarfile.open(path) as tar:
+            for english, german, name in archive.members:
+                sides = [_lines(tar, member, path) for member in (english, german)]
+                if len(sides[0]) != len(sides[1]):
+                    raise DataError(f"{english} and {german} differ in their lines", path)
+                for language, lines in zip(("en", "de"), sides, strict=True):
+                    texts.setdefault((name, language), []).extend(lines)
+    for (name, language), lines in texts.items():
+        out.mkdir(parents=True, exist_ok=True)
+        write_file(out / f"{name}.{language}", b"".join(line + b"\n" for line in lines))
+
+
+def _lines(tar: tarfile.TarFile, member: str, path: Path) -> list[bytes]:
+    try:
+        file = tar.extractfile(member)
+    except KeyError:
+        file = None
+    if file is None:
+        raise DataError(f"has no member {member}: it is not the file that it should be", path)
+    content = file.read()
+    if member.endswith(".sgm"):
+        found = _SEGMENT.findall(content.decode("utf-8"))
+        return [html.unescape(" ".join(one.split())).encode() for one in found]
+    return content.removesuffix(b"\n").split(b"\n")

@@ -1,0 +1,51 @@
+"""Scale small: real text, by a recipe that is chosen once and kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.budget.choice import Choice
+from regard.corpus import write_corpus
+from regard.errors import DataError
+from regard.paper import BASE
+from regard.presets import SMALL
+from regard.reproduce import small
+from regard.reproduce.prepared import prepare_text_once
+from regard.reproduce.scales import data_in
+from regard.reproduce.small import Small
+from regard.reproduce.tables import Study
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of text with the names of Multi30k; the rule of --time chooses `SMALL`."""
+    for name, seed, count in (("train", 1, 200), ("val", 2, 7), ("test_2016_flickr", 3, 5)):
+        write_corpus(tmp_path / "data" / "multi30k" / name, seed, count)
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
+
+    def choose(text: Any, minutes: float) -> Choice:
+        recipe = SMALL.but(vocabulary=400, minutes=minutes, best="loss", tune=True, steps=10**6)
+        return Choice(recipe, 0.0, int(100 * minutes), 0.0, 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(small, "choose", choose)
+    return tmp_path
+
+
+def test_the_recipe_is_chosen_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = folder / "out"
+    prepare_text_once(Study(Small(minutes=3), out, (1,)))
+    recipe = Small().base(out)  # with other minutes, it stays
+    assert (recipe.training.steps, recipe.training.minutes) == (300, 0)
+    assert (recipe.training.best, recipe.training.average) == ("last", BASE.training.average)
+    assert recipe.training.validate_sentences == 7  # all of the development set
+    assert (recipe.model.heads, recipe.model.d_k) == (8, SMALL.model.d_model // 8)
+    assert (data_in(out) / "tokenizer.json").exists()
+    sources, references = Small().unseen(out)
+    assert len(sources) == len(references) == 5
+
+
+def test_text_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    with pytest.raises(DataError, match=r"small needs REGARD_DATA.*choose --scale mini"):
+        prepare_text_once(Study(Small(), tmp_path / "out", (1,)))

@@ -1,0 +1,75 @@
+"""Scale paper: archives are fetched, checked and unpacked; without them one sentence says so."""
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError
+from regard.paper import BASE
+from regard.reproduce.wmt import ARCHIVES, Archive, Wmt, fetched, unpack
+
+SGM = '<doc><seg id="1"> A dog &amp; a cat. </seg>\n<seg id="2">Two\nlines.</seg></doc>'
+
+
+def archive(folder: Path, name: str, content: dict[str, str], text: str = "train") -> Archive:
+    """An archive with two members, at a URL that needs no network."""
+    path = folder / name
+    with tarfile.open(path, "w:gz") as tar:
+        for member, lines in content.items():
+            about = tarfile.TarInfo(member)
+            about.size = len(lines.encode())
+            tar.addfile(about, io.BytesIO(lines.encode()))
+    data = path.read_bytes()
+    english, german = content
+    checksum = hashlib.sha256(data).hexdigest()
+    return Archive(path.as_uri(), len(data), checksum, ((english, german, text),))
+
+
+def test_texts_are_joined(tmp_path: Path) -> None:
+    parts = [
+        archive(tmp_path, "a.tgz", {"x/a.en": "one\ntwo\n", "x/a.de": "eins\nzwei\n"}),
+        archive(tmp_path, "b.tgz", {"b.en": "three\n", "b.de": "drei\n"}),
+        archive(tmp_path, "c.tgz", {"c-src.en.sgm": SGM, "c-ref.de.sgm": SGM}, "test"),
+    ]
+    for part in parts:
+        assert fetched(part, tmp_path / "wmt14") == tmp_path / "wmt14" / part.file
+    unpack(parts, tmp_path / "wmt14", tmp_path / "corpus")
+    assert (tmp_path / "corpus/train.en").read_text() == "one\ntwo\nthree\n"
+    assert (tmp_path / "corpus/train.de").read_text() == "eins\nzwei\ndrei\n"
+    sources, references = Wmt().unseen(tmp_path)
+    assert sources == references == ["A dog & a cat.", "Two lines."]
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    part = archive(tmp_path, "a.tgz", {"a.en": "one\n", "a.de": "eins\n"})
+    path = fetched(part, tmp_path / "wmt14")
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(DataError, match=r"a\.tgz: is not the file of .*SHA-256.*remove it"):
+        fetched(part, tmp_path / "wmt14")
+
+
+def test_without_network_a_sentence_says_what_to_do(tmp_path: Path) -> None:
+    part = Archive((tmp_path / "missing.tgz").as_uri(), 12_000_000, "", ())
+    with pytest.raises(DataError, match=r"cannot be downloaded.*12 MB\) into .*wmt14.*mini"):
+        fetched(part, tmp_path / "wmt14")
+    assert list((tmp_path / "wmt14").iterdir()) == []
+
+
+def test_texts_of_other_lengths_or_names_are_refused(tmp_path: Path) -> None:
+    odd = archive(tmp_path, "a.tgz", {"a.en": "one\n", "a.de": "eins\nzwei\n"})
+    with pytest.raises(DataError, match=r"a\.en and a\.de differ in their lines"):
+        unpack([odd], tmp_path, tmp_path / "corpus")
+    lacking = Archive(odd.url, odd.size, odd.sha256, (("b.en", "b.de", "train"),))
+    with pytest.raises(DataError, match=r"has no member b\.en"):
+        unpack([lacking], tmp_path, tmp_path / "corpus")
+
+
+def test_the_files_of_the_paper() -> None:
+    assert {len(one.sha256) for one in ARCHIVES} == {64}
+    assert {text for one in ARCHIVES for *_, text in one.members} == {"train", "valid", "test"}
+    base = Wmt().base(Path())
+    assert base.model == BASE.model
+    assert base.training.steps == BASE.training.steps
