@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def test_each_part_is_done_once(tmp_path: Path, jobs: int) -> None:
     assert sorted(one.number for one in heard) == [1, 2, 3, 4]
     assert do_all(tasks, tmp_path, jobs=jobs) == first == finished(tasks, tmp_path)
     assert done(tmp_path) == ["a", "a", "bb", "bb"]
+
+
+def test_what_is_most_work_is_begun_first(tmp_path: Path) -> None:
+    small, large = task(tmp_path, "small"), replace(task(tmp_path, "large"), cost=2.0)
+    do_all([small, large, task(tmp_path, "last")], tmp_path)
+    assert (tmp_path / "done").read_text().split() == ["large", "small", "last"]
 
 
 def test_after_is_called_when_the_numbers_are_there(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.api import train
 from regard.errors import Diverged
-from regard.paper import BASE, TABLE_3
+from regard.paper import BASE, TABLE_3, parameters
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.study.kept import Measured, Task
@@ -67,7 +67,9 @@ def row_task(out: Path, name: str, seed: int, recipe: Recipe, data: Path) -> Tas
     """The training of a row with a seed, in the run directory `out`/runs/NAME-SEED."""
     seeded = recipe.but(seed=seed)
     work = partial(train_row, run_of(out, name, seed), data, seeded)
-    return Task(name, seed, settings_of(seeded), work)
+    count = parameters(recipe.model, recipe.tokenizer.vocabulary)
+    cost = float(count * recipe.training.steps)
+    return Task(name, seed, settings_of(seeded), work, cost)
 
 
 def run_of(out: Path, name: str, seed: int) -> Path:

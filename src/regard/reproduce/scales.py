@@ -60,14 +60,15 @@ MINI_BASE = BASE.but(
     source_tokens=1024,
     target_tokens=1024,
     steps=1600,
-    warmup_steps=300,
+    warmup_steps=800,
     log_every=20,
     validate_every=1600,
     validate_sentences=500,
     save_every=50,
 )
 """The base model at a quarter of its width and half its depth, for the built-in corpus; learning
-rate, dropout, label smoothing and search are the paper's."""
+rate, dropout, label smoothing and search are the paper's. After a warm-up of 300 steps, row C3 was
+still writing without reading at step 1,600."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ class Task:
     """Everything that decides the numbers, besides the seed."""
     work: Callable[[], Measured | None]
     """Does the part; None if it needs a part that is not finished yet."""
+    cost: float = 0.0
+    """How much work it is, in any unit: what is most work is begun first."""
 
 
 class Finished(NamedTuple):
@@ -72,7 +74,8 @@ def do_all(
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
         heard(Finished(part, seed, numbers, i, len(tasks)))
-    todo = [task for task in tasks if (task.part, task.seed) not in found]
+    left = [task for task in tasks if (task.part, task.seed) not in found]
+    todo = sorted(left, key=lambda task: -task.cost)
     job = _Job(out, os.getpid(), after)
     with Workers(min(jobs, len(todo))) as workers:
         while todo:
