@@ -64,4 +64,4 @@ def test_the_rows_of_smaller_treebanks(
     rows = parser_rows(Mini(name="small"), tmp_path)
     assert list(rows) == ["wsj", "wsj-semi", "craft"]
     refuse_without_trees(Mini(name="small"), rows.values())  # all are there
-    assert {row.recipe.search.beam for row in rows.values()} == {21}
+    assert {row.beam for row in rows.values()} == {21}

@@ -66,7 +66,10 @@ def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | No
 
 def _tested(run: Path, row: ParserRow) -> Measured:
     gold = [tree for tree in Treebank([row.test]).trees() if tree is not None]
-    found = load(run).parse(tree.words() for tree in gold)
+    parser = load(run)
+    if row.beam:
+        parser.recipe = parser.recipe.but(beam=row.beam)
+    found = parser.parse(tree.words() for tree in gold)
     figures = compare_trees(found, gold).figures()
     return {
         "f1": figures["f"] if figures["recall"] else 0.0,
