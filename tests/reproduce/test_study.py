@@ -12,7 +12,7 @@ from regard.errors import DataError, Diverged
 from regard.paper import TABLE_3
 from regard.reproduce import rows, table3
 from regard.reproduce.scales import Mini
-from regard.reproduce.study import all_tasks, reproduce_tables
+from regard.reproduce.study import all_tasks, reproduce_tables, rows_in_training
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
 from regard.reproduce.tables import Study, write_tables
 from regard.run.journal import read_journal
@@ -58,6 +58,7 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         reproduce_tables(study, [TABLE_3_EXPERIMENT])
     write_tables(study, [TABLE_3_EXPERIMENT])
     assert cells(study)["A1"][-1] == "seed 1: step 2 of 4"
+    assert "A1, seed 1: step 2 of 4" in rows_in_training(study, [TABLE_3_EXPERIMENT])
     monkeypatch.setattr(rows, "train", real)
     [table] = reproduce_tables(study, [TABLE_3_EXPERIMENT], heard=heard.append)
     assert [(done.part, done.number) for done in heard] == [("base", 1), ("A1", 2)]

@@ -1,6 +1,9 @@
 """`regard reproduce`: the paper's tables, made again, with the printed numbers beside ours."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +11,11 @@ import typer
 from regard.cli.options import QuietOption
 
 if TYPE_CHECKING:
+    from regard.reproduce.tables import Experiment, Study
     from regard.study.kept import Finished
+
+EVERY = 60.0
+"""Seconds between two lines about the rows in training."""
 
 _NameArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="table1, table2, table3, table4, figures or all.")
@@ -90,8 +97,8 @@ def reproduce(
     if plan:
         typer.echo("\n".join(plan_lines(study, chosen, max(1, processes), price)))
         return
-    heard = _ignore if quiet else _show_row
-    tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
+    with _progress(study, chosen, quiet) as heard:
+        tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
     named = dict(zip((one.name for one in chosen), tables, strict=True))
@@ -109,8 +116,29 @@ def _processes(jobs: int) -> int:
     return 0 if count == 1 else count
 
 
-def _ignore(done: "Finished") -> None:
-    """Show nothing."""
+@contextmanager
+def _progress(
+    study: "Study", experiments: "list[Experiment]", quiet: bool
+) -> "Iterator[Callable[[Finished], object]]":
+    """Show how far the rows in training are, each minute; gives a function for finished ones."""
+    from regard.cli.console import note
+    from regard.reproduce.study import rows_in_training
+
+    if quiet:
+        yield lambda _: None
+        return
+    ended = Event()
+
+    def tell() -> None:
+        while not ended.wait(EVERY):
+            if rows := rows_in_training(study, experiments):
+                note(f"            {'; '.join(rows)}")
+
+    Thread(target=tell, daemon=True).start()
+    try:
+        yield _show_row
+    finally:
+        ended.set()
 
 
 def _show_row(done: "Finished") -> None:

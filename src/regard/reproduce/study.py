@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import time
 
+from regard.reproduce.rows import run_of, state_of
 from regard.reproduce.tables import Experiment, GrowingTable, Study, write_tables
 from regard.study.kept import Finished, Task, do_all
+
+RECENT = 60.0
+"""Seconds since the last record of a run that is still being trained, at most."""
 
 
 def reproduce_tables(
@@ -33,6 +38,19 @@ def reproduce_tables(
     after = partial(write_tables, study, experiments)
     do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=after)
     return write_tables(study, experiments)
+
+
+def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:
+    """How far each row is that a process is training now, as its journal tells."""
+    recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
+    told = []
+    for name, recipe in recipes.items():
+        for seed in study.seeds:
+            journal = run_of(study.out, name, seed) / "journal.jsonl"
+            if journal.exists() and time() - journal.stat().st_mtime < RECENT:
+                state = state_of(study.out, name, {seed: None}, recipe.training.steps)
+                told.append(f"{name}, {state}")
+    return told
 
 
 def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
