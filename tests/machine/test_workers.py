@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,18 @@ from regard.machine.workers import Workers
 def squared(number: int) -> int:
     time.sleep(0.01 * (number % 3))
     return number * number
+
+
+def until_there(path: Path, name: str) -> None:
+    """`long` waits until `last` has made the file."""
+    if name == "last":
+        path.touch()
+    while name == "long" and not path.exists():
+        time.sleep(0.01)
+
+
+def workers_refusing(workers: Workers) -> Iterator[tuple[int, int]]:
+    return workers.unordered(partial(refused_from, 4), range(5))
 
 
 def refused_from(limit: int, number: int) -> int:
@@ -60,6 +73,28 @@ def test_results_come_in_the_order_of_the_tasks(count: int) -> None:
         assert len(workers.pids) == count
         assert list(workers.map(squared, range(17))) == [n * n for n in range(17)]
         assert list(workers.map(str, range(3))) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_results_come_as_soon_as_they_are_there(count: int) -> None:
+    with Workers(count) as workers:
+        found = list(workers.unordered(squared, range(7)))
+    assert sorted(found) == [(number, number * number) for number in range(7)]
+    if count < 2:
+        assert [number for number, _ in found] == list(range(7))
+
+
+def test_a_short_task_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
+    job = partial(until_there, tmp_path / "there")
+    with Workers(2) as workers:
+        found = [name for name, _ in workers.unordered(job, ["long", "short", "last"])]
+    assert found[0] == "short"
+    assert set(found[1:]) == {"last", "long"}
+
+
+def test_a_refusal_ends_unordered_work(three: Workers) -> None:
+    with pytest.raises(DataError, match="numbers:4: is too large"):
+        list(workers_refusing(three))
 
 
 def test_what_is_printed_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:

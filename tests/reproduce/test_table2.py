@@ -39,14 +39,14 @@ def test_a_translated_row_and_an_ensemble(tmp_path: Path) -> None:
     TABLE_2_EXPERIMENT.prepare(study)
     tasks = {(task.part, task.seed): task for task in TABLE_2_EXPERIMENT.tasks(study)}
     assert ("base", 2) in tasks  # for the ensemble
-    wanted = [("base", 1), ("base", 2), ("unseen-base", 1), (f"unseen-{ENSEMBLE}", 1)]
+    wanted = [("base", 1), ("base", 2), ("unseen-base", 1), (f"unseen-{ENSEMBLE}-of-2", 1)]
     assert tasks["unseen-base", 1].work() is None  # not yet
     found = do_all([tasks[one] for one in reversed(wanted)], study.out)
     sources, references = TINY.unseen(study.out)
     assert len(sources) == 5
     runs = [study.out / "runs" / f"base-{seed}" for seed in (1, 2)]
     expected = bleu(load(*runs).translate(sources), [references])
-    assert found[f"unseen-{ENSEMBLE}", 1]["bleu_13a"] == expected
+    assert found[f"unseen-{ENSEMBLE}-of-2", 1]["bleu_13a"] == expected
     [table] = write_tables(study, [TABLE_2_EXPERIMENT])
     rows = {row[0]: row for row in table.rows}
     assert len(rows) == len(TABLE_2) + 1
@@ -56,6 +56,9 @@ def test_a_translated_row_and_an_ensemble(tmp_path: Path) -> None:
     assert rows["MoE"][-1] == "–"
     assert {len(row) for row in table.rows} == {len(table.head)}
     assert finished(list(tasks.values()), study.out).keys() == set(wanted)
+    more = Study(TINY, study.out, (1, 2, 3))  # an ensemble of three is another part
+    assert f"unseen-{ENSEMBLE}-of-3" in {task.part for task in TABLE_2_EXPERIMENT.tasks(more)}
+    write_tables(more, [TABLE_2_EXPERIMENT])
 
 
 def test_a_row_of_another_family(tmp_path: Path) -> None:

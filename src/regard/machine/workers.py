@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
@@ -84,6 +84,20 @@ class Workers:
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
+
+    def unordered(
+        self, job: Callable[[_Task], _Result], tasks: Sequence[_Task]
+    ) -> Iterator[tuple[_Task, _Result]]:
+        """Yield each task with `job(task)`, as soon as it is done; they are begun in order.
+
+        Raises the error of a job, and RegardError if a process was killed.
+        """
+        if not self._processes:
+            yield from ((task, job(task)) for task in tasks)
+            return
+        begun = {self._threads.submit(self._ask, job, task): task for task in tasks}
+        for future in as_completed(begun):
+            yield begun[future], future.result()
 
     def _submitted(
         self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]

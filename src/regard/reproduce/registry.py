@@ -1,6 +1,7 @@
 """The scales and the tables by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from regard.errors import RecipeError, unknown
@@ -36,6 +37,12 @@ def experiments_named(name: str) -> list[Experiment]:
     if name not in EXPERIMENTS:
         raise unknown("table", name, [*EXPERIMENTS, "all"])
     return [EXPERIMENTS[name]]
+
+
+def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:
+    """The tables that a directory has besides those that are chosen."""
+    others = (one for one in EXPERIMENTS.values() if one not in chosen)
+    return [one for one in others if (out / f"{one.name}.md").exists()]
 
 
 def scale_named(name: str, minutes: float | None = None) -> Scale:

@@ -24,20 +24,23 @@ def reproduce_tables(
     study: Study,
     experiments: Sequence[Experiment],
     *,
+    others: Sequence[Experiment] = (),
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[GrowingTable]:
     """Make the tables; what another call has finished is not done again.
 
-    `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if
-    the directory holds another scale or other settings, and what training raises.
+    The page also shows `others`, as they are. `jobs` processes share the work, each with one
+    thread; 0 means this process. Raises DataError if the directory holds another scale or other
+    settings, and what training raises.
     """
     for one in experiments:
         one.prepare(study)
-    write_tables(study, experiments)
-    after = partial(write_tables, study, experiments)
+    shown = [*experiments, *others]
+    write_tables(study, shown)
+    after = partial(write_tables, study, shown)
     do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=after)
-    return write_tables(study, experiments)
+    return write_tables(study, shown)[: len(experiments)]
 
 
 def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:

@@ -75,12 +75,12 @@ def do_all(
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
         heard(Finished(part, seed, numbers, i, len(tasks)))
     left = [task for task in tasks if (task.part, task.seed) not in found]
-    todo = sorted(left, key=lambda task: -task.cost)
+    todo = _most_work_first(left)
     job = _Job(out, os.getpid(), after)
     with Workers(min(jobs, len(todo))) as workers:
         while todo:
             left = []
-            for task, new in zip(todo, workers.map(job, todo), strict=True):
+            for task, new in workers.unordered(job, todo):
                 if new is None:
                     left.append(task)
                     continue
@@ -88,8 +88,12 @@ def do_all(
                 heard(Finished(task.part, task.seed, new, len(found), len(tasks)))
             if len(left) == len(todo):
                 sleep(WAIT)
-            todo = left
+            todo = _most_work_first(left)
     return found
+
+
+def _most_work_first(tasks: Sequence[Task]) -> list[Task]:
+    return sorted(tasks, key=lambda task: -task.cost)
 
 
 def finished(tasks: Sequence[Task], out: Path) -> Figures:
