@@ -81,7 +81,7 @@ def _check(format: str, precision: str, changes: Sequence[str]) -> None:  # noqa
 
 def _to_hf(model: Model, out: Path) -> Certificate:
     from regard.exchange.hf_plain_side import PretrainedSide
-    from regard.exchange.hf_vocabulary import Vocabulary
+    from regard.exchange.hf_vocabulary import MarianVocabulary
     from regard.exchange.to_hf import positions_of, write_hf
 
     def fill(folder: Path) -> None:
@@ -90,7 +90,7 @@ def _to_hf(model: Model, out: Path) -> Certificate:
 
     def prove(folder: Path) -> Certificate:
         try:
-            theirs = PretrainedSide(folder, Vocabulary.of(model))
+            theirs = PretrainedSide(folder, MarianVocabulary.of(model))
         except ModuleNotFoundError:
             why, versions = "transformers is not installed", OurSide(model).versions
             return unproved("regard to hf", why, versions, model.manifest["files"])

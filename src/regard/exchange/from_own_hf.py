@@ -12,7 +12,7 @@ from regard.errors import ModelError, RecipeError
 from regard.exchange.foreign import Foreign, NotRunError
 from regard.exchange.hf_plain_side import PretrainedSide
 from regard.exchange.hf_text import OURS
-from regard.exchange.hf_vocabulary import Vocabulary
+from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import matrices_of
 from regard.exchange.reading import read_safetensors
 from regard.exchange.to_hf import MODULES, NORMS, order_of_dimensions
@@ -44,11 +44,11 @@ def read_own_hf(directory: Path) -> Foreign:
         weights=_weights(recipe.model, read_safetensors(path), path),
         tokenizer=tokenizer,
         files={name: checksum(directory / name) for name in ("recipe.toml", OURS, path.name)},
-        side=lambda: _side(directory, Vocabulary.own(tokenizer.size)),
+        side=lambda: _side(directory, MarianVocabulary.own(tokenizer.size)),
     )
 
 
-def _side(directory: Path, vocabulary: Vocabulary) -> PretrainedSide:
+def _side(directory: Path, vocabulary: MarianVocabulary) -> PretrainedSide:
     try:
         return PretrainedSide(directory, vocabulary)
     except ModuleNotFoundError:

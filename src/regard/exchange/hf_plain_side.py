@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from regard.exchange.certificate import Sequences
-from regard.exchange.hf_vocabulary import Vocabulary
+from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.text.tokenizer import BOS
 
 
 class PretrainedSide:
     """MarianMTModel and the tokenizer by plain from_pretrained; raises ModuleNotFoundError."""
 
-    def __init__(self, directory: Path, vocabulary: Vocabulary):
+    def __init__(self, directory: Path, vocabulary: MarianVocabulary):
         import transformers
 
         transformers.utils.logging.disable_progress_bar()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.exchange.hf_vocabulary import Vocabulary
+from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
@@ -17,7 +17,7 @@ OURS = "regard.tokenizer.json"
 
 
 def write_text_files(
-    tokenizer: AnyTokenizer, vocabulary: Vocabulary, positions: int, folder: Path
+    tokenizer: AnyTokenizer, vocabulary: MarianVocabulary, positions: int, folder: Path
 ) -> None:
     """Write the tokenizer's files into a folder; raises ModelError for one they cannot express."""
     if isinstance(tokenizer, Tokenizer):
@@ -57,7 +57,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
 
 
 def _write_marian(
-    tokenizer: SentencePieceTokenizer, vocabulary: Vocabulary, positions: int, folder: Path
+    tokenizer: SentencePieceTokenizer, vocabulary: MarianVocabulary, positions: int, folder: Path
 ) -> None:
     """The very files that the tokenizer was read from, and the configuration that they had."""
     tokenizer.save(folder / OURS)  # with the files beside it

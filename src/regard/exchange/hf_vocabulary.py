@@ -20,7 +20,7 @@ _Matrix = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class MarianVocabulary:
     """Where each of their entries is among ours, and which ids begin, end and pad."""
 
     theirs: NDArray[np.int64]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.errors import ModelError
 from regard.exchange.hf_card import card
 from regard.exchange.hf_text import write_text_files
-from regard.exchange.hf_vocabulary import Vocabulary
+from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
 from regard.files.tensors import write_tensors
 from regard.recipe import ModelRecipe
@@ -55,7 +55,7 @@ def write_hf(model: Model, folder: Path) -> None:
     """
     recipe = model.recipe.model
     refuse_unmarian(recipe)
-    vocabulary = Vocabulary.of(model)
+    vocabulary = MarianVocabulary.of(model)
     named = _tensors(recipe, copied_weights(model), vocabulary)
     tensors = {name: torch.from_numpy(values) for name, values in named}
     write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
@@ -100,7 +100,7 @@ def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
 
 
 def _tensors(
-    recipe: ModelRecipe, weights: NamedWeights, vocabulary: Vocabulary
+    recipe: ModelRecipe, weights: NamedWeights, vocabulary: MarianVocabulary
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Their names and tensors."""
     order = order_of_dimensions(recipe)
@@ -144,7 +144,7 @@ def _layer(
             yield f"{theirs}.{equivalent}.{kind}", np.ascontiguousarray(values)
 
 
-def _config(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+def _config(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     recipe = model.recipe.model
     return {
         "architectures": ["MarianMTModel"],
@@ -175,7 +175,7 @@ def _config(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
-def _generation(model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     """Our search, as far as `generate` can do it; the model card says where it cannot."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
