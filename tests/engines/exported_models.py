@@ -34,8 +34,14 @@ SHAPES = {
 """Recipes that every engine can compute."""
 
 
-def untrained(folder: Path, recipe: Recipe = RECIPE, seed: int = 7) -> Path:
-    """A model directory of random weights, also where training begins with zeros."""
+def untrained(
+    folder: Path, recipe: Recipe = RECIPE, seed: int = 7, *, never: float = -8.0, end: float = 0.0
+) -> Path:
+    """A model directory of random weights, also where training begins with zeros.
+
+    `never` lowers or raises the probability of <pad> and <s>, which in a trained model is none, and
+    `end` that of </s>.
+    """
     torch.manual_seed(seed)
     model = Transformer(recipe.model, TOKENIZER.size)
     with torch.no_grad():
@@ -44,15 +50,16 @@ def untrained(folder: Path, recipe: Recipe = RECIPE, seed: int = 7) -> Path:
                 parameter.normal_(std=0.3)
             if name.endswith("tokens.weight"):
                 parameter *= 2  # outputs that differ, and end
-        _make_improbable(model)
+        _set_logits(model, never, end)
     write_model(folder, recipe, TOKENIZER, dict(model.named_parameters()), {"step": 1})
     return folder
 
 
-def _make_improbable(model: Transformer) -> None:
-    """Give <pad> and <s> no probability, as training does: one dimension of the output has a
-    constant sign, and theirs has the other."""
+def _set_logits(model: Transformer, never: float, end: float) -> None:
+    """Add three times these to the logits of <pad> and <s>, and of </s>: one dimension is 3."""
     last = model.decoder_norm if hasattr(model.decoder_norm, "weight") else None
     norm: Any = last or model.decoder[-1].add_norm_3.norm
     norm.weight[0], norm.bias[0] = 0.0, 3.0
-    model.output_matrix.weight[:2, 0] = -8.0
+    model.output_matrix.weight[:2, 0] = never
+    if end:
+        model.output_matrix.weight[2, 0] = end

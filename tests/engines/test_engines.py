@@ -1,6 +1,7 @@
 """An engine writes what regard writes for the same weights, by the same search."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from engines.exported_models import SHAPES, untrained
 from exchange.brief import brief_certificates  # noqa: F401
 from regard.engines.opening import load_exported
 from regard.engines.translator import EngineTranslator
+from regard.engines.with_ctranslate2 import CTranslate2Model
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.exporting import write_export
 from regard.translation import Translation, Translator, load
@@ -46,6 +48,32 @@ def test_greedy_and_beam_search(engine: str, model: Path, tmp_path: Path) -> Non
         found, by_engine = (list(t.stream(LINES, n_best=min(2, beam))) for t in (ours, theirs))
         assert texts(found) == texts(by_engine)
         assert scores(by_engine) == pytest.approx(scores(found), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("logits", "alpha"),
+    [({"never": 1.0}, 0.0), ({"end": 2.0}, 1.0)],
+    ids=["<pad> is likely", "a later output is better"],
+)
+def test_what_is_seldom_is_searched_step_by_step(
+    logits: dict[str, float], alpha: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, stepped = untrained(tmp_path / "model", seed=2, **logits), []
+    step = CTranslate2Model.step
+
+    def heard(*given: Any) -> Any:
+        stepped.append(given)
+        return step(*given)
+
+    ours, theirs = pair("ctranslate2", model, tmp_path)
+    monkeypatch.setattr(CTranslate2Model, "step", heard)
+    search = {"beam": 4, "alpha": alpha, "penalty": "length", "finish": "beam", "max_extra": 9}
+    for translator in (ours, theirs):
+        translator.recipe = translator.recipe.but(**search)
+    found, by_engine = (list(t.stream(LINES, n_best=2)) for t in (ours, theirs))
+    assert texts(found) == texts(by_engine)
+    assert scores(by_engine) == pytest.approx(scores(found), rel=1e-4)
+    assert stepped
 
 
 def test_a_directory_is_opened_by_its_own_engine(tmp_path: Path) -> None:

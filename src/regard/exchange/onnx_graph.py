@@ -72,10 +72,6 @@ class Graph:
         values = self._weights[name]
         return self.constant(name + ".T" * transposed, values.T if transposed else values)
 
-    def has(self, name: str) -> bool:
-        """Whether the model has a weight of this name."""
-        return name in self._weights
-
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output."""
         name = f"{kind}_{len(self._nodes)}"
