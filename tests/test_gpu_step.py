@@ -177,7 +177,7 @@ def test_a_step_of_decoding_waits_once() -> None:
         search(model, source, limits, STEP.search, listen=lambda *_: steps.append(1), **signs)
     copies = {key: n for key, n in waits.found.items() if " search: a copy" in key}
     assert max(copies.values()) == len(steps) > 32
-    host = {"search", "_results", "read", "_length_penalty", "<genexpr>"}  # it is at work there
+    host = {"search", "_results", "read", "_length_penalties", "<genexpr>"}  # it is at work there
     functions = {key: key.split(":")[1].split()[1] for key in waits.found}
     others = [key for key, name in functions.items() if name not in host or "search.py" not in key]
     [compaction] = others

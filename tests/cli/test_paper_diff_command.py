@@ -100,7 +100,7 @@ def test_another_code_base() -> None:
     assert {"field": "training.epsilon", "theirs": 1e-8, "ours": 1e-9} in found["fields"]
     said = regard("paper-diff", "base", "--against", "t2t").stdout
     assert "training.rate\n    theirs    2.0\n    here      1.0\n" in said
-    assert "normalisation\n    theirs    before each sub-layer" in said
+    assert 'model.norm\n    theirs    "pre"\n    here      "post"\n' in said
 
 
 def test_refusals(world: World) -> None:

@@ -93,7 +93,7 @@ def test_prepared_data_beside_text(world: World) -> None:
         ("steps=4", "--set 'steps=4': write it as section.key=value"),
         ("trainning.steps=4", "unknown section trainning: did you mean training?"),
         ("training.step=4", "unknown key training.step: did you mean training.steps?"),
-        ("model.=4", "unknown key model.: it is one of model.layers, "),
+        ("model.=4", "unknown key model.: it is one of model.family, "),
         ("training.source_tokens=4", "unknown key training.source_tokens: did you mean data.sou"),
         ("training.xyzzy=4", "unknown key training.xyzzy: it is one of training.steps, "),
         ("training.steps=many", "training.steps: input should be a valid integer (given: 'many')"),
