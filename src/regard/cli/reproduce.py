@@ -66,9 +66,8 @@ def reproduce(
 ) -> None:
     """Make the paper's tables again: each row is trained, and the printed numbers stand beside.
 
-    At scale mini, all learns from the built-in corpus, in less than two hours on two cores;
-    nothing is downloaded. Scale small is real text under REGARD_DATA, for a night on two cores;
-    paper is WMT 2014, for GPUs.
+    At scale mini, all learns from the built-in corpus, and nothing is downloaded. Scale small is
+    real text under REGARD_DATA; paper is WMT 2014, for GPUs. `--plan` tells how long each takes.
 
     Each row is a run directory, and rows are done once: the same command continues after Ctrl-C or
     a kill, more --seeds add to those that are there, and several such commands share the rows of
