@@ -67,8 +67,8 @@ MINI_BASE = BASE.but(
     save_every=50,
 )
 """The base model at a quarter of its width and half its depth, for the built-in corpus; learning
-rate, dropout, label smoothing and search are the paper's. After a warm-up of 300 steps, row C3 was
-still writing without reading at step 1,600."""
+rate, dropout, label smoothing and search are the paper's. With a warm-up of 300
+steps, row C3 had a BLEU of 6 after 1,600 (experiments/tables)."""
 
 
 @dataclass(frozen=True)
