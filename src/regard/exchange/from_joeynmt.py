@@ -177,18 +177,7 @@ def _converted(
     source = weights.take("src_embed.lut.weight", sizes[0], width)
     target = _own(weights, keys, "tied_embeddings", "trg_embed.lut.weight", source, sizes[1])
     output = _own(weights, keys, "tied_softmax", "decoder.output_layer.weight", target, sizes[1])
-    begin = tokenizer.order.specials[1]
-    if begin < 0:
-        raise ModelError(f"{config.where}: its vocabulary has no <s>, with which targets begin")
-    matrices = ForeignMatrices(
-        source=source,
-        target=target,
-        output=output,
-        bias=None,
-        start=target[begin],
-        order=tokenizer.order,
-        source_order=tokenizer.source_order,
-    )
+    matrices = ForeignMatrices.begun_by_entry(tokenizer, source, target, output, None, config.where)
     found = layers(weights, model, _part) | matrices.weights()
     if model.norm == "pre":
         names = {stack: f"{stack}.layer_norm" for stack in ("encoder", "decoder")}

@@ -137,18 +137,7 @@ def _converted(
         for stack, size in zip(("encoder", "decoder"), sizes, strict=True)
     )
     output, bias = weights.linear("generator", sizes[1], width)
-    begin = tokenizer.order.specials[1]
-    if begin < 0:
-        raise ModelError(f"{path}: its vocabulary has no {_BEGIN}, with which targets begin")
-    matrices = ForeignMatrices(
-        source=source,
-        target=target,
-        output=output,
-        bias=bias,
-        start=target[begin],
-        order=tokenizer.order,
-        source_order=tokenizer.source_order,
-    )
+    matrices = ForeignMatrices.begun_by_entry(tokenizer, source, target, output, bias, path)
     found = layers(weights, model, _part) | matrices.weights()
     names = {stack: f"{stack}.layer_norm" for stack in ("encoder", "decoder")}
     found |= last_norms(weights, names, model)

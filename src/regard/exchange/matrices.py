@@ -5,11 +5,14 @@ has no counterpart in the foreign model has a bias of -1e30, so that its probabi
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
+from regard.errors import ModelError
+from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.order import IdOrder
 from regard.text.tokenizer import BOS
 
@@ -35,6 +38,26 @@ class ForeignMatrices:
     """That of the source, if it has a vocabulary of its own."""
     never: frozenset[int] = frozenset()
     """Foreign ids that have no probability besides those without a counterpart here."""
+
+    @classmethod
+    def begun_by_entry(
+        cls,
+        tokenizer: ForeignTokenizer[Any],
+        source: Tensor,
+        target: Tensor,
+        output: Tensor,
+        bias: Tensor | None,
+        where: Path,
+    ) -> Self:
+        """The matrices of a model whose decoder begins with the entry that is <s> here.
+
+        Raises ModelError, which begins with `where`, if the target's vocabulary has no such entry.
+        """
+        begin = tokenizer.order.specials[BOS]
+        if begin < 0:
+            raise ModelError(f"{where}: its vocabulary has no <s>, with which targets begin")
+        orders = tokenizer.order, tokenizer.source_order
+        return cls(source, target, output, bias, target[begin], *orders)
 
     @property
     def kind(self) -> Kind:
