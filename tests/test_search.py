@@ -115,7 +115,8 @@ def log_p(toy: Toy, sentence: int, prefix: Prefix) -> list[float]:
 
 
 def penalty(length: int, recipe: SearchRecipe) -> float:
-    base = {"gnmt": (5 + length) / 6, "length": length}[recipe.penalty]
+    counted = max(1, length)  # an empty hypothesis, when no token at all is possible
+    base = {"gnmt": (5 + counted) / 6, "length": counted}[recipe.penalty]
     return float(base**recipe.alpha)
 
 
@@ -256,6 +257,13 @@ def test_batch_equals_plain_search_of_each_sentence(
     found = run(ranker, toy, source, max_lengths, recipe, n_best=beam)
     for sentence, longest in zip(source, max_lengths, strict=True):
         assert_same(found[sentence], plain(toy, sentence, longest, recipe))
+
+
+@pytest.mark.parametrize("base", ["gnmt", "length"])
+def test_where_no_token_is_possible_the_hypothesis_is_empty(ranker: Ranker, base: Any) -> None:
+    toy = Toy(FIRST + 2, lambda _: IMPOSSIBLE, seed=1)
+    [found] = run(ranker, toy, [7], [3], SearchRecipe(beam=2, alpha=1.0, penalty=base))
+    assert found == [Hypothesis((), 0.0, 0.0, finished=False)]
 
 
 @given(

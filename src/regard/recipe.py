@@ -79,7 +79,11 @@ class SearchRecipe(Section):
         return self
 
     def length_penalty(self, length: int) -> float:
-        """The number that divides log p of a hypothesis of this length, </s> included."""
+        """The number that divides log p of a hypothesis of this length, </s> included.
+
+        A hypothesis that could not even begin, of length 0, counts as one of length 1.
+        """
+        length = max(1, length)
         return float(length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
 
     def but(self, **changes: Any) -> SearchRecipe:

@@ -221,7 +221,7 @@ class CTranslate2Translator(EngineTranslator):
             tokens = tuple(ids[:-1] if finished else ids)
             if not _ENDS.isdisjoint(tokens):
                 return None
-            score = log_p / recipe.length_penalty(max(1, len(ids)))
+            score = log_p / recipe.length_penalty(len(ids))
             pool.append(Hypothesis(tokens, score, log_p, finished))
         return sorted(pool, key=lambda hypothesis: -hypothesis.score)
 
