@@ -151,10 +151,10 @@ class Decoding:
     def hypotheses(
         self, sources: Sequence[Sequence[int]], search: Search, *, here: bool = False
     ) -> Found:
-        """The hypotheses that `search` finds for each source, a list of pieces ending in </s>.
+        """The hypotheses that `search` finds for each source.
 
-        Unless `here` is True, `search` may be called in a copy of this process, where all that it
-        changes is lost.
+        A source is a list of ids that ends in </s>. Unless `here` is True, `search` may run in a
+        copy of this process, and what it changes there is lost.
         """
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]

@@ -79,7 +79,7 @@ class EncoderDecoder(Computing, ABC):
 
     @abstractmethod
     def start(self, source: Rows) -> Any:
-        """The state of a search (`search.Selectable`): sentences encoded, one per row."""
+        """The `search.Selectable` state before the first token: encoded sentences, one per row."""
 
     @abstractmethod
     def step(
@@ -87,12 +87,12 @@ class EncoderDecoder(Computing, ABC):
     ) -> tuple[Float[Tensor, "rows vocabulary"], Any]:
         """The logits of the next token of each row, and the new state.
 
-        `tokens` holds the last token of each row. A state is stepped from once.
+        `tokens` holds the last token of each row. A state may be given to `step` only once.
         """
 
     @abstractmethod
     def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
-        """The modules that attend, by kind, from the first layer on; without those it has not."""
+        """The modules that attend, by kind, first layer first; kinds that it lacks are left out."""
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
         """Figure 1 up to the softmax: logits of each next token, given those before it."""

@@ -234,7 +234,7 @@ class Arithmetic(ABC):
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """(smoothed, plain) loss of the logits x E^T, in nats, summed over tokens (§5.4).
 
-        Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient.
+        Labels of 0 are padding and do not count. Only the smoothed loss has a gradient.
         """
 
     @abstractmethod

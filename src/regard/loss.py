@@ -19,7 +19,7 @@ def smoothed_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The cross-entropy with the smoothed target, and the plain -log p(label), in nats.
 
-    Both are summed over tokens; labels of 0 are padding and count nothing. This is the definition;
+    Both are summed over tokens; labels of 0 are padding and do not count. This is the definition;
     `arithmetic.cross_entropy` computes it without keeping the logits of a batch.
     """
     log_p = logits.float().log_softmax(-1)

@@ -3,7 +3,7 @@ centered around the respective output position".
 
 A position attends to those that are at most r / 2 away. A long row is computed in blocks of r / 2
 queries, each with the keys of the blocks around it: memory and time grow with n r, not with n^2.
-Every arithmetic takes the blocks for rows.
+Each implementation of the equations computes the blocks as if they were rows.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from regard.sizes import BLOCKED_FROM
 
 
 class RestrictedAttention(MultiHeadAttention):
-    """Self-attention over the positions within `reach`, whatever its scores are."""
+    """Self-attention over the positions within `reach`; a second base class computes the scores."""
 
     reach: int
 
@@ -51,9 +51,9 @@ def neighbourhood_mask(
     causal: bool,
     whole: bool = False,
 ) -> Mask:
-    """The mask of positions in one segment that are at most `reach` apart.
+    """The mask that lets positions of one segment attend to each other up to `reach` apart.
 
-    It is one of whole rows if these are short, or if `whole`, otherwise of their blocks.
+    The mask is for whole rows if the rows are short or `whole` is True, otherwise for their blocks.
     """
     length, width = segments.shape[1], max(1, reach)
     if whole or length <= BLOCKED_FROM * width:
@@ -62,7 +62,7 @@ def neighbourhood_mask(
     windows = 2 if causal else 3
     places = torch.arange(windows * width, device=segments.device)
     near = _near(places[width : 2 * width], places, reach, causal)
-    # Beyond the row is a segment of its own, to which nothing in the row attends.
+    # Positions beyond the row get their own segment number: nothing in the row attends to them.
     each = segments[:, None, :, None]
     queries = _blocks(each, width, -1)[:, 0, :, 0]
     keys = _windows(each, width, windows, -2)[:, 0, :, 0]
@@ -81,7 +81,7 @@ def _blocks(x: Tensor, width: int, value: float = 0) -> Tensor:
 
 
 def _windows(x: Tensor, width: int, windows: int, value: float = 0) -> Tensor:
-    """Each block between the block before it and, of three windows, the one after it."""
+    """Each block, joined with the block before it and, if `windows` is 3, the block after it."""
     length = x.shape[2] + -x.shape[2] % width
     around = F.pad(x, (0, 0, width, length - x.shape[2] + width), value=value)
     parts = [around[:, :, i * width : i * width + length] for i in range(windows)]

@@ -71,7 +71,7 @@ class ModelRecipe(Section):
     """Glorot limit of the first W^Q, W^K and W^V: that of each matrix apart; or, as in the authors'
     code, that of those with the same input joined as one matrix, smaller by up to sqrt 2."""
     source_end: bool = True
-    """Whether anything attends to the </s> of the source; other programs' sources may have none."""
+    """Whether the source's </s> is attended to. In some other programs, sources have no </s>."""
     score: Literal["scaled", "dot", "additive"] = "scaled"
     """How well a key fits a query (§3.2.1): their dot product / sqrt(d_k); the dot product; or
     additive attention, w · tanh(q + k). The paper scales."""
@@ -217,8 +217,9 @@ class TrainingRecipe(Section):
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Number format: auto is bf16 if the processor has it; weights always have an fp32 copy.
 
-    int8 is auto with 8-bit products of states and weights, and of gradients and weights in linear
-    layers. It needs an x86 processor with VNNI; on one or two cores it is faster than bf16.
+    int8 is like auto, but linear layers multiply in 8 bits: states by weights in the forward pass,
+    gradients by weights in the backward pass. It needs an x86 processor with VNNI; on one or two
+    cores it is faster than bf16.
     """
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Seed of the initialisation, the order of the data, and dropout."""

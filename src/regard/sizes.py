@@ -10,8 +10,8 @@ from typing import NamedTuple
 from regard.recipe import ModelRecipe
 
 BLOCKED_FROM = 3
-"""Restricted self-attention computes a row of more blocks than this in blocks; shorter rows would
-gain nothing."""
+"""Restricted self-attention divides a row into blocks only if there are more blocks than this, as
+shorter rows would not gain from it."""
 
 
 class FamilySizes(NamedTuple):

@@ -140,11 +140,11 @@ def begin(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> tuple[Recipe, Path]:
-    """The recipe and the directory of prepared data; prepares the data where it is not there.
+    """The recipe and the directory of prepared data, which is prepared now if it is not there.
 
-    `progress` is called during preparing, `remark` with a sentence if the recipe takes fields from
-    the data, `chose` if a recipe is chosen for the time. Raises RegardError where `decide` does,
-    and what `TrainingFiles.prepare` raises.
+    `progress` is called while data is prepared, `remark` with a sentence if the recipe takes fields
+    from the data, `chose` if a recipe is chosen that suits the time of the run. Raises RegardError
+    where `decide` does, and what `TrainingFiles.prepare` raises.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:

@@ -147,7 +147,7 @@ class Compiled(Whole):
 
 
 class Sharded(Whole):
-    """Learns with a model of which each process keeps a shard, by gathering weights when needed."""
+    """Learns with a model that is divided among processes, which gather its weights when needed."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """§3.1 Encoder and decoder stacks: Figure 1.
 
-`encode` and `decode` are the two halves of the figure. `start` and `step` compute the same a token
-at a time, for search, on an explicit `DecoderState`.
+`encode` and `decode` are the two halves of the figure. For search, `start` and `step` compute the
+same, one token at a time, and pass on a `DecoderState`.
 """
 
 from __future__ import annotations

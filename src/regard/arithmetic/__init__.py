@@ -2,6 +2,6 @@
 
 `plain` computes by the definitions, `cuda` on a GPU, `cpu` in training on a CPU, `inference` on a
 CPU without gradients, and `one_core` by loops (`loops`), for a thread with a core to itself.
-`products`, `int8` and `layouts` are ways to multiply linear layers. `choose` selects an
-implementation; tests compare every one with `plain`, values and gradients.
+`products`, `int8` and `layouts` compute the matrix products of linear layers. `choose` selects an
+implementation; tests compare the values and the gradients of each one with those of `plain`.
 """

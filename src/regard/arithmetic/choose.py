@@ -197,7 +197,7 @@ def can_use_loops() -> bool:
 
 
 def load_loops(device: torch.device) -> None:
-    """Load the loops now, if training on this device may load them later."""
+    """Load the compiled loops now, if training on this device may use them later."""
     if device.type == "cpu":
         can_use_loops()
 

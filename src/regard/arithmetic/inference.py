@@ -42,7 +42,7 @@ class Inference(Cpu):
     def _kept(self, x: Tensor) -> Tensor:
         return x if self.keep_in is None else x.to(self.keep_in)
 
-    add_norm = Plain.add_norm  # not that of `Cpu`, whose gradient is written out
+    add_norm = Plain.add_norm  # not that of `Cpu`, which defines its own gradient
     lstm = Plain.lstm  # multiplies by `products`, which may hold the weights
 
     def cross_entropy(
@@ -65,7 +65,11 @@ class ExactInference(Inference):
         self._layouts, self._sizes = products.layouts.values(), tuple(sizes)
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Test linear layers and attention in the model's sizes; False unless keys are in fp32."""
+        """Whether batches change no bits of linear layers and attention in the model's sizes.
+
+        They are tested with each number of threads. False if keys are not in fp32, or if no
+        layer is laid out for exact results.
+        """
         threads = list(threads)
         blocked = [layout for layout in self._layouts if isinstance(layout, BlockedLinear)]
         exact = blocked or any(isinstance(layout, Int8Linear) for layout in self._layouts)

@@ -42,7 +42,7 @@ def rows(x: Tensor) -> NDArray[Any]:
 
 
 def rows_of(x: Tensor) -> NDArray[Any]:
-    """A contiguous tensor as a matrix for a loop to write to, of the shape that `rows` gives."""
+    """A contiguous tensor as a matrix that a loop writes to; it is flattened as by `rows`."""
     return array(x.view(-1, x.shape[-1]))
 
 
@@ -63,7 +63,7 @@ class Loops(Cpu):
     def attention_weights_backward(
         self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
     ) -> Tensor:
-        """The gradient of the scores; without dropout, it overwrites that of the weights."""
+        """Return the gradient of the scores. without dropout, overwrite `gradient` with it."""
         if scaled is not None:
             return super().attention_weights_backward(gradient, weights, scaled, factor)
         attention_loops.weights_backward(array(gradient), array(weights), factor)

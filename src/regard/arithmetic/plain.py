@@ -109,7 +109,7 @@ class Plain(Arithmetic):
 
 
 def fused_lstm(x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-    """PyTorch's LSTM over whole rows; on a GPU it is cuDNN's, whose weights are one tensor."""
+    """PyTorch's LSTM over whole rows. On a GPU cuDNN computes it, from weights in one tensor."""
     weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
     if x.is_cuda:
         parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])

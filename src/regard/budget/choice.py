@@ -198,7 +198,10 @@ def weights_of(recipe: Recipe) -> int:
 
 
 def worth(tokens: float, different: float, repeats: float) -> float:
-    """How many tokens of new text teach as much as `tokens`, of which so many are different."""
+    """How many tokens of new text teach as much as `tokens`, of which `different` are distinct.
+
+    This is E of the first formula above, and `repeats` is its r.
+    """
     again = max(0.0, tokens / different - 1)
     return min(tokens, different) + different * repeats * (1 - math.exp(-again / repeats))
 
@@ -206,9 +209,9 @@ def worth(tokens: float, different: float, repeats: float) -> float:
 def expected_loss(
     weights: int, tokens: float, different: float, rule: Mapping[str, float] | None = None
 ) -> float:
-    """The loss that the rule expects, in nats per target character; see above.
+    """The loss that the second formula above gives, in nats per target character.
 
-    `tokens` target tokens are learned from, `different` ones if none is seen again. `rule` has the
+    The model learns from `tokens` target tokens, of which `different` are distinct. `rule` has the
     constants, by default those of rule.toml.
     """
     rule = rule or rule_of_times()["loss"]

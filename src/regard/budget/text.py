@@ -55,7 +55,7 @@ class ParallelText(NamedTuple):
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
-        """The size of the text that data was prepared from, about; raises DataError."""
+        """The approximate size of the text that data was prepared from; raises DataError."""
         pairs = Pairs.open(data, "train")
         each = cls(len(pairs), 0, ()).characters_per_token()
         both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
@@ -71,11 +71,14 @@ class ParallelText(NamedTuple):
         )
 
     def characters_per_token(self) -> float:
-        """Characters of a sub-word, about: more sub-words are longer ones."""
+        """The estimated mean length of a sub-word; those of a larger vocabulary are longer."""
         return 1.0 + 0.8 * math.log10(self.vocabulary())
 
     def row_length(self) -> int:
-        """A width of rows: twice the longest of the first sentences, but short rows cost less."""
+        """The width of rows that suits this text, in sub-words: twice its longest sampled sentence.
+
+        The width is a multiple of 32 from 96 to 256.
+        """
         longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))
 
@@ -86,5 +89,5 @@ class ParallelText(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """Sub-words of the target, about; each sentence has </s> besides."""
+        """The estimated number of target tokens: the sub-words, and </s> of each sentence."""
         return self.characters / self.characters_per_token() + max(self.pairs, 1)

@@ -137,10 +137,11 @@ def softmax_gradients(seed: int) -> Measured:
 
 
 def head_costs(seed: int) -> Measured:
-    """Parameters and operations of base with h heads of width d_model / h, by h.
+    """Parameters and operations of one-layer base models, by their number of heads, h.
 
-    `flop_h` is computed from the sizes; `counted_h` is counted by PyTorch while it computes
-    attention, projections included. Both are of 64 positions. `softmax_h` is the number of weights.
+    Heads are d_model / h wide. `flop_h` are the operations of a training step, from the sizes.
+    `counted_h` are those that PyTorch counts in one self-attention with its projections.
+    `softmax_h` is the number of its attention weights. A sequence has 64 positions.
     """
     torch.manual_seed(seed)
     found = {}

@@ -64,9 +64,9 @@ def data_of(recipe: Recipe, out: Path) -> Path:
 
 
 def prepare_corpora(out: Path, size: Size) -> None:
-    """Write the built-in corpus to `out` and prepare it, with long sentences and without them.
+    """Write the built-in corpus to `out`; prepare it twice, with and without long sentences.
 
-    What is there already is left as it is; raises DataError if it is of another size.
+    Files that exist already are not changed. Raises DataError if they are of another size.
     """
     written = out / "size.json"
     if written.exists() and written.read_text("utf-8") != json.dumps(size._asdict()):

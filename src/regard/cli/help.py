@@ -127,7 +127,7 @@ def _show(markdown: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    os.environ.setdefault("LESS", "FRX")  # colours; a page that fits the screen is only printed
+    os.environ.setdefault("LESS", "FRX")  # R: colours; F and X: a page that fits is only printed
     screen = Console()
     screen.width = min(screen.width, 100)
     with screen.pager(styles=True):

@@ -154,18 +154,18 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) 
 
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and which part of it to write; each method is one form."""
+    """The attention of a sentence, and which part to write; each `write` method has its format."""
 
     found: "Look"
     kind: str | None
     layer: int | None
     """The layer, counted from 1; None means the last."""
     heads: list[int]
-    """Heads, counted from 1; if there are none, each form shows all heads, or the sharpest."""
+    """Heads, counted from 1; if the list is empty, all heads are shown, or the sharpest ones."""
     word: str | None
 
     def layer_of(self, kind: "AttentionKind") -> int:
-        """The layer for this kind of attention, from 0; raises RecipeError if it has no such."""
+        """The layer for this kind of attention, from 0; raises RecipeError if there is none."""
         from regard.errors import RecipeError
 
         layers = len(self.found.weights[kind])

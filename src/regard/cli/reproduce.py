@@ -64,13 +64,13 @@ def reproduce(
     price: _PriceOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make the paper's tables again: each row is trained, and the printed numbers stand beside.
+    """Make the paper's tables again: train each row, and show the paper's numbers beside ours.
 
-    At scale mini, all learns from the built-in corpus, and nothing is downloaded. Scale small is
-    real text under REGARD_DATA; paper is WMT 2014, for GPUs. `--plan` tells how long each takes.
+    Scale mini learns from the built-in corpus, and downloads nothing. Scale small learns from text
+    under REGARD_DATA, scale paper from WMT 2014, on GPUs. `--plan` tells how long each row takes.
 
-    Each row is a run directory, and rows are done once: the same command continues after Ctrl-C or
-    a kill, more --seeds add to those that are there, and several such commands share the rows of
+    Each row has a run directory and is trained once. The same command continues after Ctrl-C or a
+    kill; with more --seeds it trains only the new ones; several such commands share the work in
     one --out. After each row, DIR/TABLE.md, .json, .svg and DIR/index.html are written anew.
 
     Examples:

@@ -118,16 +118,16 @@ def train(
 ) -> None:
     """Train a model to translate or to parse; the same command continues a run that was stopped.
 
-    Without validation files some pairs are held out. Without --recipe one is chosen for --time (an
-    hour), the text and this machine; more --time continues a run. Recipes: base, big, wsj and so
-    on, as in the paper, small and small-parse. --seeds divides the time among several models.
+    Without validation files, some pairs are held out. Without --recipe, one is chosen to suit the
+    text, this machine and --time (by default 1h); a longer --time continues a run. Recipes: base,
+    big, wsj and others of the paper, small, small-parse. --seeds divides the time among models.
 
     Examples:
 
     - `regard train --source train.en --target train.de --out runs/x --time 30m`
     - `regard train --data prepared --recipe base --set training.steps=20000 --out runs/base`
     - `regard train --task parse --trees train.mrg --valid-trees dev.mrg --out runs/parser`
-    - `regard train --source train.en --target train.de --out runs/x --time 8h --plan`   (and less?)
+    - `regard train --source train.en --target train.de --out runs/x --time 8h --plan`   (compare)
     - `regard train --data prepared --recipe base --out runs/base --plan`   (what will it take?)
     - `regard train --out runs/x`   (continue)
     - `regard train --from runs/x --source law.en --target law.de --out runs/law`   (adapt a model)

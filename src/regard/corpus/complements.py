@@ -165,7 +165,7 @@ def complement(
 
 
 def _add_result(d: Derivation, verb: Verb, parts: Complement, one: bool) -> None:
-    """Add an object and what it becomes: the long journey more difficult."""
+    """Add an object and a comparative that it becomes: (makes) the long journey more difficult."""
     noun, plural = d.fresh(verb.objects), False if one else None
     phrase = noun_phrase(d, noun, "accusative", style="definite", plural=plural)
     parts.object = modified(d, phrase) if d.chance(0.3) else phrase

@@ -171,23 +171,32 @@ def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
     return first, commas([german, *second.final()])
 
 
-# Each of the following functions makes sentences of one form, such as the one in its docstring.
+# Each of the following functions makes sentences of one form; its docstring has an example.
 
 
 def _single(d: Derivation) -> SentencePair:
-    """Yesterday the man opened the door. Gestern machte der Mann die Tür auf."""
+    """One main clause.
+
+    Yesterday the man opened the door. Gestern machte der Mann die Tür auf.
+    """
     one = clause(d, _when(d), rich=True, front=True)
     return SentencePair(one.english(), one.main(d))
 
 
 def _subordinate_last(d: Derivation) -> SentencePair:
-    """He sells the lamp because it is old. Er verkauft die Lampe, weil sie alt ist."""
+    """A main clause, then a subordinate clause.
+
+    He sells the lamp because it is old. Er verkauft die Lampe, weil sie alt ist.
+    """
     first, second = _with_subordinate(d, _when(d))
     return SentencePair(first.english(), first.main(d) + second)
 
 
 def _subordinate_first(d: Derivation) -> SentencePair:
-    """Because the lamp is old, he sells it. Weil die Lampe alt ist, verkauft er sie."""
+    """A subordinate clause, then a main clause.
+
+    Because the lamp is old, he sells it. Weil die Lampe alt ist, verkauft er sie.
+    """
     first, english, german, second = _conjoined(d, _when(d))
     tree = second.english()
     tree.children[:0] = [Phrase("SBAR", [english, first.english()]), Word(",", ",")]
@@ -195,7 +204,10 @@ def _subordinate_first(d: Derivation) -> SentencePair:
 
 
 def _coordinated(d: Derivation) -> SentencePair:
-    """The lamp is old, so he sells it. Die Lampe ist alt, deshalb verkauft er sie."""
+    """Two main clauses, joined by `and`, `but` or `so`.
+
+    The lamp is old, so he sells it. Die Lampe ist alt, deshalb verkauft er sie.
+    """
     when = _when(d)
     first = clause(d, when, topic=True, front=True, tail=True)
     second = _continued(d, first, when)
@@ -209,7 +221,10 @@ def _coordinated(d: Derivation) -> SentencePair:
 
 
 def _two_verbs(d: Derivation) -> SentencePair:
-    """He picks up the lamp and sells it. Er hebt die Lampe auf und verkauft sie."""
+    """One subject with two predicates.
+
+    He picks up the lamp and sells it. Er hebt die Lampe auf und verkauft sie.
+    """
     when, subject = _when(d), _someone(d)
     shapes: tuple[Shape, ...] = ("accusative", "accusative", "accusative", "motion", "none")
     first = predicate(d, subject, when, replace(_DEED, one=True), shape=d.pick(shapes))
@@ -222,7 +237,10 @@ def _two_verbs(d: Derivation) -> SentencePair:
 
 
 def _reported(d: Derivation) -> SentencePair:
-    """She says that the lamp is old. Sie sagt, dass die Lampe alt ist."""
+    """A clause that somebody says, knows or asks.
+
+    She says that the lamp is old. Sie sagt, dass die Lampe alt ist.
+    """
     when, subject, verb = _when(d), _someone(d), d.pick(VERBS["clause"])
     then: When = "past" if when == "past" else _when(d)
     after: list[Word] = []
@@ -240,7 +258,10 @@ def _reported(d: Derivation) -> SentencePair:
 
 
 def _made(d: Derivation) -> SentencePair:
-    """The dog made the path more dangerous. Der Hund machte den Weg gefährlicher."""
+    """A clause with the verb `make`, alone or in a sentence with `because` or `although`.
+
+    The dog made the path more dangerous. Der Hund machte den Weg gefährlicher.
+    """
     when, way = _when(d), d.below(4)
     if way < 2:
         one = making(d, when)

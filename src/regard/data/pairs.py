@@ -288,7 +288,7 @@ def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
         raise _unreadable(path, error) from None
-    except Exception:  # numpy reads the header as Python, which fails in many ways
+    except Exception:  # numpy parses the header as Python: a damaged one raises anything
         raise DataError("is damaged: prepare the data again", path) from None
     if mapped.ndim != 1:
         raise DataError("is damaged: not a one-dimensional array; prepare the data again", path)

@@ -2,7 +2,8 @@
 
 Byte-pair encoding spells a word in bytes, and makes the merges that it has learned, the earliest
 first. With BPE-dropout, each merge is skipped at random, so that a word is cut in different ways
-and a model learns from rare sub-words too. It helps where text is scarce; the paper has none of it.
+and a model learns from rare sub-words too. It helps where text is scarce. The paper has no
+BPE-dropout.
 
 Merges are drawn from the ids of a sentence, without its text, so prepared data stays as it is.
 """

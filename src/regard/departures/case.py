@@ -40,7 +40,7 @@ class Facts:
 
 
 class Compared(NamedTuple):
-    """A recipe and what is known besides, to be compared with a row of the paper's tables."""
+    """A recipe and other facts, and the row of the paper's tables that they are compared with."""
 
     recipe: Recipe
     row: str

@@ -1,4 +1,4 @@
-"""A translator whose model another program computes."""
+"""A translator for a model that another program computes, such as ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,18 +1,20 @@
-"""CTranslate2 computes and searches; which of its hypotheses count is decided here, as we define.
+"""CTranslate2 computes and searches; this module ranks its hypotheses by the rules of our search.
 
-CTranslate2's own search has another length penalty and another end. Both are replaced: it is asked
-for every hypothesis that finishes within some steps, and for those still alive then, each with its
-log-probability. A hypothesis that is alive cannot score more than its log-probability over the
-largest penalty; where that may be too much, the sentence is searched again with more steps.
+CTranslate2's own search has another length penalty, and ends at another time. Both are replaced.
+CTranslate2 is asked for every hypothesis that finishes within some steps, and for those still alive
+then, each with its log-probability. The score of a live hypothesis will be at most its present
+log-probability divided by the largest penalty. If this bound is higher than a score that is to be
+returned, the sentence is searched again with more steps.
 
-<pad> and <s>, which our search never writes, are declared ends there: CTranslate2 then counts them
-in the softmax, and keeps no hypothesis alive that has one.
+Our search never writes <pad> and <s>. CTranslate2 is told that they end a hypothesis: it then
+counts them in the softmax, and no live hypothesis has one.
 
-Two things are seldom and are proved not to have happened, else our own search steps through the
-sentence: <pad> or <s> is among the best continuations, which a trained model does not do; and a
-hypothesis that our search would not have waited for (`search.finish = "beam"`) is one of the best.
+In two rare cases our own search steps through the sentence instead. In the first, <pad> or <s> is
+among the best continuations, which does not happen with a trained model. In the second, our search
+might have ended before it found one of the best hypotheses (`search.finish = "beam"`).
 
-One thing cannot be replaced: only the best `beam` continuations finish, so a recipe must say so.
+One rule of CTranslate2 cannot be replaced: only the best `beam` continuations may finish. A recipe
+with another rule is refused.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ except ModuleNotFoundError:
 
 _ENDS = frozenset((PAD, BOS, EOS))
 FIRST_STEPS = 12
-"""Steps of the first search beyond the length of the source; each further one has twice as many."""
+"""Steps of the first search beyond the source's length; each further search doubles this number."""
 BATCH_TOKENS = 1024
 """Source tokens of a batch, padding included."""
 
 
 class CTranslate2Model(EngineModel):
-    """CTranslate2's model, as one that our search can step through.
+    """A model that CTranslate2 computes and that our search can step through.
 
     Each step computes the whole prefix again, so this is slow; it serves the second search for
     translations that look wrong, and the certificate.
@@ -129,7 +131,7 @@ class CTranslate2Translator(EngineTranslator):
         }
 
     def refuse_other_search(self) -> None:
-        """Raise RecipeError unless only the best `beam` continuations finish."""
+        """Raise RecipeError if the recipe lets other continuations than the best `beam` finish."""
         if self.recipe.beam > 1 and self.recipe.finish != "beam":
             raise RecipeError(
                 "search.finish = candidates: CTranslate2 lets only the best `beam` continuations "

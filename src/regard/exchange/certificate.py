@@ -22,9 +22,9 @@ CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
 """Largest difference of two logits in fp32, as a share of the range of all logits."""
 WRITTEN = 40
-"""Tokens that a side writes for a sentence at most, </s> included."""
+"""The most tokens that a side writes for a sentence, </s> included."""
 IMPOSSIBLE = -1e29
-"""A logit below this is that of an entry which the model never writes, on either side."""
+"""A logit below this belongs to an entry that is never written; both sides have such logits."""
 _LONGEST_CERTIFICATE = 2**20
 
 Sequences = Sequence[Sequence[int]]
@@ -145,10 +145,11 @@ def certify(
     penalty: str = "length",
     tolerance: float | None = TOLERANCE,
 ) -> Certificate:
-    """Run sentences through both sides; `longest` bounds a source and an output, in tokens.
+    """Run sentences through both sides, and compare the logits and the outputs.
 
-    Logits are compared along the greedy outputs of our side. Raises ModelError if two of them
-    differ by more than `tolerance` of their range, where None means any difference, as in 8 bits.
+    Sources and outputs have at most `longest` tokens. Logits are compared along the greedy outputs
+    of our side. Raises ModelError if two logits differ by more than `tolerance` times the range of
+    all logits. With a `tolerance` of None, as for 8 bits, they may differ by any amount.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))

@@ -170,7 +170,7 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
 def _converted(
     weights: ForeignWeights, config: ForeignConfig, recipe: Recipe, tokenizer: ForeignTokenizer[Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields that follow from them."""
+    """The weights under our names, and the fields of the recipe that follow from the weights."""
     model, width = recipe.model, recipe.model.d_model
     keys = config.section("model")
     sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size

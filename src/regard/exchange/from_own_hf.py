@@ -1,4 +1,4 @@
-"""Read what `regard export hf` wrote: the model that it was, to the same bits."""
+"""Read a directory that `regard export hf` wrote; its weights are restored bit by bit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_own(directory: Path) -> bool:
 def read_own_hf(directory: Path) -> Foreign:
     """The recipe, the tokenizer and the weights; raises ModelError if they are damaged.
 
-    The weights may have been trained further there, under the same names.
+    The weights may have been trained further since the export, under the same names.
     """
     path = directory / "model.safetensors"
     try:

@@ -1,4 +1,7 @@
-"""Hugging Face's `generate` as a search of regard; what has no equivalent is refused by name."""
+"""The configuration of Hugging Face's `generate`, read as a search of regard.
+
+A setting without an equivalent raises ModelError, which names the setting.
+"""
 
 from dataclasses import dataclass
 from typing import Any

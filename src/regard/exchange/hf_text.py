@@ -30,7 +30,10 @@ def write_text_files(
 
 
 def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
-    """tokenizer.json of the library `tokenizers`, which adds </s>, and its configuration."""
+    """Write tokenizer.json for the library `tokenizers`, and tokenizer_config.json.
+
+    The library then adds </s> to each line. Our own tokenizer.json is written under another name.
+    """
     tokenizer.save(folder / "tokenizer.json")
     content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     tokenizer.save(folder / OURS)

@@ -21,10 +21,10 @@ _Matrix = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MarianVocabulary:
-    """Where each of their entries is among ours, and which ids begin, end and pad."""
+    """The vocabulary of an exported model: our id for each of its ids, and its special ids."""
 
     theirs: NDArray[np.int64]
-    """[size] Our id of each entry of the target."""
+    """[size] For each exported id of the target, our id."""
     theirs_of_source: NDArray[np.int64]
     ids: dict[str, int]
     """Keys of a configuration, and the ids of special tokens."""
@@ -36,7 +36,7 @@ class MarianVocabulary:
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """The ids of a model; those of an imported one are what they were."""
+        """The vocabulary for exporting a model; an imported model gets its former ids back."""
         tokenizer = model.tokenizer
         if not isinstance(tokenizer, ForeignTokenizer):
             return cls.own(tokenizer.size)
@@ -74,15 +74,15 @@ class MarianVocabulary:
         return len(self.theirs_of_source)
 
     def rows(self, matrix: _Matrix) -> _Matrix:
-        """The rows of a matrix of the target in their order."""
+        """The rows of a matrix of the target, in the order of the exported ids."""
         return np.ascontiguousarray(matrix[self.theirs])
 
     def source_rows(self, matrix: _Matrix) -> _Matrix:
-        """The rows of a matrix of the source in their order."""
+        """The rows of a matrix of the source, in the order of the exported ids."""
         return np.ascontiguousarray(matrix[self.theirs_of_source])
 
     def bias(self, bias: _Matrix | None) -> _Matrix:
-        """The bias of the target in their order; without one, or where it forbids an entry, 0."""
+        """The target's bias by exported ids: 0 if there is none, or where it forbids an entry."""
         if bias is None:
             return np.zeros(self.size, np.float32)
         found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]
@@ -90,7 +90,7 @@ class MarianVocabulary:
 
 
 def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
-    """Their id of the entry whose embedding is that of our <s>."""
+    """The exported id of the entry whose embedding equals that of our <s>."""
     equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
     return int(equal[-1]) if len(equal) else 0
 

@@ -35,9 +35,9 @@ class ForeignMatrices:
     """[d_model] The vector that the decoder begins with, before scaling."""
     order: IdOrder
     source_order: IdOrder | None = None
-    """That of the source, if it has a vocabulary of its own."""
+    """The order of the source's ids, if the source has its own vocabulary."""
     never: frozenset[int] = frozenset()
-    """Foreign ids that have no probability besides those without a counterpart here."""
+    """Foreign ids whose probability is 0."""
 
     @classmethod
     def begun_by_entry(
@@ -61,7 +61,7 @@ class ForeignMatrices:
 
     @property
     def kind(self) -> Kind:
-        """The matrices that are one, by their numbers: `model.embeddings`."""
+        """The value of `model.embeddings`: which of the matrices have equal numbers."""
         output = torch.equal(self.target, self.output)
         inputs = self.source_order is None and torch.equal(self.source, self.target)
         if output and inputs:

@@ -41,7 +41,7 @@ def copied_weights(model: Model) -> dict[str, NDArray[np.float32]]:
 
 
 class Tables(NamedTuple):
-    """[positions, d_model] each: the positional encodings of source and target."""
+    """The positional encodings of source and target, each of the shape [positions, d_model]."""
 
     source: NDArray[np.float32]
     target: NDArray[np.float32]

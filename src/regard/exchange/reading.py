@@ -133,7 +133,10 @@ def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a .npz file; objects are refused. Raises ModelError."""
+    """The arrays of a .npz file.
+
+    Raises ModelError if the file is damaged, is compressed or holds Python objects.
+    """
     try:
         with open_regular(path) as file:
             _refuse_compressed(path)

@@ -119,7 +119,7 @@ def tokenizer_of(
 
 
 def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Vocabulary]:
-    """The vocabularies: one if source and target have the same."""
+    """The vocabulary that source and target share, or the source's and the target's."""
     known = list(given) or [read_vocabulary_of(path) for path in texts.vocabularies]
     if not known and not texts.cutters:
         raise RecipeError("give its vocabulary by --vocab, or its SentencePiece model by --spm")

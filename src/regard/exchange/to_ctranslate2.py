@@ -72,7 +72,7 @@ def write_ctranslate2(
 
 
 def refuse_unlike(recipe: ModelRecipe) -> None:
-    """Raise ModelError, by name, for what CTranslate2 does not have."""
+    """Raise ModelError, which names the setting, if CTranslate2 cannot compute the model."""
     unlike = {
         "score = additive": recipe.score == "additive",
         "residual = false": not recipe.residual,
@@ -113,7 +113,7 @@ def _attentions(layer: Any) -> list[Any]:
 
 
 def _set_layer(layer: Any, weights: NamedWeights, name: str, *, pre_norm: bool) -> None:
-    """Fill a layer of either stack; CTranslate2 keeps a sub-layer's normalisation within it."""
+    """Fill a layer of either stack. In CTranslate2, each sub-layer contains its own LayerNorm."""
     own, *cross = _attentions(layer)
     _set_attention(own, weights, f"{name}.self_attention", ["qkv", "o"])
     for attention in cross:

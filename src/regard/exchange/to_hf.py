@@ -43,7 +43,7 @@ NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
 }
-"""Their names of what is add_norm_1, add_norm_2 and add_norm_3 here."""
+"""MarianMTModel's names for add_norm_1, add_norm_2 and add_norm_3 in a layer of each stack."""
 LEAST_POSITIONS = 512
 """Positions that an exported model has at least."""
 
@@ -51,7 +51,7 @@ LEAST_POSITIONS = 512
 def write_hf(model: Model, folder: Path) -> None:
     """Write config.json, the weights, the tokenizer, generation_config.json and README.md.
 
-    Raises ModelError, by name, for what MarianMTModel has not.
+    Raises ModelError, which names the setting, if MarianMTModel cannot compute the model.
     """
     recipe = model.recipe.model
     refuse_unmarian(recipe)
@@ -66,7 +66,7 @@ def write_hf(model: Model, folder: Path) -> None:
 
 
 def refuse_unmarian(recipe: ModelRecipe) -> None:
-    """Raise ModelError, by name, for what MarianMTModel has not."""
+    """Raise ModelError, which names the setting, if MarianMTModel cannot compute the model."""
     widths = [one.heads * d for one in (recipe, recipe.decoder) for d in (one.d_k, one.d_v)]
     missing = {
         f"model.norm = {recipe.norm}": recipe.norm != "post",

@@ -24,7 +24,7 @@ class Convolution(Computing):
         self.W = nn.Linear(kernel * inputs, outputs)
         self.kernel, self.dilation = kernel, dilation
         self.reach = (kernel - 1) * dilation
-        """Positions from the first that it sees to the last."""
+        """How far the last position that it sees is from the first."""
         self.before = self.reach if causal else self.reach // 2
 
     def forward(
@@ -36,7 +36,7 @@ class Convolution(Computing):
         return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
 
     def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
-        """The past before the first position, for as many rows as x has, whose width it has."""
+        """The past before the first position: zeros, for each row of x."""
         return x.new_zeros(len(x), 1, self.reach, self.W.in_features // self.kernel)
 
     def step(

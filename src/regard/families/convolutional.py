@@ -49,7 +49,7 @@ class GatedLayer(Computing):
 
 
 class EncoderConvolution(GatedLayer):
-    """A layer of the encoder: a gated convolution over both sides, and the residual sum."""
+    """A layer of the encoder: a gated convolution over positions on both sides, a residual sum."""
 
     def forward(
         self, x: Float[Tensor, "rows source d"], real: Float[Tensor, "rows source 1"]
@@ -59,7 +59,7 @@ class EncoderConvolution(GatedLayer):
 
 
 class DecoderConvolution(GatedLayer):
-    """A layer of the decoder: a gated convolution over the past, attention, the residual sums."""
+    """A layer of the decoder: a gated convolution over the past, attention, and residual sums."""
 
     heads = 1
 

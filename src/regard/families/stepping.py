@@ -1,4 +1,4 @@
-"""The state of decoding for models whose past has a fixed size, whatever was written before."""
+"""The state of decoding for models whose past has a fixed size, however long the output is."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -12,10 +12,10 @@ from regard.data.rows import Rows
 
 @dataclass(frozen=True)
 class StepState:
-    """The state of a step: numbers of each hypothesis, and numbers of each sentence."""
+    """The state before a step: tensors with a row for each hypothesis, or for each sentence."""
 
     past: tuple[Float[Tensor, "sentences beams ..."], ...]
-    """The numbers that the layers remember of each hypothesis."""
+    """The layers' memory of the tokens of each hypothesis so far."""
     memory: tuple[Float[Tensor, "sentences ..."], ...]
     """The encoded source, in the form that the family's decoder reads."""
     real: Bool[Tensor, "sentences source"]

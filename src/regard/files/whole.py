@@ -105,7 +105,7 @@ def parents_made(path: Path) -> Iterator[None]:
 def refuse_unwritable(directory: Path) -> None:
     """Raise RegardError if no file can be made in a directory, which need not exist yet.
 
-    Long work should not end in this error, so it is called before. It leaves nothing behind.
+    Call this before long work, which should not end in this error. No file is left behind.
     """
     with (
         suppress(_Tried),

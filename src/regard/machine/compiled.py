@@ -21,8 +21,8 @@ def compiled(
     """A version of `function` that is compiled when it is first called.
 
     With `graphs` its kernels are captured in CUDA graphs, and tensors that it returns are
-    overwritten by the next call. The program or, in a backward pass, its gradient's may fail to
-    compile, for example if there is no C compiler; then any exception may be raised.
+    overwritten by the next call. Compiling it, or its backward pass, may fail with any exception,
+    for example if there is no C compiler.
     """
     # Inductor's advice is for those who write programs, not for those who run them.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")

@@ -110,7 +110,7 @@ def outline(
 ) -> Outline:
     """Outline a run in the directory `out`, whose model is divided among `shards` processes.
 
-    `source_vocabulary` is that of the source, if it differs.
+    `source_vocabulary` is the size of the source's vocabulary, if it differs from `vocabulary`.
     """
     parameters = Parameters.of(recipe.model, vocabulary, source_vocabulary)
     count = sum(parameters)

@@ -218,7 +218,10 @@ class _Trial:
         return largest_batch(self.pairs, self.recipe.data, min(self.vocabularies), parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
-        """Bytes besides what is kept, in the process that took most; None if memory ran out."""
+        """Make a step on a batch; return the bytes that it needs in addition to the `kept` ones.
+
+        They are those of the process that needs most; None if memory runs out.
+        """
         try:
             self._step([batch])
         except OutOfMemory:

@@ -168,7 +168,10 @@ def loss_and_accuracy(
 
 
 def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """Loss, right tokens and tokens; in halves if they do not fit beside what training keeps."""
+    """Sums over a batch: the loss, the tokens predicted right, and all tokens.
+
+    If the batch does not fit the memory that training leaves free, it is computed in halves.
+    """
     try:
         return _sums_at_once(model, batch)
     except (MemoryError, RuntimeError) as error:

@@ -70,7 +70,7 @@ def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
 
 
 def refuse_without_trees(scale: Scale, rows: Iterable[ParserRow]) -> None:
-    """Raise DataError if files of real trees are missing; those of mini are made."""
+    """Raise DataError if files of real trees are missing; scale mini needs none."""
     if scale.name == "mini":
         return
     for row in rows:

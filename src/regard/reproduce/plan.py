@@ -14,9 +14,9 @@ from regard.recipe import Recipe
 from regard.reproduce.tables import Experiment, Study
 
 SENTENCE = 25
-"""Tokens of a sentence, about, for the operations of attention."""
+"""The assumed length of a sentence in tokens, from which operations are computed."""
 _CHECKPOINT, _MODEL = 12, 4
-"""Bytes on the disk for each parameter."""
+"""Bytes on the disk for each parameter, in a checkpoint and in the final model."""
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,10 @@ class Scale(Protocol):
         """How many seeds each row has if none are asked for."""
 
     def prepare(self, out: Path) -> None:
-        """Prepare the data in `out`, if it is not there yet; its lock is held."""
+        """Prepare the data in `out`, if it is not there yet; the caller holds its lock."""
 
     def base(self, out: Path) -> Recipe:
-        """The recipe that has the place of the paper's base model, once the data is prepared."""
+        """The recipe that replaces the paper's base model; the data in `out` must be prepared."""
 
     def unseen(self, out: Path) -> TestSet:
         """The sentences of Table 2, which no training and no validation has seen."""

@@ -68,7 +68,7 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _members(study: Study) -> tuple[int, ...]:
-    """The seeds of the base models that translate together: those of the study, or two."""
+    """The seeds of the base models in the ensemble: those of the study, but at least two."""
     return study.seeds if len(study.seeds) > 1 else (study.seeds[0], study.seeds[0] + 1)
 
 

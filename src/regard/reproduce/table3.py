@@ -40,7 +40,7 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def paper_parameters(row: str) -> int:
-    """The parameters of a row at the paper's size, with the vocabulary that its count tells of."""
+    """The parameters of a row at the paper's size, with the vocabulary that its count implies."""
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 
 

@@ -132,7 +132,7 @@ def _named(device: str, rank: int) -> str:
 
 
 def paths(directory: Path) -> list[Path]:
-    """The checkpoints in a folder, whole or not, in the order of their steps."""
+    """The checkpoints in a folder, damaged or not, in the order of their steps."""
     found = [
         (int(match[1]), path)
         for path in directory.glob("step-*")
@@ -142,7 +142,7 @@ def paths(directory: Path) -> list[Path]:
 
 
 def _by_distance(found: Sequence[Path], step: int) -> list[Path]:
-    """Checkpoints in the order of their distance from a step, of two the later first."""
+    """Checkpoints by their distance from a step; of two that are equally near, the later first."""
     return sorted(found, key=lambda path: (abs(step_of(path) - step), -step_of(path)))
 
 
@@ -154,8 +154,8 @@ def step_of(path: Path) -> int:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` undamaged checkpoints, newest first; `warn` hears of damaged ones.
 
-    Raises ModelError if all are damaged. Raises it too if one cannot be read that may be whole,
-    because a run that continued from an earlier one would remove it.
+    Raises ModelError if all are damaged. It is also raised if a checkpoint that may be undamaged
+    cannot be read, because a run that continued from an earlier one would remove it.
     """
     return _undamaged(directory, reversed(paths(directory)), count, warn)
 

@@ -25,7 +25,10 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 
 MOST_LOGITS = 2**26
-"""Most logits of a sentence at a step of its search: 256 MiB; ranking them takes more."""
+"""A model is refused if a step of the search for a sentence has more logits (beam x vocabulary).
+
+This many logits take 256 MiB, and ranking them takes more memory.
+"""
 MODEL_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors", MANIFEST)
 
 

@@ -78,7 +78,7 @@ class Run:
         self.directory.close()
 
     def resume_or_start(self) -> Training:
-        """Restore the newest whole checkpoint, or draw a new model; the clock starts."""
+        """Restore the newest undamaged checkpoint, or initialise a new model; start the clock."""
         training = self.resumption.resume_or_start()
         self.clock.start(training.state)
         return training

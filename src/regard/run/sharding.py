@@ -259,17 +259,17 @@ def _divided(
 
 
 class Exchange:
-    """Exchanges between the processes, before which they agree that none is out of memory.
+    """Exchanges between the processes, before which they check that none is out of memory.
 
     A process that is out of memory takes no part, and the others would wait for it for ever. Once
-    two updates fitted the memory, batches of the same shapes fit it too, so the processes agree no
-    more, and an error ends them all.
+    two updates have fitted the memory, batches of the same shapes fit it, too. So the processes
+    stop checking, and an error then ends them all.
     """
 
     def __init__(self, processes: Processes, *, same_shapes: bool):
         self.processes, self._same_shapes = processes, same_shapes
         self.fitted = 0
-        """Updates since memory last ran out."""
+        """Updates made since memory last ran out."""
 
     def agree(self) -> None:
         """Raise OutOfMemory in all processes if one of them is out of memory."""
@@ -278,7 +278,7 @@ class Exchange:
 
     @property
     def settled(self) -> bool:
-        """Whether memory is not expected to run out; if it does, no process can continue."""
+        """Whether memory should not run out any more; if it still does, no process can continue."""
         return self._same_shapes and self.fitted >= 2
 
 

@@ -22,7 +22,7 @@ class TrainingState:
     target_tokens: int = 0
     """Target tokens learned from so far; </s> counts, padding does not."""
     seconds: float = 0.0
-    """Time spent training, validation and saving included, over all starts of the run."""
+    """Seconds that the run took so far, over all its starts; validating and saving count."""
     parts: int = 1
     """Parts that each batch is divided into at least, so that one part fits the memory."""
     lowest_loss: float = 0.0
@@ -44,7 +44,7 @@ class TrainingState:
             self.no_better += 1
 
     def gives_up(self, patience: int) -> bool:
-        """Whether `patience` validations in a row have brought no lower loss; 0 is without end."""
+        """Whether `patience` validations in a row have brought no lower loss; never if it is 0."""
         return 0 < patience <= self.no_better
 
     def saved(self) -> dict[str, Any]:

@@ -17,7 +17,10 @@ from regard.translation import PartialListener, Translation, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""Most attention weights of a sentence, in all heads and layers; this many take 16 MB."""
+"""The attention of a sentence is not returned if it has more weights, in all heads and layers.
+
+This many weights take 16 MB.
+"""
 
 
 @dataclass(frozen=True, eq=False)

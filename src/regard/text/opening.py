@@ -18,7 +18,7 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 LONGEST_DESCRIPTION = 2**20
-"""Bytes of the longest tokenizer.json of a foreign tokenizer."""
+"""The most bytes that the tokenizer.json of a foreign tokenizer may have."""
 _FOREIGN: tuple[type[ForeignTokenizer[Any]], ...] = (
     SentencePieceTokenizer,
     MosesTokenizer,
@@ -30,10 +30,11 @@ ORIGINALS = frozenset(name for kind in _FOREIGN for name in kind.allowed)
 
 
 def open_tokenizer(path: str | Path) -> AnyTokenizer:
-    """Open tokenizer.json, or that in a directory, with the files beside it if it is foreign.
+    """Open a tokenizer; `path` is its tokenizer.json, or the directory that contains the file.
 
-    Raises ModelError if a file is missing, damaged, or not made by regard; MissingExtra if a
-    library that reads it is not installed.
+    A foreign tokenizer needs the files beside its tokenizer.json, too. Raises ModelError if a file
+    is missing, damaged, or not made by regard; MissingExtra if a library that reads it is not
+    installed.
     """
     path = Path(path)
     if path.is_dir():

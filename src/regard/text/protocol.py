@@ -35,18 +35,18 @@ class AnyTokenizer(Protocol):
 
     @property
     def symbols(self) -> Mapping[str, int]:
-        """Ids of symbols that no text is encoded as, such as tokens of trees; often none."""
+        """Ids of symbols that no text is encoded as, such as `(NP` in trees; often empty."""
 
     @property
     def foreign_ids(self) -> list[int] | None:
-        """For each of our ids, the id in the foreign vocabulary, or -1; None if it is not foreign.
+        """For each id of the target, its id in the foreign vocabulary, or -1 if it has none there.
 
-        These are the target's.
+        None if the tokenizer is not foreign.
         """
 
     @property
     def source_foreign_ids(self) -> list[int] | None:
-        """`foreign_ids` of the source's vocabulary: the target's if it is shared."""
+        """`foreign_ids` for the ids of the source; the same list if the vocabulary is shared."""
 
     def prefix(self, line: str) -> str:
         """The beginning of a source line that is meant for the model alone, such as `>>de<<`.

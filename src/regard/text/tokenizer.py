@@ -44,7 +44,7 @@ CONTINUED = "…"
 SYMBOL = "△"
 """First character of a symbol. BYTE_ALPHABET lacks it, so no text is encoded as a symbol."""
 LONGEST_LEARNT = 10_000
-"""Characters of the longest line that is learned from; a longer one is not a sentence."""
+"""The most characters of a line that is learned from; a longer line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """Bytes and entries of the largest tokenizer.json that is read."""
 _LONGEST_WORD = 100  # bytes that word-piece encoding matches at once; its time is quadratic in them
@@ -82,7 +82,8 @@ class Tokenizer:
         RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
         surrogate in the text.
         """
-        forms = 1 if kind == "bpe" else 2  # a byte that continues a word is another word piece
+        # A byte is one entry of BPE. It is two word pieces: one begins a word, one continues it.
+        forms = 1 if kind == "bpe" else 2
         least = len(SPECIAL) + forms * len(BYTE_ALPHABET) + len(symbols)
         if vocabulary < least:
             and_symbols = f", and {len(symbols)} symbols of trees" * bool(symbols)

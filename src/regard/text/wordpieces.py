@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from regard.text.divided import DividedText, Meetings, Positions
 
 MOST_BYTES = 2**24
-"""Bytes of the different words that pieces are learned from; the rarest are left out beyond."""
+"""Pieces are learned from the most frequent words, which have at most this many bytes together."""
 LEAST = 2
-"""Occurrences of a pair that may become a piece."""
+"""A pair that occurs less often than this does not become a piece."""
 
 
 def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark: str) -> list[str]:
@@ -125,7 +125,7 @@ class Learner:
         return [pair for pair in found if pair is not None]
 
     def _part(self, parted: Meetings) -> None:
-        """Count neighbours that no longer are."""
+        """Count off pieces that are no longer neighbours."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
             if pair is not None:  # the pair that was joined is forgotten already
@@ -174,7 +174,7 @@ class _Pairs:
         return self._numbers.get((left, right))
 
     def add(self, left: int, right: int, into: int) -> int:
-        """A number for a new pair, which would become the piece `into`; -1 for a new one."""
+        """Number a new pair; `into` is the piece that it would become, or -1 for a new piece."""
         pair = self._free.pop() if self._free else self.used
         if pair == self.used:
             self.used += 1
@@ -230,9 +230,10 @@ class _Pairs:
         self._gain[pairs] = np.where(n >= LEAST, self._gain_of(of), -np.inf)
 
     def score_around(self, pieces: Sequence[int], ways: list[int]) -> None:
-        """Compute the gains anew that changed as the counts of these pieces did.
+        """Compute again the gains of all pairs that contain one of these pieces.
 
-        `ways` are pairs that would become the last of them.
+        The counts of the pieces have changed. `ways` are the pairs that would become the last of
+        the pieces; their gains have changed, too.
         """
         into = pieces[-1]
         self._into[ways] = into

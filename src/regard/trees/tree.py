@@ -87,7 +87,7 @@ class Tree:
         return done[0]
 
     def __str__(self) -> str:
-        """The tree in brackets, on one line, with labels and words as they are."""
+        """The tree in brackets, on one line; nothing in labels and words is escaped."""
         pieces: list[str] = []
         todo: list[Tree | None] = [self]
         while todo:

@@ -90,7 +90,7 @@ class SearchRecorder:
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:
-        """An account of the recorded search, where an output could have `longest` pieces."""
+        """An account of the recorded search, where an output may have at most `longest` pieces."""
         _, live, finished = self._steps[-1]
         best = (finished or live)[0]
         steps = []

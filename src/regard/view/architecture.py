@@ -110,7 +110,7 @@ class _Stack:
         return y
 
     def _sublayer(self, y: float, sublayer: Sublayer, memory: float | None) -> float:
-        """A sub-layer above y, with what normalises and adds; returns the top of that."""
+        """Draw a sub-layer above y, with its norm and its sum; return the y of their top."""
         drawing, x, attends = self.drawing, self.x, isinstance(sublayer.module, MultiHeadAttention)
         begin = y
         if sublayer.norm_below:
@@ -162,7 +162,7 @@ class _Stack:
         )
 
     def _times(self, y: float) -> None:
-        """The number of layers, beside the stack, and what they count together."""
+        """Draw, beside the stack, the number of layers, and the parameters of one and of all."""
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)
         end = "right" if self.side < 0 else "left"
@@ -174,7 +174,7 @@ class _Stack:
 
 
 def _last_norm(drawing: Drawing, name: str, module: nn.Module, x: float, y: float) -> float:
-    """The LayerNorm above a stack whose top is y, if norms come first; returns the top of it."""
+    """Draw the LayerNorm that ends a stack of pre-norm layers, above y; return the y of its top."""
     if not isinstance(module, nn.LayerNorm):
         return y
     box = Box(x, y + 34 + _LOW / 2, _BOX, _LOW)

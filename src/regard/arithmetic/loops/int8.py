@@ -1,4 +1,7 @@
-"""Rounding to signed 8 bits, and the scaling of products, for training (inference: `layouts`)."""
+"""Loops for training in 8 bits: they round matrices to signed integers, and scale products.
+
+The loops for inference in 8 bits are in `layouts`.
+"""
 
 import numpy as np
 from numpy import float32 as f32

@@ -54,7 +54,8 @@ def _expression(rule: dict[str, Any]) -> str | None:
 def _growth(rule: dict[str, Any]) -> int:
     """By how much a rule can multiply the length of a text."""
     growth = 1
-    for key in ("content", "prepend", "replacement"):  # for an expression, it may be everywhere
+    # A regular expression may match before every character, so all places count for it.
+    for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")
             string = pattern.get("String") if isinstance(pattern, dict) else None

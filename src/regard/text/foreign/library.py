@@ -1,4 +1,7 @@
-"""Any tokenizer.json of the tokenizers library (https://pypi.org/project/tokenizers)."""
+"""A tokenizer that is read from a tokenizer.json of the library `tokenizers`.
+
+The library is at https://pypi.org/project/tokenizers.
+"""
 
 from __future__ import annotations
 

@@ -52,9 +52,10 @@ class MosesSettings(Section):
     """Whether Moses' rules for punctuation are applied first."""
     lowercased: bool = False
     separator: _Pieces = "@@"
-    """The end of a piece that another piece of its word follows."""
+    """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """How often a piece must occur in the target's pieces with counts, not to be divided."""
+    """Pieces of the target with a smaller count in target.counts are divided; None divides no piece
+    in that file."""
     source_threshold: int | None = None
     unknown: str = "<unk>"
     """The piece for all that the vocabulary lacks."""
