@@ -63,7 +63,7 @@ class Loops(Cpu):
     def attention_weights_backward(
         self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
     ) -> Tensor:
-        """Return the gradient of the scores. without dropout, overwrite `gradient` with it."""
+        """Return the gradient of the scores. Without dropout, overwrite `gradient` with it."""
         if scaled is not None:
             return super().attention_weights_backward(gradient, weights, scaled, factor)
         attention_loops.weights_backward(array(gradient), array(weights), factor)
