@@ -1,1 +1,1 @@
-"""Models of other tools, in and out: what is read, what is written, and the proof of each."""
+"""Import models of other tools, export models to them, and compare both sides of a conversion."""

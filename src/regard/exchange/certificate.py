@@ -1,7 +1,7 @@
-"""The certificate of a conversion: the same sentences through both sides, and what differed.
+"""The certificate of a conversion: how much two models differ on the same sentences.
 
-A conversion ends by running fixed and odd sentences through the model that was read and the model
-that was written. Its certificate lies beside the model as `certificate.json`.
+A conversion ends by running fixed sentences, ordinary and unusual ones, through the model that was
+read and the model that was written. Its certificate lies beside the model as `certificate.json`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
-"""Largest difference of two logits in fp32, as a share of the range of all logits."""
+"""In fp32, logits that differ by more than this share of the range of all logits are refused."""
 WRITTEN = 40
 """The most tokens that a side writes for a sentence, </s> included."""
 IMPOSSIBLE = -1e29
@@ -32,14 +32,14 @@ Sequences = Sequence[Sequence[int]]
 
 
 class Side(Protocol):
-    """A model on one side of a conversion. All ids are those of the model of regard.
+    """A model on one side of a conversion. On both sides, token ids are the ids of regard's model.
 
     A source ends in </s>. Outputs have neither <s> nor </s>.
     """
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The versions of the packages that compute, by their names."""
+        """The versions of the packages that run this side, by the names of the packages."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source ids of texts, each ending in </s>, by this side's own tokenizer."""
@@ -70,21 +70,21 @@ class Certificate(BaseModel):
     not_run: str = ""
     """Why nothing was compared; empty if both sides were run."""
     sentences: int = 0
-    """Sequences that both sides were given."""
+    """The number of sentences that both sides were given."""
     encoded: float = 0.0
-    """Share of the sentences that both tokenizers cut alike."""
+    """The share of sentences that both tokenizers encode as the same ids."""
     difference: float = 0.0
     """The largest difference of two logits."""
     range: float = 0.0
     """The largest logit minus the smallest one."""
     greedy: float = 0.0
-    """Share of equal outputs of greedy search."""
+    """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0
-    """Share of equal outputs of beam search."""
+    """The share of sentences for which beam search gives the same output on both sides."""
     beam: int = 0
     alpha: float = 0.0
     penalty: str = ""
-    """The beam search that both sides did: its width, and the length penalty."""
+    """The kind of length penalty. With `beam` and `alpha` it describes the search of both sides."""
 
     def summary(self) -> str:
         """One line: what was compared, and what differed."""

@@ -1,4 +1,4 @@
-"""A directory that is written only with its certificate, or not at all."""
+"""Write a directory together with its certificate, or not at all."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +18,9 @@ def write_certified(
 ) -> Certificate:
     """Make the sealed directory `out`: the files that `fill` writes, and the certificate.
 
-    `prove` is given the directory before it has its name. If it raises, nothing is left behind.
-    The manifest includes `about`. Raises RegardError if `out` exists or cannot be written.
+    `prove` is given the finished folder before it is renamed to `out`. If `fill` or `prove` raises,
+    nothing is left behind. The manifest includes `about`. Raises RegardError if `out` exists or
+    cannot be written.
     """
     refuse_existing(out)
     with refusing_write_errors(out), new_directory(out) as folder:

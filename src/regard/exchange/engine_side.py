@@ -15,7 +15,7 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """A translator by an engine, with its own search."""
+    """A translator whose model and beam search an engine computes."""
 
     def __init__(self, translator: EngineTranslator):
         self._translator = translator
@@ -30,7 +30,7 @@ class EngineSide:
         return [[*ids, EOS] for ids in self._translator.tokenizer.encode(texts)]
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits after each token of the target, a step at a time."""
+        """[target, vocabulary] The logits after each token of the target, computed step by step."""
         model, found = self._translator.model, []
         state = model.start(one_per_row([source]))
         for token in target:

@@ -1,4 +1,4 @@
-"""Write a model of regard for other programs, with the proof that nothing changed on the way."""
+"""Export a model of regard for other programs, and prove that it computes the same there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from regard.run.model_directory import Model, open_model
 EXPORT_FORMATS = ("hf", "ctranslate2", "onnx", "argos")
 """Formats that a model can be exported to."""
 PRECISIONS = ("fp32", "int8", "int8_float32", "bfloat16")
-"""Numbers in which CTranslate2 can keep a model."""
+"""The number formats in which CTranslate2 can store a model."""
 
 
 def write_export(
@@ -38,10 +38,11 @@ def write_export(
 ) -> Certificate:
     """Write the model in `directory` to `out` for another program, and prove it.
 
-    `changes` are fields of the search to go with it, such as "search.alpha=0". For argos, `pair` is
-    such as "en-de", and `text` are files on which the tokenizer is proved. Raises RecipeError
-    for an unknown format or precision, ModelError if the format has no such model or the proof
-    fails, MissingExtra if a package is not installed; then nothing is left behind.
+    `changes` set fields of the exported search, such as "search.alpha=0". For argos, `pair` names
+    the languages, such as "en-de", and `text` names files on whose lines the tokenizer is tested.
+    Raises RecipeError for an unknown format or precision, ModelError if the format cannot hold the
+    model or the proof fails, MissingExtra if a package is not installed. After an error, nothing
+    is left behind.
     """
     _check(format, precision, changes)
     refuse_existing(out)
@@ -189,15 +190,15 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """The proof, by a search that both sides have."""
+    """Run both sides with a search that both can do, and compare them."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
     if format == "hf" and search.penalty != "length":
-        rules = rules.but(penalty="length", alpha=0.0)  # no penalty, which both sides have
+        rules = rules.but(penalty="length", alpha=0.0)  # both sides can search without a penalty
     return certify(
         OurSide(model, rules),
         theirs,
-        [sentence for sentence in SENTENCES if sentence.strip()],  # a blank line stays blank
+        [sentence for sentence in SENTENCES if sentence.strip()],  # blank lines are not translated
         conversion=f"regard to {format}",
         files=model.manifest["files"],
         longest=min(model.recipe.data.max_length, positions),

@@ -1,4 +1,4 @@
-"""A foreign model, read and converted, before it is written and proved."""
+"""A foreign model that was read and converted, and is not yet written and compared."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from regard.recipe import MOST_STEPPED, Recipe
 from regard.text.protocol import AnyTokenizer
 
 LONGEST_SOURCE = 512
-"""Tokens of the longest source, for programs whose files do not say."""
+"""A source has at most this many tokens, if the files of a foreign model give no limit."""
 
 
 class NotRunError(Exception):
@@ -37,7 +37,7 @@ class Foreign:
 
 
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
-    """A recipe with these fields; raises ModelError for one that no model here can have."""
+    """A recipe with these fields; raises ModelError if no model of regard can have them."""
     model = fields.setdefault("d_model", 512), fields.setdefault("heads", 8)
     if all(isinstance(size, int) and size > 0 for size in model) and model[0] % model[1]:
         raise ModelError(f"{where}: d_model = {model[0]} is not a multiple of its {model[1]} heads")
@@ -49,12 +49,12 @@ def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) ->
 
 
 def most_extra(limit: int, beam: int) -> int:
-    """The nearest value that `search.max_extra` may have to a limit of tokens to write."""
+    """The value of `search.max_extra` that is nearest to `limit`, a foreign limit of outputs."""
     return max(1, min(limit, 10_000, MOST_STEPPED // max(1, beam)))
 
 
 class ForeignConfig:
-    """A foreign configuration: each key is read by its type, and what is not read is known."""
+    """A foreign configuration, whose values are read with a check of their types."""
 
     def __init__(self, content: Mapping[str, Any], where: Path):
         self._content, self.where = dict(content), where
@@ -63,48 +63,48 @@ class ForeignConfig:
         return key in self._content
 
     def whole(self, key: str, default: int | None = None, least: int = 0, most: int = 2**31) -> int:
-        """A whole number of this range."""
+        """The whole number of a key, from `least` to `most` - 1; raises ModelError for others."""
         value = self._get(key, default)
         if type(value) is not int or not least <= value < most:
             raise self.refusal(key, f"a whole number from {least} to {most - 1:,}")
         return value
 
     def real(self, key: str, default: float | None = None, least: float = 0.0) -> float:
-        """A number of at least `least`."""
+        """The number of a key, from `least` to 1e9; raises ModelError for another value."""
         value = self._get(key, default)
         if type(value) not in (int, float) or not least <= value <= 1e9:
             raise self.refusal(key, f"a number from {least:g}")
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
-        """True or False."""
+        """The boolean of a key; raises ModelError for another value."""
         value = self._get(key, default)
         if type(value) is not bool:
             raise self.refusal(key, "true or false")
         return value
 
     def word(self, key: str, default: str | None = None) -> str:
-        """A text."""
+        """The text of a key; raises ModelError for another value."""
         value = self._get(key, default)
         if type(value) is not str:
             raise self.refusal(key, "a text")
         return value
 
     def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
-        """The equivalent here of one of these texts."""
+        """The entry of `values` for the text of a key; raises ModelError if there is none."""
         value = self.word(key, default)
         if value not in values:
             raise self.refusal(key, f"one of {', '.join(values)} to be converted exactly")
         return values[value]
 
     def only(self, key: str, *values: Any) -> None:
-        """Refuse a key that has another value than these, of which the first is the default."""
+        """Raise ModelError if a key has a value not in `values`; the first one is the default."""
         value = self._content.get(key, values[0])
         if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
             raise self.refusal(key, f"{values[0]!r} to be converted exactly")
 
     def section(self, key: str) -> "ForeignConfig":
-        """An object under a key."""
+        """The object of a key, without null values; raises ModelError for another value."""
         value = self._get(key, None)
         if not isinstance(value, dict):
             raise self.refusal(key, "an object of keys")
@@ -121,7 +121,7 @@ class ForeignConfig:
         return self._content.get(key, default)
 
     def refusal(self, key: str, asked: str) -> ModelError:
-        """The error for a key that has another value than what is asked for."""
+        """The error for a key whose value is not what `asked` describes."""
         found = repr(self._content.get(key))
         shown = found if len(found) < 60 else f"{found[:60]}..."
         return ModelError(f"{self.where}: {key} is {shown}: it must be {asked}")

@@ -1,4 +1,4 @@
-"""`regard import hf`: a directory of Hugging Face's MarianMTModel, as OPUS-MT publishes them."""
+"""`regard import hf`: read a directory of Hugging Face's MarianMTModel, such as OPUS-MT's."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 _NORM_EPSILON = 1e-5
-"""Marian's LayerNorm there has no key for it."""
+"""MarianMTModel always uses this epsilon in LayerNorm: its configuration has no key for it."""
 WEIGHTS = "model.safetensors", "pytorch_model.bin"
 TEXT_FILES = "source.spm", "target.spm", "vocab.json"
 _PARTS = {
@@ -45,8 +45,8 @@ def read_hf(directory: Path) -> Foreign:
     """Read a directory of MarianMTModel and MarianTokenizer; raises ModelError.
 
     Files: config.json, generation_config.json if there is one, model.safetensors or
-    pytorch_model.bin, source.spm, target.spm, vocab.json, tokenizer_config.json. A directory that
-    `regard export hf` wrote becomes the model that it was.
+    pytorch_model.bin, source.spm, target.spm, vocab.json, tokenizer_config.json. From a directory
+    that `regard export hf` wrote, the exported model is restored.
     """
     if is_own(directory):
         return read_own_hf(directory)
@@ -90,7 +90,11 @@ def _config(directory: Path) -> ForeignConfig:
 
 
 def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
-    """The generation config: that of its file over that of config.json, as older models have it."""
+    """The generation config: generation_config.json, completed by keys of config.json.
+
+    Older models have all of these keys in config.json. Where generation_config.json was not derived
+    from config.json, config.json gives only the ids of special tokens.
+    """
     path = directory / "generation_config.json"
     older = {key: config.get(key) for key in _GENERATION_KEYS if key in config}
     newer = read_object(path) if path.exists() or path.is_symlink() else {}
@@ -177,7 +181,7 @@ def _converted(
     tokenizer: SentencePieceTokenizer,
     sources: int,
 ) -> tuple[dict[str, Tensor], Recipe]:
-    """The weights under our names, and the recipe with the fields that follow from them."""
+    """The weights under our names, and the recipe with the fields that follow from the weights."""
     weights, model, targets = ForeignWeights(tensors, path), recipe.model, tokenizer.order.size
     source, target, output = _tables(weights, config, sources, targets)
     has_bias = "final_logits_bias" in weights
@@ -204,9 +208,9 @@ def _converted(
 def _tables(
     weights: ForeignWeights, config: ForeignConfig, sources: int, targets: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrices of source, target and output; those that are tied are one, whatever is stored.
+    """The matrices of source, target and output; tied matrices are one and the same tensor.
 
-    Of tied matrices a file may have all, or any of them.
+    The file may store tied matrices several times, under any of their names: one is used.
     """
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     shared, output = "model.shared.weight", "lm_head.weight"
@@ -232,7 +236,10 @@ def _tables(
 
 
 def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The stored positions, if they are others than the sinusoids that follow from the sizes."""
+    """The stored positional encodings as learned positions, and the recipe's fields for them.
+
+    Both are empty if the encodings are the sinusoids that follow from the sizes.
+    """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model
     tables = [weights.take(name, -1, d_model) for name in names if name in weights]
@@ -252,7 +259,7 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tenso
 
 
 def _close(table: Tensor, d_model: int) -> Tensor:
-    """The table itself if it is that of the sinusoids in halves, up to rounding; else those."""
+    """The table if it equals the sinusoids in halves up to rounding, else these sinusoids."""
     usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
     return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
 

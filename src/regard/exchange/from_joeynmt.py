@@ -43,7 +43,7 @@ _FEED_FORWARD = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}
 def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     """Read config.yaml, a checkpoint and the vocabularies of a directory; raises ModelError.
 
-    `texts` names vocabularies and cutters that are not where the configuration says.
+    `texts` names the files of the tokenizer, if they are not where the configuration says.
     """
     config = ForeignConfig(
         parse_yaml(text_of_file(directory / "config.yaml"), directory / "config.yaml"),
@@ -78,7 +78,7 @@ def _not_run() -> Any:
 
 
 def _checkpoint(directory: Path) -> Path:
-    """The checkpoint to read: best.ckpt may be a link to another file of the directory."""
+    """The path of the checkpoint; if it is a link, the file of the linked name in the directory."""
     for name in _CHECKPOINTS:
         path = directory / name
         if path.is_symlink():
@@ -92,7 +92,7 @@ def _checkpoint(directory: Path) -> Path:
 
 
 def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
-    """The vocabularies and cutters: those given, else those of the directory."""
+    """The files of the tokenizer: the given ones, else the files of the directory."""
     own = [directory / name for name in ("src_vocab.txt", "trg_vocab.txt")]
     vocabularies = given.vocabularies or own
     if any((given.cutters, given.codes, given.languages)):
@@ -106,13 +106,13 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
 
 
 def _section(config: ForeignConfig, side: str) -> ForeignConfig:
-    """The configuration of one side's text; that of both in files of JoeyNMT 1."""
+    """The configuration of one side's text. JoeyNMT 1 has one configuration for both sides."""
     data = config.section("data")
     return data.section(side) if isinstance(data.get(side), dict) else data
 
 
 def _side(config: ForeignConfig, side: str) -> tuple[str, str]:
-    """The file that divides words of a side, and the language by whose rules Moses makes them."""
+    """A side's file of sub-words, and its language for Moses' tokenizer; empty if not used."""
     section = _section(config, side)
     for key in ("lowercase", "normalize"):
         if section.get(key):
@@ -159,7 +159,7 @@ def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Rec
 
 
 def _search(config: ForeignConfig) -> dict[str, Any]:
-    """The beam search of the configuration, whose penalty is that of §6.1."""
+    """The recipe's fields for the configured beam search; JoeyNMT has the penalty of §6.1, too."""
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
     beam, alpha = testing.get("beam_size", 4), testing.get("beam_alpha", testing.get("alpha", 0.6))
     beam = beam if isinstance(beam, int) and 1 <= beam <= 1000 else 4
@@ -191,7 +191,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """A matrix of its own, or the `other` one to which it is tied."""
+    """The matrix `name`, or `other` if the configuration ties both."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other
@@ -199,7 +199,7 @@ def _own(
 
 
 def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where: Path) -> None:
-    """Take a stored table of positions; raises ModelError if it is not that of §3.5."""
+    """Take a stored table of positional encodings; raise ModelError if it differs from §3.5."""
     if name not in weights:
         return
     table = weights.take_any(name).reshape(-1, width)

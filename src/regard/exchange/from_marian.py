@@ -31,10 +31,10 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""Rows of the table of sinusoids, whose exponent differs from §3.5's: learned positions hold it."""
+"""Rows of the table of sinusoids. It becomes learned positions: its exponent differs from §3.5."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
-"""Its "gelu" is x · sigmoid(1.702 x), which is no activation here."""
+"""In marian-nmt, "gelu" means x · sigmoid(1.702 x), an activation that regard does not have."""
 _ONLY: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
@@ -54,7 +54,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "ulr": (False,),
     "bert-train-type-embeddings": (False, True),
 }
-"""Keys that change the model, with the values that they may have here."""
+"""Keys that change the model, with the values that can be imported; other values are refused."""
 _ATTENTION = {"self": "self", "cross": "context"}
 
 
@@ -98,7 +98,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    keys.whole("enc-depth", least=1)  # that it has one tells it from models of other types
+    keys.whole("enc-depth", least=1)  # a model of another type does not have this key
     return keys
 
 
@@ -128,7 +128,7 @@ def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 def _entries(weights: ForeignWeights, path: Path) -> tuple[int, int]:
-    """The entries of the source's and the target's vocabulary, by the rows of their matrices."""
+    """The sizes of the source's and the target's vocabulary: the rows of their matrices."""
     sizes = []
     for side in ("encoder", "decoder"):
         name = "Wemb" if "Wemb" in weights else f"{side}_Wemb"
@@ -170,7 +170,7 @@ def _converted(
     tokenizer: ForeignTokenizer[Any],
     sizes: tuple[int, int],
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields that follow from them."""
+    """The weights under our names, and the fields of the recipe that follow from the weights."""
     model, width = recipe.model, recipe.model.d_model
     one = "Wemb" in weights
     source = weights.take("Wemb" if one else "encoder_Wemb", sizes[0], width)
@@ -183,7 +183,7 @@ def _converted(
         target=target,
         output=output,
         bias=bias,
-        start=torch.zeros(width),  # its decoder begins with a vector of zeros
+        start=torch.zeros(width),  # the decoder of marian-nmt begins with a vector of zeros
         order=tokenizer.order,
         source_order=tokenizer.source_order,
     )
@@ -208,7 +208,7 @@ def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Ten
 
 
 def _part(*, pre: bool) -> Any:
-    """The names of parts of layers, which are counted from 1."""
+    """A function that names the parts of layers; marian-nmt counts layers from 1."""
     norm = "ln_pre" if pre else "ln"
 
     def named(stack: str, i: int, part: str) -> str:

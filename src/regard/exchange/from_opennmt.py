@@ -43,7 +43,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "src_feats_vocab": (None, {}, []),
     "add_estimator": (False,),
 }
-"""Options that change the model, with the values that it may have here."""
+"""Options that change the model, with the values that can be imported; other values are refused."""
 _LINEAR = {"q": "linear_query", "k": "linear_keys", "v": "linear_values", "o": "final_linear"}
 _FEED_FORWARD = {"1": "w_1", "2": "w_2", "norm": "layer_norm"}
 
@@ -88,7 +88,7 @@ def _options(opt: Any, path: Path) -> ForeignConfig:
 
 
 def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
-    """The pieces of source and target and their ids; one if they are the same."""
+    """The vocabularies of source and target; only one if they are equal."""
     sides: list[list[str]] = []
     for name in ("src", "tgt"):
         side = vocab.get(name) if isinstance(vocab, dict) else None
@@ -129,7 +129,7 @@ def _recipe(keys: ForeignConfig, targets: int) -> Recipe:
 def _converted(
     weights: ForeignWeights, recipe: Recipe, tokenizer: ForeignTokenizer[Any], path: Path
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields that follow from them."""
+    """The weights under our names, and the fields of the recipe that follow from the weights."""
     model, width = recipe.model, recipe.model.d_model
     sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
     source, target = (

@@ -56,7 +56,7 @@ def _side(directory: Path, vocabulary: MarianVocabulary) -> PretrainedSide:
 
 
 def _weights(recipe: ModelRecipe, theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Our names and our order of the dimensions."""
+    """The weights under our names, with the dimensions of d_model in our order."""
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))
     found: dict[str, Tensor] = {}
     try:
@@ -73,7 +73,7 @@ def _weights(recipe: ModelRecipe, theirs: dict[str, Tensor], path: Path) -> dict
 
 
 def _matrices(recipe: ModelRecipe) -> dict[str, str]:
-    """Our matrices, which are one to three, and theirs."""
+    """MarianMTModel's name for each of our matrices of embeddings, which are one to three."""
     if recipe.embeddings == "shared":
         return {matrices_of(recipe).source: "model.shared.weight"}
     sides = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]

@@ -1,6 +1,6 @@
 """`regard import torch`: a state dict of nn.Transformer, with embeddings and an output layer.
 
-The file holds weights alone, so that the user says what the program around them does.
+The file holds only weights, so the user has to describe the program around nn.Transformer.
 """
 
 from dataclasses import dataclass
@@ -52,18 +52,18 @@ class Program:
     activation: str = "relu"
     norm_first: bool = False
     scale: bool = True
-    """Whether it multiplies embeddings by sqrt(d_model)."""
+    """Whether the program multiplies embeddings by sqrt(d_model)."""
     norm_epsilon: float = _NORM_EPSILON
     source_embedding: str = ""
-    """The name of the source's embedding in the state dict; found by itself if empty."""
+    """The name of the source's embedding in the state dict; if empty, it is searched for."""
     target_embedding: str = ""
     generator: str = ""
     positions: str = ""
-    """The name of the table of positions; found by itself if empty."""
+    """The name of the table of positional encodings; if empty, it is searched for."""
     pad: str = "<pad>"
     begin: str = "<s>"
     end: str = "</s>"
-    """The names of the special pieces in the vocabulary."""
+    """The name of </s> in the vocabulary; `pad` and `begin` are the names of <pad> and <s>."""
 
 
 def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
@@ -94,7 +94,7 @@ def _not_run() -> Any:
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    """The state dict of a file, which may hold it under a usual key."""
+    """The state dict of a file, which may hold it under one of the usual keys `_HOLDERS`."""
     if path.suffix == ".safetensors":
         return read_safetensors(path)
     content = read_pickled(path)
@@ -106,7 +106,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
-    """The name under which the program keeps its nn.Transformer, with a dot after it."""
+    """The prefix of nn.Transformer's names in the state dict: empty, or a name with a dot."""
     end = "decoder.layers.0.multihead_attn.in_proj_weight"
     found = [name.removesuffix(end) for name in tensors if name.endswith(end)]
     if len(found) != 1:
@@ -115,7 +115,7 @@ def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
 
 
 def _split(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors, with joined projections of queries, keys and values under names of their own."""
+    """The tensors, where joined projections of queries, keys and values are split into three."""
     found = {}
     for name, tensor in tensors.items():
         if name.endswith(("in_proj_weight", "in_proj_bias")):
@@ -134,12 +134,12 @@ class _Names:
     source: str
     target: str
     output: str
-    """The stem of a linear layer's name."""
+    """The name of the output layer, without .weight or .bias."""
     positions: str
 
 
 def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) -> _Names:
-    """The matrices outside nn.Transformer, by the names that programs usually give them."""
+    """Find the tensors outside nn.Transformer by the names that programs usually give them."""
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
     tables = _matrices(weights, outside, prefix)
@@ -156,7 +156,7 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
 
 
 def _only_other(names: list[str], taken: set[str]) -> str:
-    """The name that is left, if it is only one."""
+    """The only name that is not in `taken`; empty if there are several or none."""
     rest = [name for name in names if name not in taken]
     return rest[0] if len(rest) == 1 else ""
 
@@ -169,7 +169,7 @@ def _matrices(weights: ForeignWeights, names: list[str], prefix: str) -> list[st
 
 
 def _one(names: list[str], parts: tuple[str, ...], option: str, path: Path) -> str:
-    """The only one of the names that has one of these parts."""
+    """The name that contains one of `parts`; raises RecipeError if there are several or none."""
     found = [name for name in names if any(part in name.lower() for part in parts)]
     if len(found) != 1:
         shown = ", ".join(names[:8]) or "none"
@@ -217,7 +217,7 @@ def _converted(
     recipe: Recipe,
     tokenizer: ForeignTokenizer[Any],
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields that follow from them."""
+    """The weights under our names, and the fields of the recipe that follow from the weights."""
     model, width = recipe.model, recipe.model.d_model
     sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
     source = weights.take(names.source, sizes[0], width)
@@ -259,7 +259,10 @@ def _converted(
 def _positions(
     weights: ForeignWeights, name: str, recipe: Recipe
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """A stored table, if it is not that of §3.5, as learned positions; and the fields for it."""
+    """The stored table if it is kept as learned positions, else None, and the recipe's fields.
+
+    A table of sinusoids, with sines and cosines alternating or in halves, is not kept.
+    """
     width = recipe.model.d_model
     if not name or name not in weights:
         return None, {}

@@ -58,7 +58,7 @@ def card(model: Model) -> str:
 
 
 def _differences(model: Model) -> list[str]:
-    """Sentences about what `transformers` does otherwise than regard."""
+    """Sentences that tell in what `transformers` differs from regard."""
     search, norm = model.recipe.search, model.recipe.model.norm_epsilon
     lines = []
     if search.alpha:

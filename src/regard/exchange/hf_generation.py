@@ -29,9 +29,9 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1.0,),
     "sequence_bias": (None,),
 }
-"""Keys of a generation config that change what is written, with the values that do not."""
+"""Keys of a generation config that can change outputs, and the values that change nothing."""
 LONGEST_OUTPUT = 512
-"""Tokens to write where the configuration does not say."""
+"""The `max_length` of outputs, in tokens, if the configuration does not give one."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Generation:
     beam: int
     alpha: float
     limit: int
-    """Tokens of the longest output, </s> included."""
+    """An output has at most this many tokens, </s> included."""
     start: int
     end: int
     pad: int
     forbidden: frozenset[int]
-    """Ids that are never written; they have their share of the probability, if not `excluded`."""
+    """Ids that are never written. Unless `excluded` is True, the softmax counts them."""
     excluded: bool
-    """Whether the probability is divided among the other ids alone: `renormalize_logits`."""
+    """Whether the softmax leaves out the forbidden ids: `renormalize_logits`."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -63,10 +63,10 @@ class Generation:
 
     @property
     def specials(self) -> tuple[int, int, int]:
-        """The foreign ids of what is <pad>, <s> and </s> here; -1 for none.
+        """The foreign ids that correspond to our <pad>, <s> and </s>; -1 if there is none.
 
-        <pad> and <s> are never written here, so only an id that they never write can be one. If it
-        has no probability at all, its entry has none either.
+        regard never writes <pad> and <s>, but counts them in the softmax. So a foreign id can
+        correspond to them only if it is forbidden and counted in the softmax, too.
         """
         counted = frozenset[int]() if self.excluded else self.forbidden
         begin = self.start if self.start in counted else -1
@@ -75,7 +75,7 @@ class Generation:
 
 
 def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
-    """Read a generation config; raises ModelError for what no search of regard does."""
+    """Read a generation config; raises ModelError for settings that regard's search lacks."""
     for key, values in _ONLY.items():
         if key in keys and keys.get(key) not in values:
             raise ModelError(
@@ -109,7 +109,7 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
 
 
 def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
-    """An id of the vocabulary; one in a list is taken for it."""
+    """The id under a key, which may also be a list with one id; raises ModelError for others."""
     value = keys.get(key)
     if isinstance(value, list) and len(value) == 1:
         [value] = value

@@ -1,4 +1,4 @@
-"""An exported directory, opened by `transformers` as anybody would."""
+"""An exported directory, opened by `transformers` in the usual way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from regard.text.tokenizer import BOS
 
 
 class PretrainedSide:
-    """MarianMTModel and the tokenizer by plain from_pretrained; raises ModuleNotFoundError."""
+    """MarianMTModel and its tokenizer, both opened by from_pretrained without options.
+
+    Raises ModuleNotFoundError if `transformers` is not installed.
+    """
 
     def __init__(self, directory: Path, vocabulary: MarianVocabulary):
         import transformers
@@ -37,13 +40,13 @@ class PretrainedSide:
         return {"transformers": self._version}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of texts, as ours."""
+        """Our source ids of texts, as the tokenizer of `transformers` encodes them."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._vocabulary.theirs_of_source[i]) for i in row] for row in found]
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits of our entries; -inf for one that they have not."""
+        """[target, vocabulary] The logits of our entries; -inf for those MarianMTModel lacks."""
         begun = [self._start if i == BOS else int(self._their_ids[i]) for i in target]
         logits = (
             self._model(input_ids=self._source(source), decoder_input_ids=torch.tensor([begun]))
@@ -62,7 +65,7 @@ class PretrainedSide:
 
     @torch.inference_mode()
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The output of `generate` for each source, each by itself."""
+        """The output of `generate` for each source, one source at a time."""
         found = []
         end = self._ids["eos_token_id"]
         for source in sources:

@@ -19,9 +19,10 @@ from regard.text.tokenizer import BOS
 
 
 class HuggingFaceSide:
-    """A directory of MarianMTModel, run by `transformers`; raises NotRunError without it.
+    """A directory of MarianMTModel, run by `transformers`.
 
-    The weights are given, as they were read; `transformers` reads no weights from the directory.
+    The weights are `tensors`, which were read before: `transformers` reads no weights from the
+    directory. Raises NotRunError if it is not installed, or cannot open the directory.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class HuggingFaceSide:
             self._tokenizer: Any = transformers.MarianTokenizer.from_pretrained(
                 str(directory), local_files_only=True
             )
-        except Exception as error:  # whatever a library makes of another version's files
+        except Exception as error:  # files of another version may raise any exception
             raise NotRunError(f"transformers cannot open it: {str(error)[:200]}") from None
 
     @property
@@ -55,7 +56,7 @@ class HuggingFaceSide:
         return {"transformers": self._version, "torch": torch.__version__}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of texts, as ours."""
+        """Our source ids of texts, as MarianTokenizer encodes them."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._source_order.ids[i]) for i in row] for row in found]
 
@@ -80,7 +81,7 @@ class HuggingFaceSide:
 
     @torch.inference_mode()
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The output of `generate` for each source, each by itself."""
+        """The output of `generate` for each source, one source at a time."""
         found = []
         for source in sources:
             forbidden = [[i] for i in sorted(self._generation.forbidden)]

@@ -13,13 +13,13 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
 
 OURS = "regard.tokenizer.json"
-"""Our tokenizer.json in an exported directory, whose tokenizer.json is of another form."""
+"""Our tokenizer's file in an exported directory; tokenizer.json there is for `transformers`."""
 
 
 def write_text_files(
     tokenizer: AnyTokenizer, vocabulary: MarianVocabulary, positions: int, folder: Path
 ) -> None:
-    """Write the tokenizer's files into a folder; raises ModelError for one they cannot express."""
+    """Write the tokenizer's files into a folder; raises ModelError for kinds without such files."""
     if isinstance(tokenizer, Tokenizer):
         _write_ours(tokenizer, positions, folder)
     elif isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.settings.language_codes:
@@ -62,8 +62,8 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
 def _write_marian(
     tokenizer: SentencePieceTokenizer, vocabulary: MarianVocabulary, positions: int, folder: Path
 ) -> None:
-    """The very files that the tokenizer was read from, and the configuration that they had."""
-    tokenizer.save(folder / OURS)  # with the files beside it
+    """Write the original files of the tokenizer, and its settings as tokenizer_config.json."""
+    tokenizer.save(folder / OURS)  # this also writes the original files
     end, unknown, pad = (*tokenizer.settings.skipped, "<pad>")[:3]
     _write(
         folder / "tokenizer_config.json",

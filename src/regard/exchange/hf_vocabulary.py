@@ -1,4 +1,4 @@
-"""Ids of an exported model: ours, or those of the vocabulary that it was imported with."""
+"""The ids of an exported model: our own, or the ids that it had before it was imported."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class MarianVocabulary:
     """[size] For each exported id of the target, our id."""
     theirs_of_source: NDArray[np.int64]
     ids: dict[str, int]
-    """Keys of a configuration, and the ids of special tokens."""
+    """The exported ids of special tokens, by the names of their keys in a configuration."""
     never: list[int]
-    """Ids that are never written."""
+    """Exported ids that are never written."""
     excluded: bool = False
-    """Whether the probability is divided among the other ids alone."""
+    """Whether the softmax leaves out the ids of `never`."""
     tokenizer_class: str = "PreTrainedTokenizerFast"
 
     @classmethod
@@ -45,7 +45,7 @@ class MarianVocabulary:
         bias = weights.get("output_bias", np.zeros(tokenizer.size, np.float32))
         barred = np.flatnonzero(bias[order.ids] < IMPOSSIBLE).tolist()
         never = barred or sorted({i for i in (pad, start) if i >= 0})
-        if start < 0:  # our <s> is then a copy of the row with which their decoder begins
+        if start < 0:  # then our <s> is a copy of the row with which the foreign decoder begins
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
         padding = start if pad < 0 else pad
         ids = {
@@ -58,19 +58,19 @@ class MarianVocabulary:
 
     @classmethod
     def own(cls, size: int) -> Self:
-        """Our own ids, of a vocabulary that source and target share."""
+        """The vocabulary for a tokenizer of our own: the exported ids are our ids."""
         ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
         every = np.arange(size)
         return cls(every, every, ids | {"decoder_start_token_id": BOS}, [PAD, BOS])
 
     @property
     def size(self) -> int:
-        """Entries of the target."""
+        """The number of entries of the target's vocabulary."""
         return len(self.theirs)
 
     @property
     def source_size(self) -> int:
-        """Entries of the source."""
+        """The number of entries of the source's vocabulary."""
         return len(self.theirs_of_source)
 
     def rows(self, matrix: _Matrix) -> _Matrix:
@@ -96,7 +96,7 @@ def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
 
 
 def _named_padding(tokenizer: ForeignTokenizer[Any], default: int) -> int:
-    """Their id of the piece that they call padding; it is only written after the end."""
+    """The exported id of the piece that is named as padding, which stands only after the end."""
     if not isinstance(tokenizer, SentencePieceTokenizer) or len(tokenizer.settings.skipped) < 3:
         return default
     files = tokenizer.files

@@ -1,4 +1,4 @@
-"""Write an imported model, with its certificate, as a model directory; or nothing."""
+"""Write an imported model as a model directory, together with its certificate."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from regard.run.model_directory import open_model, write_model
 
 
 def write_imported(out: Path, foreign: Foreign) -> Certificate:
-    """Make the model directory `out`; returns its certificate.
+    """Make the model directory `out`, and return its certificate.
 
     The model is opened again and run beside the foreign one. Raises ModelError if their logits
     differ, and RegardError if `out` exists or cannot be written; then nothing is left behind.
@@ -37,7 +37,7 @@ def _proved(folder: Path, foreign: Foreign) -> Certificate:
     """The certificate of the model in `folder`."""
     model, conversion = open_model(folder), f"{foreign.format} to regard"
     search = model.recipe.search
-    # The penalty of §6.1 is not theirs; without any, both searches are the same.
+    # The foreign search lacks the penalty of §6.1. Without a penalty, both searches are the same.
     alpha = search.alpha if search.penalty == "length" else 0.0
     ours = OurSide(model, search.but(penalty="length", finish="beam"))
     try:

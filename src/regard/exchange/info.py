@@ -16,9 +16,10 @@ _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
 
 
 def info_of(directory: Path) -> dict[str, Any]:
-    """The recipe, sizes, scores, provenance and certificate of a model, or of an exported one.
+    """The recipe, sizes, scores, provenance and certificate of a model, or of an exported model.
 
-    The directory is verified. Raises ModelError if it is neither, or damaged.
+    The checksums of the directory are verified. Raises ModelError if a file is damaged, or if the
+    directory holds no model.
     """
     opened, parameters = _opened(directory)
     manifest, certificate = opened.manifest, Certificate.read(directory)
@@ -38,7 +39,7 @@ def info_of(directory: Path) -> dict[str, Any]:
 
 
 def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
-    """A model and its number of parameters, or an exported one, whose parameters are not read."""
+    """The opened directory and its number of parameters, which is None for an exported model."""
     manifest: dict[str, Any] = {}
     with suppress(OSError, ValueError):  # `open_model` says what is wrong
         manifest = read_manifest(directory)

@@ -1,7 +1,7 @@
 """Embeddings and the layer before the softmax, in the order of our ids.
 
-Ours are 0 = <pad>, 1 = <s>, 2 = </s>, then all other foreign entries in their order. An entry that
-has no counterpart in the foreign model has a bias of -1e30, so that its probability is 0.
+Our ids are 0 = <pad>, 1 = <s>, 2 = </s>; all other foreign entries follow in the foreign order. An
+entry that has no counterpart in the foreign model has a bias of -1e30, so its probability is 0.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,10 @@ class ForeignMatrices:
 
 
 def _ordered(table: Tensor, order: IdOrder, start: Tensor | None) -> Tensor:
-    """Rows in the order of our ids; `start` is the row of <s>, and rows of no foreign id are 0."""
+    """The rows of `table` in the order of our ids; `start`, if given, becomes the row of <s>.
+
+    A row is 0 if our id has no foreign id.
+    """
     ids = torch.tensor(order.foreign_ids)
     rows = table[ids.clamp(min=0)]
     rows[ids < 0] = 0.0

@@ -33,7 +33,7 @@ IR_VERSION = 8
 
 
 class Graph:
-    """A graph to which nodes are added one after another; a method returns its output's name."""
+    """A graph that is built node by node; a method returns the name of the value that it adds."""
 
     def __init__(self, recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]):
         self.recipe, self._weights, self._positions = recipe, weights, positions
@@ -52,7 +52,7 @@ class Graph:
         )
 
     def input(self, name: str, shape: Sequence[str | int], kind: int = TensorProto.FLOAT) -> str:
-        """Declare an input; an axis that is named is dynamic."""
+        """Declare an input; an axis with a name in place of a size is dynamic."""
         self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
         return name
 
@@ -62,13 +62,13 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def constant(self, name: str, values: Any) -> str:
-        """A constant, stored once under its name."""
+        """Add a constant, unless one of this name is there already."""
         if name not in self._constants:
             self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
         return name
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """A weight of the model, by its name there."""
+        """Add the weight of the model that has this name, as a constant."""
         values = self._weights[name]
         return self.constant(name + ".T" * transposed, values.T if transposed else values)
 
@@ -79,11 +79,11 @@ class Graph:
         return name
 
     def integers(self, *values: int) -> str:
-        """A constant vector of whole numbers."""
+        """Add a constant vector of whole numbers."""
         return self.constant(f"int {values}", np.array(values, np.int64))
 
     def number(self, value: float) -> str:
-        """A constant number in fp32."""
+        """Add a constant number in fp32."""
         return self.constant(f"float {value}", np.array(value, np.float32))
 
     def linear(self, x: str, name: str) -> str:
@@ -92,7 +92,7 @@ class Graph:
         return self.node("Add", product, self.weight(f"{name}.bias"))
 
     def embedded(self, ids: str, first: str, matrix: str) -> str:
-        """§3.4 and §3.5: [rows, length] tokens from the position `first` on, embedded."""
+        """§3.4 and §3.5: embed tokens [rows, length], of which the first has position `first`."""
         scaled = self.node("Gather", self.weight(matrix), ids)
         if self.recipe.embedding_scale:
             scaled = self.node("Mul", scaled, self.number(self.recipe.d_model**0.5))
@@ -108,16 +108,16 @@ class Graph:
         return self.node("LayerNormalization", x, weight, bias, axis=-1, epsilon=epsilon)
 
     def before(self, x: str, name: str) -> str:
-        """The input of a sub-layer: x or, by pre-norm, LayerNorm(x)."""
+        """The input of a sub-layer: x or, with pre-norm, LayerNorm(x)."""
         return self.norm(x, f"{name}.norm") if self.recipe.norm == "pre" else x
 
     def after(self, x: str, sublayer: str, name: str) -> str:
-        """§3.1: LayerNorm(x + Sublayer(x)); by pre-norm, the sum alone."""
+        """§3.1: LayerNorm(x + Sublayer(x)); with pre-norm, the sum alone."""
         total = self.node("Add", x, sublayer) if self.recipe.residual else sublayer
         return total if self.recipe.norm == "pre" else self.norm(total, f"{name}.norm")
 
     def last(self, x: str, name: str) -> str:
-        """The output of a stack: normalised, unless by post-norm."""
+        """The output of a stack: LayerNorm(x) or, with post-norm, x."""
         return x if self.recipe.norm == "post" else self.norm(x, name)
 
     def feed_forward(self, x: str, name: str) -> str:
@@ -143,7 +143,7 @@ class Graph:
         return self.node("Transpose", y, perm=[0, 2, 1, 3])
 
     def attended(self, query: str, keys: str, values: str, blocked: str, name: str) -> str:
-        """§3.2: attention in each head, then W^O; `blocked` is True where none may attend."""
+        """§3.2: attention in each head, then W^O; `blocked` is True at keys that are masked."""
         scores = self._scores(query, keys, name)
         scores = self.node("Where", blocked, self.number(float(np.finfo(np.float32).min)), scores)
         heads = self.node("MatMul", self.node("Softmax", scores, axis=-1), values)
@@ -218,7 +218,7 @@ def decoder_graph(
 
 
 def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], blocked: str) -> str:
-    """A layer's output at one position, whose keys and values become outputs."""
+    """Add a layer at one position; return its output. Its keys and values become graph outputs."""
     memory_keys, memory_values, past_keys, past_values = cache
     recipe, name = graph.recipe, f"decoder.{layer}"
     own, cross = f"{name}.self_attention", f"{name}.cross_attention"
@@ -237,7 +237,7 @@ def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], block
 
 
 def _cache_inputs(graph: Graph, layer: int) -> list[str]:
-    """The keys and values of the memory, then those of the past, as inputs."""
+    """Declare as inputs the keys and values of the memory, then the keys and values of the past."""
     recipe = graph.recipe
     widths = {"key": recipe.d_k, "value": recipe.d_v}
     lengths = {"memory": "source", "past": "past"}

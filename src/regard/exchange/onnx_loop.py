@@ -2,8 +2,8 @@
 
     python translate_ids.py 17 254 9 2      # the ids of a source; the last one is </s>
 
-It prints the ids of the greedy output. `Graphs.step` gives the logits of any next token, from which
-another search can be made; tokenizer.json beside this file is of the library `tokenizers`.
+It prints the ids of the greedy output. `Graphs.step` gives the logits of the next token, with which
+you can write another search. The library `tokenizers` opens tokenizer.json beside this file.
 """
 
 import sys
@@ -41,7 +41,7 @@ class Graphs:
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """[rows, vocabulary] logits of the tokens after `tokens`, and the inputs of the next step.
 
-        Another order of the rows, as after a step of beam search, is another order of each array.
+        To reorder the rows, as beam search does after a step, reorder every array of the inputs.
         """
         names = [output.name for output in self.decoder.get_outputs()]
         found = dict(zip(names, self.decoder.run(names, {"tokens": tokens, **state}), strict=True))
@@ -50,7 +50,7 @@ class Graphs:
 
 
 def greedy(model: Graphs, source: list[int], most: int) -> list[int]:
-    """The most likely token after each other, until </s>; at most `most` of them."""
+    """The most likely token at each step, until </s> or until there are `most` tokens."""
     state, written = model.start(np.array([source], np.int64)), [START]
     while len(written) <= most and written[-1] != END:
         logits, state = model.step(np.array(written[-1:], np.int64), state)

@@ -18,7 +18,7 @@ NamedWeights = Mapping[str, NDArray[np.float32]]
 
 
 class Matrices(NamedTuple):
-    """The names of the matrices of §3.4, which may be one and the same."""
+    """The names of the three matrices of §3.4; tied matrices have one name."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ def matrices_of(recipe: ModelRecipe) -> Matrices:
 
 
 def copied_weights(model: Model) -> dict[str, NDArray[np.float32]]:
-    """A copy of the weights, which may be changed."""
+    """A copy of the weights in fp32, which the caller may change."""
     state = model.transformer.state_dict()
     return {name: tensor.float().numpy().copy() for name, tensor in state.items()}
 
@@ -48,7 +48,7 @@ class Tables(NamedTuple):
 
 
 def tables_of(model: Model) -> Tables:
-    """The encodings of every position that a source, or an output of it, may have."""
+    """The encodings of all positions that sources and their outputs may have."""
     longest = MOST_PIECES + model.recipe.search.max_extra
 
     def table(embedding: Embedding) -> NDArray[np.float32]:

@@ -19,12 +19,13 @@ from regard.files.regular import COPY_AGAIN, open_regular, reason
 from regard.files.tensors import read_tensors
 
 LONGEST_CONFIG = 2**18
-"""Bytes of the longest configuration file that is read."""
+"""A configuration file that has more bytes is refused."""
 LONGEST_TEXT = 2**26
-"""Bytes of the longest vocabulary."""
+"""A vocabulary or another text file that has more bytes is refused."""
 _MOST_BRACKETS = 1000
 _SHARED = 8
-"""Tensors that share their numbers may together show this many times the bytes of their file."""
+"""Tensors may share storage, but are refused if together they have more bytes than this multiple of
+the file's size."""
 
 
 def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
@@ -55,8 +56,8 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, where: Path) -> dict[str, Any]:
     """The object that YAML describes, without null values; nothing is executed.
 
-    Raises ModelError for anything else, and for YAML that refers to other parts of itself, which a
-    few lines can make as large as they like.
+    Raises ModelError for anything else, and for YAML with aliases: with aliases, a few lines can
+    describe an object that fills the memory.
     """
     try:
         import yaml
@@ -173,7 +174,10 @@ def _unpickled(error: pickle.UnpicklingError) -> str:
 
 
 def _dense(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors, if each is an ordinary one and together they are not larger than the file."""
+    """Return the tensors; raise ModelError for sparse, quantised or oversized ones.
+
+    A tensor must not have more bytes than the file, and all together at most `_SHARED` times that.
+    """
     size, shown = path.stat().st_size, 0
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.is_quantized:

@@ -1,10 +1,10 @@
-"""A SentencePiece model that cuts text as our byte-pair encoding does, as far as one can.
+"""Make a SentencePiece model that cuts text as our byte-pair encoding does, as far as possible.
 
-SentencePiece merges characters where our merges join bytes. A piece of whole characters becomes a
-piece of its model, with a score by the order of the merges; a byte of a character that has no piece
-becomes a byte piece, <0xE2>. Two things have no counterpart: a piece that ends within a character,
-and a piece that only one of the pairs of its halves makes. Both are rare, so each model is proved
-on text before it is used.
+SentencePiece merges characters; our merges join bytes. An entry of complete characters becomes a
+piece of the SentencePiece model, and the order of the merges gives its score. A character without a
+piece is written as byte pieces, such as <0xE2>. SentencePiece cannot express two things: an entry
+that ends within a character, and that an entry comes from one pair of parts alone, since it merges
+every pair that spells a piece. Both are rare, so each model is tested on text before it is used.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ except ImportError:
     raise MissingExtra("a SentencePiece model", "exchange") from None
 
 UNKNOWN = "<unk>"
-"""The piece for what has no other: none, as every byte has one."""
+"""The piece for unknown text. SentencePiece demands it; no text needs it, as bytes have pieces."""
 _HIDDEN = [byte for byte in range(256) if chr(byte) not in BYTE_ALPHABET]
 _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALPHABET}
-"""The byte of each character of the alphabet: itself, or one that cannot be printed."""
+"""The byte that each character of the alphabet stands for."""
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model, and its name for each of our entries, by id."""
+    """A SentencePiece model as bytes, and its names of our entries, in the order of our ids."""
 
     model: bytes
     names: list[str]
 
 
 def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
-    """The model for a tokenizer; raises ModelError for word pieces, which it cannot cut."""
+    """Make the SentencePiece model of a tokenizer; raises ModelError if it cuts word pieces."""
     merges = tokenizer.merges
     if not len(merges):
         raise ModelError(
@@ -63,7 +63,7 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 
 
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
-    """Raise ModelError unless every line is cut and joined as our tokenizer does."""
+    """Raise ModelError if SentencePiece cuts or joins a line otherwise than our tokenizer."""
     processor: Any = SentencePieceProcessor(model_proto=pieces.model)
     found = processor.encode(list(lines), out_type=str)
     for number, (line, ids, theirs) in enumerate(
@@ -89,14 +89,14 @@ def _add(proto: Any, name: str, score: float, kind: int) -> None:
 
 
 def _name(content: bytes, number: int) -> str:
-    """The name of an entry: its text, or a byte, or else one that no text is cut into."""
+    """The name of an entry: its text, its single byte, or else a name that no text is cut into."""
     if _is_text(content):
         return content.decode().replace(" ", "▁")
     return _byte_name(content[0]) if len(content) == 1 else f"<part {number}>"
 
 
 def _is_text(content: bytes) -> bool:
-    """Whether these bytes are whole characters that stand for themselves."""
+    """Whether these bytes are complete characters that can be the name of a piece."""
     if len(content) == 1 and not 0x20 <= content[0] < 0x7F:
         return False
     try:
@@ -110,7 +110,7 @@ def _byte_name(byte: int) -> str:
 
 
 def _set_rules(proto: Any) -> None:
-    """No normalisation; a space before the first word; all spaces are kept."""
+    """Set the rules: no normalisation, a space before the first word, and all spaces are kept."""
     trainer = proto.trainer_spec
     trainer.model_type, trainer.byte_fallback = trainer.BPE, True
     trainer.vocab_size = len(proto.pieces)

@@ -1,4 +1,4 @@
-"""Vocabularies and cutters that are given beside a file of weights, as a tokenizer."""
+"""Make a tokenizer from vocabularies and sub-word models that are given beside the weights."""
 
 import json
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b"}
 
 @dataclass(frozen=True)
 class Texts:
-    """The files by which text becomes ids: for the source, and the target if it has its own."""
+    """The files of a tokenizer: one of each kind, or one for the source and one for the target."""
 
     vocabularies: Sequence[Path] = ()
     """Pieces and their ids: .json or .yml, or one piece a line."""
     cutters: Sequence[Path] = ()
     """SentencePiece models."""
     codes: Sequence[Path] = ()
-    """Merges of subword-nmt; without them and SentencePiece models, each word is a piece."""
+    """Files of merges by subword-nmt. Without codes and SentencePiece models, a word is a piece."""
     languages: Sequence[str] = ()
-    """The languages by whose rules Moses makes words; without them, words stand between spaces."""
+    """The languages for Moses' tokenizer; without languages, text is divided at spaces."""
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of the files, by name."""
@@ -39,7 +39,7 @@ class Texts:
         }
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for files that do not go together."""
+        """Raise RecipeError for files that cannot be combined."""
         for name in ("vocabularies", "cutters", "codes", "languages"):
             if len(getattr(self, name)) > 2:
                 raise RecipeError(f"more than two {name}: give one, or those of source and target")
@@ -66,7 +66,7 @@ class SpecialNames:
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Pieces that are no text."""
+        """The names of the special pieces, which are not part of any text."""
         named = self.pad, self.begin, self.end, self.unknown
         return tuple(name for name in named if name is not None)
 
@@ -79,10 +79,11 @@ def tokenizer_of(
     shared: bool = False,
     given: Sequence[Vocabulary] = (),
 ) -> ForeignTokenizer[Any]:
-    """A tokenizer for vocabularies of these sizes, of source and target.
+    """Make a tokenizer; `sizes` are the numbers of entries of source and target in the model.
 
-    With `shared`, they must be one vocabulary. `given` are vocabularies that were found in the
-    model itself. Raises ModelError, and RecipeError for files that do not go together.
+    With `shared`, source and target must have one vocabulary. `given` are vocabularies that were
+    found in the model itself. Raises ModelError if a file is damaged or does not fit the model,
+    and RecipeError if a file is missing or files cannot be combined.
     """
     texts.refuse_unfit()
     known = _known(texts, given, shared)
@@ -146,9 +147,10 @@ def _pieces_of(path: Path) -> Vocabulary:
 
 
 def read_vocabulary_of(path: Path) -> Vocabulary:
-    """Pieces and their ids, in JSON, as YAML of one piece a line, or by the numbers of the lines.
+    """Read pieces and their ids from JSON, from YAML with a piece on each line, or from plain text.
 
-    Raises ModelError for a piece or an id that is there twice.
+    In plain text each line is a piece, and its id is the number of the line, from 0. Raises
+    ModelError for a piece or an id that occurs twice.
     """
     text = text_of_file(path)
     if path.suffix == ".json":
@@ -196,7 +198,7 @@ def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
 
 
 def _unquoted(piece: str) -> str:
-    """A YAML scalar as text."""
+    """The text of a YAML scalar, which may be in quotes."""
     if len(piece) > 1 and piece[0] == piece[-1] == "'":
         return piece[1:-1].replace("''", "'")
     if not (len(piece) > 1 and piece[0] == piece[-1] == '"'):

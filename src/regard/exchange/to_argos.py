@@ -37,11 +37,11 @@ def write_argos(
     precision: str,
     prove: Callable[[Exported], Certificate],
 ) -> Certificate:
-    """Write the package `out`; returns its certificate.
+    """Write the package `out`, and return its certificate.
 
-    `lines` are text of both languages, on which the SentencePiece model is proved. Raises
-    RecipeError for a `pair` that is not such as en-de, ModelError if SentencePiece cannot cut as
-    the model's tokenizer does, or CTranslate2 has no such model.
+    `lines` are text of both languages, on which the SentencePiece model is tested. Raises
+    RecipeError if `pair` is not of the form en-de, and ModelError if SentencePiece cannot cut text
+    as the model's tokenizer does, or if CTranslate2 cannot compute the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -73,7 +73,7 @@ def _pack(folder: Path, out: Path) -> None:
 
 
 def pieces_of(model: Model) -> Pieces:
-    """The SentencePiece model of a tokenizer: made for our own; the one that it has."""
+    """The SentencePiece model of a tokenizer; for a tokenizer of our own, it is made here."""
     tokenizer = model.tokenizer
     if isinstance(tokenizer, Tokenizer):
         return sentence_pieces(tokenizer)

@@ -1,4 +1,4 @@
-"""Write a model as CTranslate2 keeps it, through CTranslate2's own specification classes."""
+"""Write a model in the format of CTranslate2, by CTranslate2's own specification classes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def write_ctranslate2(
 ) -> None:
     """Write model.bin, config.json and the vocabularies into a folder.
 
-    `vocabulary` names the entries of both sides; by default each tokenizer's own names do. Raises
-    ModelError if CTranslate2 cannot compute what this model does.
+    `vocabulary` has the names of the entries of both sides; by default, the tokenizer names them.
+    Raises ModelError if CTranslate2 cannot compute the model.
     """
     recipe = model.recipe.model
     refuse_unlike(recipe)
@@ -133,7 +133,7 @@ def _set_norm(spec: Any, weights: NamedWeights, name: str) -> None:
 
 
 def _set_attention(spec: Any, weights: NamedWeights, name: str, projections: Sequence[str]) -> None:
-    """Projections named together are one matrix in CTranslate2."""
+    """Fill an attention. Where `projections` joins letters, as in "qkv", they are one matrix."""
     for linear, letters in zip(spec.linear, projections, strict=True):
         _set_linear(linear, weights, [f"{name}.W_{letter}" for letter in letters])
 

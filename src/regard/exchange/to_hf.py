@@ -1,8 +1,8 @@
-"""Write a model as Hugging Face's MarianMTModel, which is the paper's Transformer there.
+"""Write a model as Hugging Face's MarianMTModel, which has the paper's architecture.
 
-Marian's sinusoids have all sines before all cosines, and are not saved; ours alternate. Dimension
-j of d_model means the same to every weight, so all weights are written with their dimensions in
-that order: the model computes the same sums, in another order.
+MarianMTModel computes its sinusoids itself, with all sines before all cosines; ours alternate. So
+the dimensions of d_model are written in Marian's order, in every weight that has this axis. The
+model then computes the same sums, in another order.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ MODULES = {
     "feed_forward.W_1": "fc1",
     "feed_forward.W_2": "fc2",
 }
-"""Names of linear layers, ours and theirs."""
+"""MarianMTModel's name for each of our linear layers."""
 NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
 }
 """MarianMTModel's names for add_norm_1, add_norm_2 and add_norm_3 in a layer of each stack."""
 LEAST_POSITIONS = 512
-"""Positions that an exported model has at least."""
+"""An exported model with our own tokenizer has at least this many positions."""
 
 
 def write_hf(model: Model, folder: Path) -> None:
@@ -82,8 +82,9 @@ def refuse_unmarian(recipe: ModelRecipe) -> None:
 
 
 def positions_of(model: Model) -> int:
-    """Positions of the exported model: those of the longest source, and of an output of it; an
-    imported model keeps its own number.
+    """The number of positions of the exported model: enough for the longest source and its output.
+
+    A model that was imported keeps its number of positions.
     """
     longest = model.recipe.data.max_length
     if isinstance(model.tokenizer, ForeignTokenizer):
@@ -92,7 +93,7 @@ def positions_of(model: Model) -> int:
 
 
 def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
-    """For each dimension of theirs, ours: all sines, then all cosines."""
+    """For each dimension of MarianMTModel, our dimension: all sines, then all cosines."""
     dimensions = np.arange(recipe.d_model)
     if recipe.positions == "halves":
         return dimensions
@@ -102,7 +103,7 @@ def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
 def _tensors(
     recipe: ModelRecipe, weights: NamedWeights, vocabulary: MarianVocabulary
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Their names and tensors."""
+    """The names and the tensors of MarianMTModel."""
     order = order_of_dimensions(recipe)
     source, target, output = (weights[name][:, order] for name in matrices_of(recipe))
     source, target, output = (
@@ -129,7 +130,7 @@ def _layer(
         if f"{ours}.{name}.weight" not in weights:
             continue
         weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
-        if name.endswith(("W_o", "W_2")):  # their outputs are of d_model, else their inputs
+        if name.endswith(("W_o", "W_2")):  # their outputs have d_model dimensions, else inputs
             weight, bias = weight[order], bias[order]
         else:
             weight = weight[:, order]
@@ -176,10 +177,10 @@ def _config(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
 
 
 def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
-    """Our search, as far as `generate` can do it; the model card says where it cannot."""
+    """Our search, as far as `generate` can do it; the model card tells what differs."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
-        longest = min(longest, search.max_extra + 1)  # an import makes max_extra of max_length
+        longest = min(longest, search.max_extra + 1)  # the import made max_extra from max_length
     return {
         **vocabulary.ids,
         "bad_words_ids": [[i] for i in vocabulary.never] or None,

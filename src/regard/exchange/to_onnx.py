@@ -1,4 +1,4 @@
-"""Write a model as ONNX: encoder.onnx, decoder.onnx, and a loop that needs nothing of regard."""
+"""Write a model as ONNX: encoder.onnx, decoder.onnx, and a loop that does not import regard."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ except ModuleNotFoundError:
 LOOP = "translate_ids.py"
 """The reference loop that is written beside the graphs."""
 _APART = 2**30
-"""Bytes of weights from which they lie in a file of their own: a graph holds at most 2 GiB."""
+"""Weights of more bytes than this lie in a file of their own: a graph holds at most 2 GiB."""
 
 
 def write_onnx(model: Model, folder: Path) -> None:
-    """Write both graphs, checked by onnx.checker, and the reference loop into a folder."""
+    """Write both graphs, checked by onnx.checker, and the reference loop into a folder.
+
+    Raises ModelError if sources of the model do not end in </s> (`model.source_end`).
+    """
     recipe, tables, weights = model.recipe.model, tables_of(model), copied_weights(model)
     if not recipe.source_end:
         raise ModelError(

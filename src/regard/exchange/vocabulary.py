@@ -1,14 +1,14 @@
-"""Names of the entries of a vocabulary, for programs that know entries by their names."""
+"""Names of the entries of a vocabulary, for programs that identify entries by names."""
 
 from regard.text.protocol import AnyTokenizer, SideName
 from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
 
 
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
-    """A name for each id of a side, no two alike; a space is ▁, or Ġ in our own.
+    """A unique name for each id of a side; a space is ▁, or Ġ with a tokenizer of our own.
 
-    Names are those of the tokenizer's file; where two entries have one name, the later one's ends
-    in its id.
+    The names are taken from the tokenizer's file. If two entries have the same name, @ and the id
+    are added to the name of the second.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)

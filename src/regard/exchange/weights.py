@@ -1,4 +1,4 @@
-"""Weights of a foreign model, taken by name and shape; those of a stack of layers, renamed."""
+"""Take the weights of a foreign model by name and shape, and rename the weights of its layers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,10 +10,11 @@ from regard.errors import ModelError
 from regard.recipe import ModelRecipe
 
 PartName = Callable[[str, int, str], str]
-"""Their name for a part of a layer: of ("encoder" or "decoder", number of the layer, part).
+"""A function that gives the foreign name of a part of a layer.
 
-Parts of attention are self.q, self.k, self.v, self.o and self.norm, and cross.q and so on; of the
-feed-forward network ff.1, ff.2 and ff.norm.
+Its arguments are "encoder" or "decoder", the number of the layer from 0, and the part. Parts of
+self-attention are self.q, self.k, self.v, self.o and self.norm; parts of cross-attention are
+cross.q and so on; parts of the feed-forward network are ff.1, ff.2 and ff.norm.
 """
 _MODULES = {"self": "self_attention", "cross": "cross_attention", "ff": "feed_forward"}
 
@@ -22,31 +23,31 @@ class ForeignWeights:
     """Tensors by their foreign names; each may be taken once."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path, *, biases: bool = True):
-        """`biases` tells that every linear layer has one; else those without get zeros."""
+        """If `biases` is False, a linear layer without a bias gets a bias of zeros."""
         self._left, self._where, self._biases = dict(tensors), where, biases
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
 
     def names(self) -> list[str]:
-        """The names that are left."""
+        """The names of the tensors that have not been taken."""
         return list(self._left)
 
     def ndim(self, name: str) -> int:
-        """The number of axes of a tensor that is still there."""
+        """The number of axes of a tensor that has not been taken."""
         return self._left[name].ndim
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a matrix that is still there; raises ModelError if it is not."""
+        """The shape of a matrix that has not been taken; raises ModelError if there is none."""
         tensor = self._left.get(name)
         if tensor is None or tensor.ndim != 2:
             raise ModelError(f"{self._where}: has no matrix {name}: the model is not complete")
         return tuple(tensor.shape)
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """The tensor of this name in fp32; an axis of -1 may have any length.
+        """Take the tensor of this name and shape, in fp32; an axis of -1 may have any length.
 
-        Raises ModelError if it is missing, of another shape, or not of finite numbers.
+        Raises ModelError if it is missing, has another shape, or has numbers that are not finite.
         """
         if name not in self._left:
             raise ModelError(f"{self._where}: has no weight {name}: the model is not complete")
@@ -66,27 +67,27 @@ class ForeignWeights:
         return tensor
 
     def take_any(self, name: str) -> Tensor:
-        """The tensor of this name in fp32, of any shape; raises what `take` raises."""
+        """Take the tensor of this name in any shape, in fp32; raises ModelError as `take` does."""
         return self.take(name, *(-1 for _ in self._left[name].shape))
 
     def linear(self, name: str, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
-        """[outputs, inputs] and [outputs]: the matrix and the bias of a linear layer."""
+        """Take the matrix [outputs, inputs] and the bias [outputs] of a linear layer."""
         weight = self.take(f"{name}.weight", outputs, inputs)
         if not self._biases and f"{name}.bias" not in self:
             return weight, torch.zeros(outputs)
         return weight, self.take(f"{name}.bias", outputs)
 
     def norm(self, name: str, width: int) -> tuple[Tensor, Tensor]:
-        """The gain and the bias of a LayerNorm."""
+        """Take the gain and the bias of a LayerNorm, [width] each."""
         return self.take(f"{name}.weight", width), self.take(f"{name}.bias", width)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Leave out weights that no output depends on."""
+        """Drop weights that the outputs of the model do not depend on, where they exist."""
         for name in names:
             self._left.pop(name, None)
 
     def finish(self) -> None:
-        """Raise ModelError if weights are left, which the model here would not have."""
+        """Raise ModelError if a weight has not been taken: regard's model has no place for it."""
         if self._left:
             first = sorted(self._left)[0]
             raise ModelError(
@@ -96,7 +97,7 @@ class ForeignWeights:
 
 
 def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[str, Tensor]:
-    """The weights of all layers under our names; `part` gives the foreign ones."""
+    """Take the weights of all layers; return them by our names. `part` gives the foreign names."""
     found: dict[str, Tensor] = {}
     stacks = ("encoder", model.layers, model), ("decoder", model.decoder_layers, model.decoder)
     for stack, count, sizes in stacks:
@@ -140,7 +141,7 @@ def _sublayer_norm(
 def last_norms(
     weights: ForeignWeights, names: Mapping[str, str], model: ModelRecipe
 ) -> dict[str, Tensor]:
-    """The LayerNorm after each stack, with their names for "encoder" and "decoder"."""
+    """Take the LayerNorm after each stack. `names` has its foreign name, by the stack's name."""
     found: dict[str, Tensor] = {}
     for stack, theirs in names.items():
         found |= _pair(f"{stack}_norm", weights.norm(theirs, model.d_model))
