@@ -13,7 +13,7 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 
 EXPORTED = "exported"
-"""The key of a manifest that names the format which a directory was exported to."""
+"""The key in a manifest under which the format of an exported directory is named."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Exported:
 def open_exported(directory: Path, engine: str) -> Exported:
     """Open a directory that was exported for this engine.
 
-    Raises ModelError if it was not, or if one of its files is missing or damaged.
+    Raises ModelError if it was not exported for the engine, or if a file is missing or damaged.
     """
     if not directory.is_dir():
         raise ModelError(

@@ -1,4 +1,4 @@
-"""Which engine opens which exported directory."""
+"""Open an exported directory with an engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ENGINES = ("ctranslate2", "onnx")
 
 
 def load_exported(directory: str | Path, engine: str, threads: int = 0) -> EngineTranslator:
-    """Open an exported directory for translation; 0 threads are as many as PyTorch's.
+    """Open an exported directory for translation; with 0 threads, as many as PyTorch uses.
 
-    Raises RecipeError for another engine, MissingExtra if the engine is not installed, ModelError
-    for a directory that was not exported for it.
+    Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
+    ModelError if the directory was not exported for the engine.
     """
     threads = threads or torch.get_num_threads()
     if engine == "ctranslate2":

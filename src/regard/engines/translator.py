@@ -22,14 +22,14 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Plain):
-    """The search's own arithmetic, for an engine that divides the processor's cores itself."""
+    """The arithmetic of our search beside an engine, which divides the processor's cores itself."""
 
     side_by_side = False
 
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, found a block of logits at a time."""
+        """The best continuations; logits are compared in blocks, one after another."""
         return most_likely_by_blocks(live, logits, never, count, 2**18)
 
 
@@ -39,7 +39,7 @@ class EngineModel(ABC):
     def __init__(self, longest: int):
         self.by, self.longest = OneBatch(), longest
         self.device = torch.device("cpu")
-        self.members: tuple[EncoderDecoder, ...] = ()  # none: the weights are the engine's
+        self.members: tuple[EncoderDecoder, ...] = ()  # none: the engine holds the weights
 
     @abstractmethod
     def start(self, source: Rows) -> Any:
@@ -51,7 +51,7 @@ class EngineModel(ABC):
 
 
 class EngineTranslator(Translator):
-    """A translator on an exported directory."""
+    """A translator for an exported directory."""
 
     def __init__(self, model: EngineModel, exported: Exported):
         recipe = exported.recipe
@@ -77,7 +77,10 @@ class EngineTranslator(Translator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The `n_best` hypotheses of each source, best first; `limits` counts </s>."""
+        """The `n_best` hypotheses of each source, best first.
+
+        `limits` has the most tokens that the output for each source may have, </s> included.
+        """
 
     def _decode(
         self,

@@ -48,7 +48,7 @@ _ENDS = frozenset((PAD, BOS, EOS))
 FIRST_STEPS = 12
 """Steps of the first search beyond the source's length; each further search doubles this number."""
 BATCH_TOKENS = 1024
-"""Source tokens of a batch, padding included."""
+"""The most source tokens of a batch, padding included."""
 
 
 class CTranslate2Model(EngineModel):
@@ -80,7 +80,7 @@ class CTranslate2Model(EngineModel):
         return Prefixes([ids[:length] for ids, length in kept], source.ids[:, :0])
 
     def step(self, tokens: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
-        """Logits of the token after each prefix, which is computed as a whole."""
+        """Logits of the token after each prefix; the whole prefix is computed again."""
         written = torch.cat([state.written, tokens.unsqueeze(1)], dim=1)
         found = self.logits(state.sources, written.tolist())
         return torch.from_numpy(np.stack([each[-1] for each in found])), Prefixes(
@@ -88,7 +88,10 @@ class CTranslate2Model(EngineModel):
         )
 
     def logits(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Any:
-        """The logits after each token of each target; targets begin with <s>, equally long."""
+        """The logits after each token of each target.
+
+        Targets begin with <s>, and all have the same length.
+        """
         results = self.translator.translate_batch(
             [self.named(source) for source in sources],
             [[self.names[i] for i in target[1:]] for target in targets],
@@ -124,7 +127,7 @@ class CTranslate2Translator(EngineTranslator):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version of CTranslate2, and the numbers it computes with."""
+        """The version of CTranslate2, and the number format in which it computes."""
         return {
             "ctranslate2": ctranslate2.__version__,
             "computed": self.model.translator.compute_type,
@@ -145,7 +148,7 @@ class CTranslate2Translator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, of which only the best `beam` continuations finish."""
+        """The hypotheses of each source; in a step, only the best `beam` continuations finish."""
         results: dict[int, list[Hypothesis]] = {}
         waiting, extra = list(range(len(sources))), FIRST_STEPS
         otherwise: list[int] = []
@@ -184,7 +187,7 @@ class CTranslate2Translator(EngineTranslator):
         extra: int,
         recipe: SearchRecipe,
     ) -> list[tuple[int, int, Any]]:
-        """Begin a search for some sources: the number of each, its steps, and its answer."""
+        """Begin to search for the sources `these`; return the number, steps and answer of each."""
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):
             batch = [these[place] for place in places]
@@ -194,7 +197,7 @@ class CTranslate2Translator(EngineTranslator):
         return asked
 
     def _ask(self, sources: Sequence[Sequence[int]], steps: int, recipe: SearchRecipe) -> list[Any]:
-        """Begin a search of so many steps; each answer has all hypotheses, finished or alive."""
+        """Begin a search of `steps` steps; an answer has all hypotheses, finished and live."""
         many = recipe.beam * (steps + 1) if recipe.beam > 1 else 1
         answers: list[Any] = self.model.translator.translate_batch(
             [self.model.named(source) for source in sources],
@@ -213,8 +216,9 @@ class CTranslate2Translator(EngineTranslator):
         return answers
 
     def _read(self, result: Any, recipe: SearchRecipe) -> list[Hypothesis] | None:
-        """The hypotheses of one sentence with our scores, best first; None if <pad> or <s> was
-        among the best continuations.
+        """The hypotheses of one sentence with our scores, best first.
+
+        None if <pad> or <s> was among the best continuations.
         """
         pool = []
         for names, log_p in zip(result.hypotheses, result.scores, strict=True):
@@ -236,19 +240,20 @@ def _is_decided(
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    if not alive:  # those that follow the ones that have just finished, and are no likelier
+    if not alive:  # live ones were not returned: they are no likelier than those just finished
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
     return len(finished) >= n_best and bound <= finished[n_best - 1].score
 
 
 def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: int) -> bool:
-    """Whether our search would surely not have ended before it found the best hypotheses.
+    """Whether our search would surely have found the best hypotheses before it ended.
 
-    It ends when `beam` have finished and the best live one is, at its present length, no better
-    than the worst of these. A live one is at least as likely as what it grows into.
+    It ends when `beam` hypotheses have finished and the best live one, scored at its present
+    length, is no better than the worst of these. A live hypothesis is at least as likely as every
+    hypothesis that it grows into.
     """
-    if recipe.beam == 1 or not recipe.alpha:  # then none that comes later is better
+    if recipe.beam == 1 or not recipe.alpha:  # then no later hypothesis is better
         return True
     for length in range(1, max(map(_length, pool[:n_best]))):
         before = [one.score for one in pool if _length(one) <= length][: recipe.beam]
@@ -259,12 +264,12 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
 
 
 def _length(hypothesis: Hypothesis) -> int:
-    """Tokens of a hypothesis, </s> included."""
+    """The number of tokens of a hypothesis, </s> included."""
     return len(hypothesis.tokens) + hypothesis.finished
 
 
 def _names(exported: Exported, side: str) -> list[str]:
-    """The names of all entries of a side, by our ids, as CTranslate2 was given them."""
+    """The names of a side's entries in the order of our ids, from the exported vocabulary."""
     for name in (f"{side}_vocabulary.json", "shared_vocabulary.json"):
         path = exported.directory / name
         if path.exists():

@@ -1,4 +1,4 @@
-"""ONNX Runtime computes; the search is our own, a step at a time."""
+"""ONNX Runtime computes the model; our own search asks it for one step at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except ModuleNotFoundError:
 
 @dataclass(frozen=True)
 class Caches:
-    """The inputs of the decoder's next step, except its tokens; each array has one row a row."""
+    """The inputs of the decoder's next step, except its tokens; a row is one hypothesis."""
 
     arrays: dict[str, NDArray[Any]]
 
