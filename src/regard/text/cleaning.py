@@ -9,7 +9,7 @@ from enum import StrEnum
 from regard.recipe import DataRecipe
 
 LONGEST_PIECE = 40
-"""Characters of a very long sub-word: a line of more than data.max_length of these is too long."""
+"""A line is too long if it has more characters than this number times data.max_length."""
 SHORT = 10
 """A pair whose longer side has at most this many characters may have any ratio of lengths."""
 
@@ -38,7 +38,10 @@ def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
 
 
 def judge_length(source_tokens: int, target_tokens: int, rules: DataRecipe) -> Verdict:
-    """TOO_LONG or KEPT; `rules.max_length` counts </s>, the numbers of tokens do not."""
+    """Judge a pair by its numbers of tokens, without </s>: TOO_LONG or KEPT.
+
+    A pair is too long if a side has more than `rules.max_length` tokens, </s> included.
+    """
     fits = max(source_tokens, target_tokens) < rules.max_length
     return Verdict.KEPT if fits else Verdict.TOO_LONG
 

@@ -1,4 +1,4 @@
-"""Words that are divided into pieces, whose neighbours can be joined (§5.1; see `wordpieces`)."""
+"""Words that are divided into pieces; neighbouring pieces can be joined (§5.1, `wordpieces`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ Positions = NDArray[np.int64]
 
 
 class Meetings:
-    """Neighbours in a text: pieces on the left, on the right, where they are, how often."""
+    """Pairs of neighbours in a text: the left and right pieces, their places, and their counts."""
 
     def __init__(
         self, left: Positions, right: Positions, starts: Positions, weights: Positions
@@ -18,7 +18,7 @@ class Meetings:
         self.left, self.right, self.starts, self.weights = left, right, starts, weights
 
     def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
-        """(left, right, starts, summed weights) of each different pair, in the pairs' order."""
+        """(left, right, starts, sum of the weights) of each distinct pair, sorted by the pairs."""
         if not len(self.starts):
             return
         order = np.lexsort((self.starts, self.right, self.left))
@@ -31,7 +31,7 @@ class Meetings:
 
 
 class DividedText:
-    """Words one after another: a piece stands at its first byte, and knows its neighbours."""
+    """Words one after another; the array element of a piece's first byte stands for the piece."""
 
     def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):
         together = "".join(word for word, _ in words)
@@ -56,7 +56,7 @@ class DividedText:
         self._marked = np.zeros(size + 1, bool)
 
     def first_pairs(self) -> Meetings:
-        """All neighbours."""
+        """All pairs of neighbours, before any is joined."""
         starts = np.flatnonzero(self._after[:-1] != self._none)
         return self._meetings(starts)
 
@@ -65,7 +65,7 @@ class DividedText:
         return Meetings(self.piece[starts], self.piece[after], starts, self.weight[starts])
 
     def starts(self, among: Positions, left: int, right: int) -> Positions:
-        """Where this pair is, among these places; of two that overlap, only the first one."""
+        """The places of `among` at which this pair starts; of two that overlap, only the first."""
         found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
         if left != right or not len(found):
             return found
@@ -76,10 +76,14 @@ class DividedText:
         return found[(places - begins) % 2 == 0]
 
     def join(self, starts: Positions, piece: int) -> tuple[Meetings, Meetings, int]:
-        """Put `piece` for the pairs at `starts`; returns who parted, who met, and how often."""
+        """Replace the pairs at `starts` by `piece`.
+
+        Returns the pairs that are no longer neighbours, the pairs that have become neighbours, and
+        how often the replaced pair occurred.
+        """
         second = self._after[starts]
         before, after = self._before[starts], self._after[second]
-        inside = self._is_among(before, second)  # such a pair is the other's to tell
+        inside = self._is_among(before, second)  # counted as `after` of the pair before
         leaving = before[(before != self._none) & ~inside]
         parted = self._meetings(np.concatenate([leaving, second[after != self._none]]))
         self.piece[starts], self.piece[second] = piece, -1

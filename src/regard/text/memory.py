@@ -3,13 +3,15 @@
 import numpy as np
 import tokenizers
 
-# Words in each of the two tables of `WordIds`, and characters of the longest: about 70 MB.
+# The most words in each of the two tables of `WordIds`, and the most characters of a word there.
+# The tables have at most about 70 MB.
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 
 class WordIds(dict[str, bytes]):
-    """A table of the ids of words, each with the space before it; unknown words are encoded.
+    """A table from words to their ids; a word that is not in the table is encoded.
 
+    The ids of a word include the space before it.
     A corpus repeats its words, so this is five times faster than encoding whole lines. Ids are kept
     as the bytes of uint32, which are small, fast to join and not tracked by the garbage collector.
     """

@@ -26,7 +26,7 @@ _FOREIGN: tuple[type[ForeignTokenizer[Any]], ...] = (
 )
 _KINDS = {kind.kind: kind for kind in _FOREIGN}
 ORIGINALS = frozenset(name for kind in _FOREIGN for name in kind.allowed)
-"""Names of all files that can be beside the tokenizer.json of a foreign tokenizer."""
+"""The names of all files that may be beside the tokenizer.json of a foreign tokenizer."""
 
 
 def open_tokenizer(path: str | Path) -> AnyTokenizer:
@@ -65,7 +65,7 @@ def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokeni
 def tokenizer_files(directory: Path) -> list[str]:
     """Names of the files of the tokenizer in a directory, tokenizer.json first.
 
-    Raises ModelError if tokenizer.json is of a foreign tokenizer and damaged.
+    Raises ModelError if tokenizer.json belongs to a foreign tokenizer and is damaged.
     """
     foreign = _description(directory / "tokenizer.json")
     return ["tokenizer.json", *(foreign.files if foreign else ())]

@@ -1,7 +1,7 @@
-"""The protocol of tokenizers: what the rest of regard asks of one, of our own or a foreign one.
+"""The protocol of tokenizers: all that the rest of regard uses, of our own and of foreign ones.
 
 Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have vocabularies
-of their own; a tokenizer with one shared vocabulary answers the same for both.
+of their own; a tokenizer with one shared vocabulary gives the same ids to both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ class AnyTokenizer(Protocol):
 
     @property
     def size(self) -> int:
-        """Entries of the target's vocabulary, which is the output's."""
+        """The number of entries of the target's vocabulary: the width of the model's output."""
 
     @property
     def source_size(self) -> int:
-        """Entries of the source's vocabulary: `size` if it is shared."""
+        """The number of entries of the source's vocabulary: `size` if the vocabulary is shared."""
 
     @property
     def shared(self) -> bool:
@@ -31,7 +31,7 @@ class AnyTokenizer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A checksum by which two tokenizers, with both sides of each, can be compared."""
+        """A checksum of both sides; equal tokenizers have equal checksums."""
 
     @property
     def symbols(self) -> Mapping[str, int]:
@@ -49,9 +49,9 @@ class AnyTokenizer(Protocol):
         """`foreign_ids` for the ids of the source; the same list if the vocabulary is shared."""
 
     def prefix(self, line: str) -> str:
-        """The beginning of a source line that is meant for the model alone, such as `>>de<<`.
+        """The beginning of a source line that instructs the model, such as `>>de<<`.
 
-        It is no part of the sentence; each part of a sentence that is divided needs it.
+        It is no part of the sentence. If a long sentence is divided, each part needs the prefix.
         """
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -75,7 +75,7 @@ class AnyTokenizer(Protocol):
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece of a sentence, with a space before it where it begins a word.
 
-        <pad>, <s> and </s> are named so; a part of a character becomes U+FFFD.
+        The names of ids 0, 1 and 2 are <pad>, <s> and </s>; a part of a character becomes U+FFFD.
         """
 
     def save(self, path: Path) -> None:

@@ -46,7 +46,7 @@ SYMBOL = "△"
 LONGEST_LEARNT = 10_000
 """The most characters of a line that is learned from; a longer line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
-"""Bytes and entries of the largest tokenizer.json that is read."""
+"""A tokenizer.json that has more bytes or more entries is refused."""
 _LONGEST_WORD = 100  # bytes that word-piece encoding matches at once; its time is quadratic in them
 
 
@@ -74,10 +74,11 @@ class Tokenizer:
     def learn(
         cls, lines: Iterable[str], kind: TokenizerKind, vocabulary: int, symbols: Sequence[str] = ()
     ) -> Tokenizer:
-        """Learn at most `vocabulary` entries: fewer if no other pair of pieces occurs twice or,
-        for word pieces, if joining no other pair makes the text more likely.
+        """Learn a tokenizer with at most `vocabulary` entries.
 
-        The last entries are `symbols`, which no text is encoded as. Lines of over LONGEST_LEARNT
+        It has fewer if no further pair of pieces occurs twice or, for word pieces, if joining a
+        further pair would not make the text more likely. The last entries are `symbols`; no text is
+        encoded as one of them. Lines of over LONGEST_LEARNT
         characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
         RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
         surrogate in the text.
@@ -100,8 +101,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """Read tokenizer.json; raises ModelError if it is missing, damaged or not made by regard.
 
-        Only the vocabulary and the merges of the file are used: a stranger may have made it, and
-        have written regular expressions that run for ever.
+        Only the vocabulary and the merges of the file are used: anybody may have made the file, and
+        its regular expressions might run for ever.
         """
         try:
             text = _read(Path(path))
@@ -156,9 +157,9 @@ class Tokenizer:
 
     @cached_property
     def merges(self) -> NDArray[np.uint32]:
-        """[merges, 3] The ids that each merge of byte-pair encoding joins, and the id they become.
+        """[merges, 3] The two ids that each merge joins, and the id that they become.
 
-        They are in the order in which they were learned; word pieces have none.
+        Merges are in the order in which they were learned; word pieces have no merges.
         """
         content = json.loads(self._library.to_str())["model"]
         ids = content["vocab"]
@@ -211,7 +212,7 @@ class Tokenizer:
         return self._library.decode_batch(rows, skip_special_tokens=False)
 
     def prefix(self, line: str) -> str:
-        """No part of a line is meant for the model alone."""
+        """Always empty: no part of a line is an instruction to the model."""
         return ""
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
@@ -227,9 +228,10 @@ class Tokenizer:
         return self.decode(ids)
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece, with the space before it if it begins a word; or "<s>" or "</s>".
+        """The text of each piece, with the space before it if it begins a word.
 
-        A piece that is only a part of a character becomes U+FFFD.
+        The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
+        character becomes U+FFFD.
         """
         before = self.encode(["a"])[0]  # put before a piece, as decoding removes the first space
         texts = self.decode([[*before, i] for i in ids])
@@ -248,7 +250,7 @@ def _learnt_from(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
-    """Byte-pair encoding with at most this many entries."""
+    """Learn byte-pair encoding with at most `size` entries."""
     library = tokenizers.Tokenizer(_empty("bpe"))
     library.normalizer = normalizers.Prepend(" ")
     # ByteLevel alone cuts text into the same words, so `_assembled`'s first cut is left out.
@@ -265,7 +267,7 @@ def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
 
 
 def _learn_pieces(lines: Iterable[str], size: int) -> models.Model:
-    """Word pieces, at most this many; see `text.wordpieces`."""
+    """Learn word pieces, with at most `size` entries (`text.wordpieces`)."""
     known = [*SPECIAL, *(CONTINUED + byte for byte in BYTE_ALPHABET), *BYTE_ALPHABET]
     pieces = learn_pieces(count_words(lines, _LONGEST_WORD), known, size, CONTINUED)
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
@@ -297,7 +299,7 @@ def _empty(kind: TokenizerKind) -> models.Model:
 
 
 def _read(path: Path) -> str:
-    """The text of a file; raises OSError, or ValueError if it cannot be a tokenizer's."""
+    """The text of a file; raises OSError, or ValueError if it cannot be a tokenizer.json."""
     if path.stat().st_size > LARGEST_TOKENIZER:
         raise ValueError(f"it has more than {LARGEST_TOKENIZER // 2**20} MiB")
     if not (path.is_file() or path.is_dir()):

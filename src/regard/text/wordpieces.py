@@ -1,20 +1,20 @@
 """§5.1 Word pieces, learned by likelihood as Schuster and Nakajima (2012) describe.
 
 Wu et al. (2016), whom the paper cites for its English-French vocabulary, refer to that description.
-A text is a sequence of pieces; at first each is one byte. The model of the text is the simplest: a
-piece has its share of all pieces as its probability. With c(p) occurrences of a piece p, and N
-pieces in all, the log-likelihood of the text is
+A text is a sequence of pieces; at first, each piece is one byte. The model of the text is the
+simplest one: the probability of a piece is its share of all pieces. With c(p) occurrences of a
+piece p, and N pieces in all, the log-likelihood of the text is
 
     L = sum over p of c(p) log c(p)  -  N log N
 
-Two neighbours within a word are joined into a new piece, always those two whose joining raises L
-most, until the vocabulary is full. Byte-pair encoding instead joins the pair that is most frequent,
-even if its halves meet no more often than chance would have them meet.
+Until the vocabulary is full, two neighbours within a word are joined into a new piece: always the
+pair that raises L most. Byte-pair encoding instead joins the most frequent pair, even if its two
+pieces are neighbours no more often than by chance.
 
-A pair that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions leave out
-the first n and the logarithm, which ranks by n / (c(a) c(b)). That is the gain of *one* occurrence:
-it joins what is rare first, and needs a least count n to be chosen by hand. The gain of the whole
-text, computed here without an approximation, needs none.
+A pair (a, b) that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions
+leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is the gain of *one*
+occurrence: rare pairs are joined first, and a least count n must be chosen by hand. Here the gain
+of the whole text is computed, without an approximation; it needs no such choice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,14 +49,14 @@ class Counts(NamedTuple):
     pair: NDArray[np.int64]
     """The number of places at which each pair can be joined."""
     left: NDArray[np.int64]
-    """How often its left piece occurs, in pairs and elsewhere."""
+    """How often the left piece of each pair occurs in the text."""
     right: NDArray[np.int64]
     joined: NDArray[np.int64]
-    """How often the piece that it would become occurs already."""
+    """How often the piece that each pair would become occurs already."""
     same: NDArray[np.bool_]
     """Whether left and right are the same piece."""
     total: np.int64
-    """All pieces of the text."""
+    """The number of pieces in the text."""
 
 
 def likelihood_gain(of: Counts) -> NDArray[np.float64]:
@@ -78,7 +78,7 @@ class Learner:
         mark: str,
         gain: Callable[["Counts"], NDArray[np.float64]] | None = None,
     ):
-        """`gain` is what makes a pair the best, by default `likelihood_gain`."""
+        """`gain` computes the values by which pairs are compared; by default `likelihood_gain`."""
         self.names, self._mark = list(known), mark
         self._ids = {name: i for i, name in enumerate(known)}
         self._text = DividedText(_most_frequent(words), self._ids, mark)
@@ -141,7 +141,7 @@ class Learner:
 
 
 def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The words, most frequent first, as many as have MOST_BYTES."""
+    """The most frequent words first, as many as have at most MOST_BYTES together."""
     ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
     ends = np.cumsum([len(word) for word, _ in ordered])
     return ordered[: int(np.searchsorted(ends, MOST_BYTES, "right"))]
@@ -159,7 +159,7 @@ class _Pairs:
         self._numbers: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
         self.left, self.right, self._occur, self._into = (np.zeros(0, np.int64) for _ in range(4))
-        self._gain = np.zeros(0)  # the true one may be lower: the total falls, L with it
+        self._gain = np.zeros(0)  # may be too large: gains fall with the number of pieces
         self.where: list[Positions] = []
         self._of: list[list[int]] = [[] for _ in range(pieces)]
 
@@ -194,7 +194,7 @@ class _Pairs:
             setattr(self, name, np.append(array, np.zeros(more, array.dtype)))
 
     def forget(self, pair: int) -> None:
-        """The pair no longer occurs; its number may become another's."""
+        """Forget a pair that no longer occurs; its number may be given to another pair."""
         del self._numbers[int(self.left[pair]), int(self.right[pair])]
         self._occur[pair], self._gain[pair] = 0, -np.inf
         self.where[pair] = self.where[pair][:0]
@@ -205,7 +205,7 @@ class _Pairs:
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])
-        if left == right:  # those that overlap can't both be joined, so they are counted anew
+        if left == right:  # two that overlap cannot both be joined: all are counted again
             here = self._text.starts(self.where[pair], left, right)
             self._occur[pair] = self._text.weight[here].sum()
         else:
@@ -246,7 +246,7 @@ class _Pairs:
         self.score(np.array(ways, np.int64))
 
     def best(self) -> int | None:
-        """The pair with the largest gain, of equal ones the first; None if none has a gain."""
+        """The pair with the largest gain, the first of equal ones; None if no gain is positive."""
         while self.used:
             pair = int(self._gain[: self.used].argmax())
             before = self._gain[pair]

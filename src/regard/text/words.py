@@ -8,7 +8,7 @@ from tokenizers import pre_tokenizers
 from regard.errors import DataError
 
 MOST_WORDS = 2_000_000
-"""Different words that are counted at the same time; beyond that, the rarest are forgotten."""
+"""The most distinct words that are counted at the same time; beyond it, the rarest are dropped."""
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:

@@ -1,9 +1,9 @@
-"""A foreign tokenizer: original files, settings, and an order of ids, kept beside tokenizer.json.
+"""A foreign tokenizer: a tokenizer.json with settings and the order of ids, and original files.
 
     {"kind": "sentencepiece", "order": {"size": 5, "specials": [-1, 4, 0]}, "source_order": null,
      "settings": {...}, "files": {"source.spm": "SHA-256", ...}}
 
-The checksums make tokenizer.json, which a manifest seals, answer for the other files.
+tokenizer.json has the checksums of the original files, so a manifest that seals it seals them, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ S = TypeVar("S", bound=Section)
 class ForeignTokenizer(ABC, Generic[S]):
     """Shared parts of all foreign tokenizers: ids, files, and the names of pieces.
 
-    Text is never encoded as <pad>, <s> or </s>: what spells them is unknown, or only characters.
+    Text is never encoded as <pad>, <s> or </s>: where it spells one of them, it is encoded as the
+    unknown piece or as characters.
     """
 
     kind: ClassVar[str]
@@ -52,7 +53,7 @@ class ForeignTokenizer(ABC, Generic[S]):
     needed: ClassVar[tuple[str, ...]]
     """Names of files that every tokenizer of the kind has."""
     allowed: ClassVar[tuple[str, ...]]
-    """Names of files that it may have."""
+    """Names of all files that a tokenizer of the kind may have."""
     settings_type: ClassVar[type[Section]]
 
     def __init__(
@@ -94,12 +95,12 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @property
     def size(self) -> int:
-        """Entries of the target's vocabulary."""
+        """The number of entries of the target's vocabulary."""
         return len(self.order.foreign_ids)
 
     @property
     def source_size(self) -> int:
-        """Entries of the source's vocabulary."""
+        """The number of entries of the source's vocabulary."""
         return len(self.order_of("source").foreign_ids)
 
     @property
@@ -114,7 +115,7 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @property
     def foreign_ids(self) -> list[int]:
-        """For each of our ids of the target, the foreign id; -1 for one that they have not."""
+        """For each of our ids of the target, the foreign id; -1 if there is none."""
         return self.order.foreign_ids
 
     @property
@@ -127,7 +128,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self.source_order if side == "source" and self.source_order else self.order
 
     def prefix(self, line: str) -> str:
-        """The beginning of a line that is meant for the model alone; often empty."""
+        """The beginning of a line that instructs the model and is no text; often empty."""
         return ""
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Bounds of a stranger's tokenizer: its rules must end, and not lengthen a text beyond measure."""
+"""Refuse a tokenizer, which anybody may have made, if its rules might run or write without end."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ from regard.errors import ModelError
 from regard.text.foreign.patterns import surely_ends
 
 MOST_TIMES = 10_000
-"""Times by which all rules together may lengthen a text."""
+"""A tokenizer is refused if its rules may make a text more than this many times as long."""
 _MOST_RULES = 1000
 
 
@@ -52,9 +52,9 @@ def _expression(rule: dict[str, Any]) -> str | None:
 
 
 def _growth(rule: dict[str, Any]) -> int:
-    """By how much a rule can multiply the length of a text."""
+    """The largest factor by which a rule can multiply the length of a text."""
     growth = 1
-    # A regular expression may match before every character, so all places count for it.
+    # A regular expression may match before every character and put its text there.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")
@@ -74,10 +74,10 @@ def _decoded(text: str) -> bytes:
 
 
 def longest_replacement(charsmap: bytes) -> int:
-    """Bytes of the longest text that a table of SentencePiece puts for characters.
+    """The length, in bytes, of the longest text by which SentencePiece's table replaces characters.
 
-    The table begins with the size of an index and the index; then come texts, each with a zero
-    byte at its end.
+    The table begins with the size of an index, and the index. The replacing texts follow, each with
+    a zero byte at its end.
     """
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     return max(1, *map(len, texts.split(b"\0"))) if texts else 1
@@ -86,8 +86,8 @@ def longest_replacement(charsmap: bytes) -> int:
 def refuse_growth(model: bytes, path: Path) -> None:
     """Raise ModelError if a SentencePiece model may lengthen a text more than MOST_TIMES times.
 
-    Its format is a message of Protocol Buffers. Rules for characters are in the fields 3 and 5, for
-    encoding and decoding; what is written for an unknown piece is in field 2.
+    The model is a message of Protocol Buffers. Its fields 3 and 5 have the tables that replace
+    characters in encoding and decoding; field 2 has the text that stands for an unknown piece.
     """
     try:
         growth = max(map(len, _values(model, 2, 44)), default=0)
@@ -103,7 +103,7 @@ def refuse_growth(model: bytes, path: Path) -> None:
 
 
 def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
-    """The values of a field of a message, by its number; more numbers name fields inside it.
+    """The values of the field with the first of `numbers`; further numbers lead to inner fields.
 
     Raises IndexError if the message ends too soon.
     """
@@ -126,7 +126,7 @@ def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the place after it."""
+    """Read a number, seven bits per byte and the lowest first; return it and the next place."""
     found = shift = 0
     while True:
         byte = message[place]

@@ -1,4 +1,4 @@
-"""Files of foreign tokenizers: a stranger may have made them."""
+"""Read the files of foreign tokenizers, which anybody may have made."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from regard.text.tokenizer import LARGEST_TOKENIZER, MOST_ENTRIES
 
 
 class Original(NamedTuple):
-    """A file as the foreign system wrote it, and where it was read, for messages."""
+    """The content of a file that a foreign system wrote, and its path, for error messages."""
 
     path: Path
     content: bytes
@@ -75,7 +75,7 @@ def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Origina
 
 
 def read_vocabulary(file: Original) -> dict[str, int]:
-    """Pieces and their ids; raises ModelError unless the ids differ and are below MOST_ENTRIES."""
+    """Pieces and their ids; raises ModelError if an id is there twice or is too large."""
     vocabulary = read_json(file)
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise ModelError(f"{file.path}: not a vocabulary: it is no JSON object of pieces and ids")
@@ -97,7 +97,7 @@ def read_vocabulary(file: Original) -> dict[str, int]:
 def order_by_names(
     known: Mapping[str, int], specials: Specials | None, size: int | None
 ) -> IdOrder:
-    """An order of ids, in which special symbols that are not given are looked up by their names."""
+    """An order of ids; if `specials` is None, <pad>, <s> and </s> are looked up by name."""
     if specials is None:
         specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)
     return IdOrder(size=size or max(known.values()) + 1, specials=specials)

@@ -22,7 +22,7 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_AT_ONCE = 2000
-"""Characters that are encoded at once; a longer line is cut before a space."""
+"""The most characters that are encoded at once; a longer line is cut before a space."""
 
 
 class LibrarySettings(Section):
@@ -32,9 +32,8 @@ class LibrarySettings(Section):
 class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
     """One tokenizer.json, or one for each side.
 
-    What the file adds to a line, such as special symbols at its ends, is left out; so are its
-    settings for padding and for cutting lines off. Where text spells a special symbol as a piece,
-    that is left out, too.
+    The file's rules for adding special symbols to a line, for padding and for truncation are not
+    used. Where a piece of the text is a special symbol, the piece is left out.
     """
 
     kind = "library"
@@ -55,9 +54,9 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
     ) -> Self:
         """Read a tokenizer.json for both sides, or one for each.
 
-        `specials` and `size` are the target's, with those of the source if it has a file of its
-        own; by default they are looked up under the names <pad>, <s> and </s>, and in the largest
-        id. Raises ModelError.
+        `specials` and `size` describe the target; `source_specials` and `source_size` describe the
+        source, if there are two files. By default, special symbols are looked up by the names
+        <pad>, <s> and </s>, and the size follows from the largest id. Raises ModelError.
         """
         files = {"library.json": read_original(source)}
         if target is not None:
@@ -101,7 +100,7 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         return str(_guarded(library.decode, known, skip_special_tokens=True))
 
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
-        """The text that each piece adds to a letter before it: decoding removes a first space."""
+        """The text of each piece, decoded after a letter: decoding removes a space at the start."""
         library = self._libraries[side]
         before = library.encode("a", add_special_tokens=False).ids
         letter = str(_guarded(library.decode, before))

@@ -27,10 +27,10 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_WORD = 1000
-"""Characters of a word that merges are applied to at once: the time is quadratic in them."""
+"""A word of more characters is cut before merging, whose time is quadratic in the characters."""
 LONGEST_MERGE = 200
-"""Characters of the longest piece that a merge may make."""
-_MOST_REMEMBERED = 150_000  # words; subword-nmt would remember all
+"""A merge that makes a piece of more characters is refused."""
+_MOST_REMEMBERED = 150_000  # words; without this limit, subword-nmt would remember all
 _END = "</w>"
 
 _Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
@@ -43,7 +43,7 @@ class MosesSettings(Section):
     source_language: _Language = "en"
     target_language: _Language = "en"
     tokenised: bool = True
-    """Whether Moses' tokenizer makes words; otherwise they stand between spaces."""
+    """Whether Moses' tokenizer divides text into words; otherwise, text is divided at spaces."""
     escaped: bool = True
     """Whether & and quotes become &amp; and so on, as Moses does by default."""
     dashes_split: bool = False
@@ -54,8 +54,8 @@ class MosesSettings(Section):
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """Pieces of the target with a smaller count in target.counts are divided; None divides no piece
-    in that file."""
+    """The least count of a piece in target.counts: rarer pieces are divided into smaller ones. With
+    None, no piece in that file is divided."""
     source_threshold: int | None = None
     unknown: str = "<unk>"
     """The piece for all that the vocabulary lacks."""
@@ -92,12 +92,13 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
     ) -> Self:
         """Read vocabularies, merges and counts.
 
-        `vocabulary` gives pieces their ids; without `target_vocabulary`, it is the target's too.
+        `vocabulary` gives pieces their ids, on both sides unless `target_vocabulary` is given.
         `codes` are the merges that subword-nmt learned, for both sides unless `target_codes` are
-        given; `counts` are pieces of a side with their counts, whose thresholds are settings.
-        `specials` and `size` are the target's, with those of the source if its vocabulary is
-        another; by default they are looked up under the names <pad>, <s> and </s>, and in the
-        largest id. Raises ModelError.
+        given. `counts` and `target_counts` have pieces and their counts; `settings` has thresholds
+        for them. `specials` and `size` describe the target; `source_specials` and `source_size`
+        describe the source, if there are two vocabularies. By default, special symbols are looked
+        up by the names <pad>, <s> and </s>, and the size follows from the largest id. Raises
+        ModelError.
         """
         files = {"vocab.json": vocabulary_file(vocabulary, "vocab.json")}
         if target_vocabulary is not None:
@@ -185,7 +186,7 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         return [known.get(i, "") for i in foreign]
 
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
-        """A word has a space before it where the text has one, for instance not before a comma."""
+        """The text of each piece. A word has a space before it if the text has one there."""
         text, place, found = self._joined(foreign, side), 0, []
         for pieces in self._by_word(self._pieces(foreign, side)):
             word = self._unescaped("".join(pieces), side)
@@ -227,7 +228,7 @@ def _lines(file: Original) -> list[str]:
 
 
 def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
-    """subword-nmt's BPE with these merges; raises ModelError for what would end the process."""
+    """subword-nmt's BPE with these merges; raises ModelError where it would end the process."""
     try:
         from subword_nmt.apply_bpe import BPE
     except ImportError:

@@ -1,4 +1,4 @@
-"""Ids of a foreign vocabulary and ours: 0 = <pad>, 1 = <s>, 2 = </s>, then the others as before."""
+"""The order of our ids: 0 = <pad>, 1 = <s>, 2 = </s>, then all other foreign ids in their order."""
 
 from functools import cached_property
 from typing import Annotated
@@ -11,29 +11,29 @@ from regard.sections import Section
 from regard.text.tokenizer import MOST_ENTRIES
 
 Specials = tuple[int, int, int]
-"""The foreign ids of what is <pad>, <s> and </s> here; -1 for one that has no counterpart."""
+"""The foreign ids that correspond to our <pad>, <s> and </s>; -1 if there is none."""
 
 
 class IdOrder(Section):
-    """Where the entries of a foreign vocabulary are in ours.
+    """The mapping between foreign ids and our ids.
 
-    All entries but the three special ones keep their order: with 5 foreign entries of which 4 is
-    <s> and 0 is </s>, and none is <pad>, ours are [-1, 4, 0, 1, 2, 3].
+    All entries except the three special ones keep their order. For example, if of 5 foreign ids 4
+    is <s>, 0 is </s> and none is <pad>, then `foreign_ids` is [-1, 4, 0, 1, 2, 3].
     """
 
     size: Annotated[int, Field(ge=1, le=MOST_ENTRIES)]
-    """Entries of the foreign vocabulary: rows of the foreign model's embedding."""
+    """The number of foreign ids: the rows of the foreign model's embedding."""
     specials: Specials
 
     @cached_property
     def foreign_ids(self) -> list[int]:
-        """For each of our ids, the foreign one."""
+        """For each of our ids, the foreign id; -1 if there is none."""
         taken = set(self.specials)
         return [*self.specials, *(i for i in range(self.size) if i not in taken)]
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """[size] For each foreign id, ours."""
+        """[size] For each foreign id, our id."""
         found = np.zeros(self.size, np.int64)
         for ours, foreign in enumerate(self.foreign_ids):
             if foreign >= 0:
@@ -41,7 +41,7 @@ class IdOrder(Section):
         return found
 
     def misfit(self) -> str | None:
-        """The reason why these are not ids of a vocabulary, if there is one."""
+        """The reason why the special ids cannot be ids of a vocabulary; None if they can."""
         for special in self.specials:
             if not -1 <= special < self.size:
                 return f"a special symbol has id {special} of {self.size:,} entries"

@@ -1,4 +1,4 @@
-"""Regular expressions of strangers: which ones surely end soon.
+"""Decide which regular expressions, which anybody may have written, surely end soon.
 
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
 parts of an expression, and so run for ever. An expression is accepted if it is published and known,
@@ -10,7 +10,7 @@ then takes at most about MOST_WAYS x length² steps.
 from typing import NamedTuple
 
 MOST_WAYS = 64
-"""Choices within an expression, such as alternatives or an optional character, at one place."""
+"""An expression with more choices at one place, such as alternatives, is refused."""
 KNOWN = frozenset(
     [
         # GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek
@@ -26,7 +26,7 @@ KNOWN = frozenset(
         r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     ]
 )
-"""Expressions of published tokenizers whose parts cannot match much of the same text."""
+"""Accepted expressions of published tokenizers: their parts hardly match the same text."""
 _LONGEST = 1000
 
 
@@ -35,15 +35,15 @@ class _Ways(NamedTuple):
 
     choices: int
     endless: int
-    """Parts without an upper bound, one after another."""
+    """The number of successive parts that may repeat without an upper bound."""
 
 
 class _Unsafe(Exception):
-    """The expression has something that is not counted here."""
+    """The expression has a part whose ways are not counted here."""
 
 
 def surely_ends(expression: str) -> bool:
-    """Whether matching the expression surely takes a bounded number of steps; see above."""
+    """Whether matching the expression surely takes a bounded number of steps, as defined above."""
     if expression in KNOWN:
         return True
     if len(expression) > _LONGEST:

@@ -41,14 +41,14 @@ class SentencePieceSettings(Section):
     language_codes: bool = False
     """Whether `>>de<<` at the beginning of a line is one piece, as in MarianTokenizer."""
     joined_by: SideName = "target"
-    """The model that joins pieces of the target. MarianTokenizer of transformers 5 takes that of
-    the source if the vocabulary is shared."""
+    """The side whose model joins pieces of the target. If the vocabulary is shared, MarianTokenizer
+    of transformers 5 joins them by the model of the source."""
     tidied: bool = False
     """Whether decoding removes the space before punctuation: `clean_up_tokenization_spaces`."""
 
 
 class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
-    """One SentencePiece model, or one for each side, with ids from a vocabulary or its own."""
+    """One SentencePiece model, or one for each side; a vocabulary or the model itself gives ids."""
 
     kind = "sentencepiece"
     needed = ("source.spm",)
@@ -71,11 +71,11 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
     ) -> Self:
         """Read SentencePiece models and the vocabularies that give their pieces ids.
 
-        Without `target`, one model cuts both sides. Without `vocabulary`, ids are those of the
-        source's model; without `target_vocabulary`, the target has the same vocabulary. `specials`
-        and `size` are the target's, with those of the source if its vocabulary is another; by
-        default they are looked up under the names <pad>, <s> and </s>, and in the largest id.
-        Raises ModelError.
+        Without `target`, one model cuts both sides. Without `vocabulary`, the source's model gives
+        the ids; without `target_vocabulary`, both sides have one vocabulary. `specials` and `size`
+        describe the target; `source_specials` and `source_size` describe the source, if there are
+        two vocabularies. By default, special symbols are looked up by the names <pad>, <s> and
+        </s>, and the size follows from the largest id. Raises ModelError.
         """
         files = {"source.spm": read_original(source)}
         if target is not None:
@@ -104,8 +104,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
     ) -> Self:
         """Read a directory of MarianTokenizer: source.spm, target.spm, vocab.json and the rest.
 
-        By default, <s> is what they call the pad token, with which their decoder begins. Raises
-        ModelError.
+        By default, our <s> is MarianTokenizer's pad token, with which Marian's decoder begins.
+        Raises ModelError.
         """
         directory = Path(directory)
         path = directory / "tokenizer_config.json"
@@ -189,7 +189,10 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         return [piece.replace(BLANK, " ") for piece in self._pieces(foreign, side)]
 
     def _pieces(self, foreign: list[int], side: SideName) -> list[str]:
-        """Pieces by foreign ids; an id that the vocabulary lacks is one of the model, as there."""
+        """The pieces of foreign ids.
+
+        As in MarianTokenizer, an id that the vocabulary lacks is an id of the SentencePiece model.
+        """
         known = self._tables[side].pieces
         model = self._models[self.settings.joined_by if side == "target" else side]
         return [
@@ -229,7 +232,7 @@ def _vocabulary(files: Mapping[str, Original], side: str) -> dict[str, int]:
 
 
 def _without_code(line: str) -> tuple[str, str]:
-    """(`>>de<<` or "", the rest of the line)."""
+    """Divide a line into its language code, such as `>>de<<` or "", and the rest."""
     end = line.find("<<") if line.startswith(">>") else -1
     return (line[: end + 2], line[end + 2 :]) if end >= 0 else ("", line)
 
@@ -247,7 +250,7 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
-    """Tokens that are special besides; raises ModelError for added tokens that are text."""
+    """The names of further special tokens; raises ModelError if an added token is text."""
     added = [*(config.get("added_tokens_decoder") or {}).values()]
     names = []
     for token in [*(config.get("additional_special_tokens") or []), *added]:

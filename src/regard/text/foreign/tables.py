@@ -1,4 +1,4 @@
-"""A foreign vocabulary as a table: pieces to our ids, foreign ids to pieces."""
+"""A foreign vocabulary as a table, from pieces to our ids and from foreign ids to pieces."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from regard.text.foreign.order import IdOrder
 
 
 class PieceTable:
-    """Looks up pieces; what is not in the vocabulary, or is a special symbol, is unknown."""
+    """Looks up pieces; a special symbol, or a piece that the vocabulary lacks, is unknown."""
 
     def __init__(self, vocabulary: Mapping[str, int], order: IdOrder, unknown: str, where: Path):
         """Raises ModelError if the vocabulary does not fit `order` or has no `unknown`."""
