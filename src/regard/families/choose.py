@@ -1,4 +1,4 @@
-"""A model for a recipe: `model.family` says which."""
+"""Make the model of a recipe, of the family that `model.family` names."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -24,8 +24,8 @@ FAMILIES: Mapping[str, Callable[..., EncoderDecoder]] = MappingProxyType(
 def new_model(
     recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None
 ) -> EncoderDecoder:
-    """A model with newly drawn weights; `vocabulary` is the number of its entries.
+    """Make a model with random weights; `vocabulary` is the number of entries.
 
-    `source_vocabulary` is that of the source, if it differs.
+    `source_vocabulary` is the number of entries of the source, if it differs.
     """
     return FAMILIES[recipe.family](recipe, vocabulary, source_vocabulary)

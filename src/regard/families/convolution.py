@@ -1,7 +1,7 @@
 """Convolutions over the positions of a row, computed as one linear layer (§4, Table 1).
 
-The inputs that a position sees are laid side by side, so a convolution is a product of the kind
-that every arithmetic and every layout of the weights has.
+The inputs that a position sees are laid side by side. A convolution is then a linear layer, which
+every arithmetic can compute, in every layout of the weights.
 """
 
 import torch
@@ -15,8 +15,8 @@ from regard.equations import Computing
 class Convolution(Computing):
     """A kernel of width k whose inputs are `dilation` positions apart.
 
-    With `causal` it sees the position itself and earlier ones, else as many on either side. Beyond
-    the ends of a row are zeros.
+    With `causal` it sees the position itself and earlier positions, else equally many on either
+    side. Rows are padded with zeros.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):

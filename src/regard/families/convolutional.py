@@ -1,10 +1,10 @@
-"""The convolutional family: gated linear units and attention in every layer of the decoder, of the
-kind of ConvS2S (Gehring et al., 2017).
+"""The convolutional family, modelled on ConvS2S (Gehring et al., 2017): gated linear units, and
+attention in every layer of the decoder.
 
-Residual sums are multiplied by sqrt(0.5), which keeps their variance, and embeddings begin with a
-deviation of 0.1. Three things are ours: the weights are not normalised, as they were for a descent
-without Adam; the gradients of the encoder are not scaled down, which Adam would undo; every layer
-is as wide as the embeddings.
+Residual sums are multiplied by sqrt(0.5), which keeps their variance. Embeddings begin with a
+standard deviation of 0.1. Three things differ from ConvS2S: weights are not normalised, which
+helped training without Adam; gradients of the encoder are not scaled down, which Adam would undo;
+and every layer is as wide as the embeddings.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from regard.families.stepping import StepState, is_real
 from regard.recipe import ModelRecipe
 
 HALF = 0.5**0.5
-"""The factor of a sum of two."""
+"""The factor of a sum of two terms, which keeps their variance."""
 EMBEDDED = 0.1
-"""The deviation of the embeddings at first; gates of larger inputs do not keep the variance."""
+"""The first standard deviation of embeddings; gates with larger inputs change the variance."""
 
 KeysValues = tuple[Tensor, Tensor]
-"""Keys, the encoder's outputs, and values, those plus the embeddings: [rows, source, d_model]."""
+"""[rows, source, d_model] each. Keys are the encoder's outputs; values add embeddings to them."""
 
 
 class GatedLayer(Computing):
@@ -41,7 +41,7 @@ class GatedLayer(Computing):
         super().__init__()
         d, self.dropout = recipe.d_model, recipe.dropout
         self.convolution = Convolution(d, 2 * d, recipe.kernel, causal=causal)
-        draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))  # a gate leaves a quarter
+        draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))  # a gate leaves 1/4 of it
 
     def dropped(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         """Dropout(x) while training."""
@@ -91,12 +91,12 @@ class DecoderConvolution(GatedLayer):
         mask: Mask,
         scale: Float[Tensor, "rows 1 1"],
     ) -> Float[Tensor, "rows target d"]:
-        """From the gated convolution h of the layer's input y to the layer's output.
+        """The layer's output, from its input y and the gated convolution h of y.
 
-        The mean of the source, multiplied by `scale`, has the variance of a single state of it if
-        the weights are equal.
+        Attention gives a mean over the source. Multiplied by `scale`, the mean has the variance of
+        a single position if all weights are equal.
         """
-        width = y.shape[-1]  # `attend` divides by its root, and here nothing is divided
+        width = y.shape[-1]  # `attend` divides scores by its root, which ConvS2S does not
         query = (self.by.linear(h, self.W_q) + embedded) * (HALF * width**0.5)
         keys, values = (x.unsqueeze(1) for x in memory)
         dropout = self.attention_dropout if self.training else 0.0

@@ -1,11 +1,11 @@
-"""The dilated family: residual blocks of dilated convolutions, without attention, of the kind of
-ByteNet (Kalchbrenner et al., 2016).
+"""The dilated family, modelled on ByteNet (Kalchbrenner et al., 2016): residual blocks of dilated
+convolutions, without attention.
 
-The decoder stands on the encoder: at each position it reads, besides the token before, what the
-encoder has at the same position of the source ("dynamic unfolding"). The encoder therefore writes
-more positions than it reads, `unfolded` of them. Three things are ours: pieces of words take the
-place of bytes; the two inputs of the decoder are added, since the embeddings are as wide as the
-blocks; and no ReLU follows the last layer, since the matrix of the softmax is that of the
+The decoder is stacked on the encoder: at each position it reads the token before, and the encoder's
+output at the same position of the source ("dynamic unfolding"). The encoder therefore writes more
+positions than it reads; `unfolded` gives their number. Three things differ from ByteNet: pieces of
+words take the place of bytes; the two inputs of the decoder are added, since embeddings are as wide
+as the blocks; and no ReLU follows the last layer, since the softmax uses the matrix of the
 embeddings (§3.4).
 """
 
@@ -30,11 +30,11 @@ from regard.families.stepping import StepState, is_real
 from regard.recipe import ModelRecipe
 
 DILATIONS = (1, 2, 4, 8, 16)
-"""The dilations of successive blocks, again and again."""
+"""The dilations of successive blocks; after the last one, they begin again."""
 
 
 def unfolded(length: int) -> int:
-    """The positions that the encoder writes for a source of this length: 1.2 times as many."""
+    """How many positions the encoder writes for a source: 1.2 times its length, rounded up."""
     return length + -(-length // 5)
 
 
@@ -48,7 +48,7 @@ class DilatedBlock(Computing):
         self.W_1, self.W_2 = nn.Linear(d, inner), nn.Linear(inner, d)
         self.convolution = Convolution(inner, inner, recipe.kernel, dilation, causal=causal)
         for layer in (self.W_1, self.convolution.W, self.W_2):
-            draw_variance(layer, 2.0)  # a ReLU leaves half
+            draw_variance(layer, 2.0)  # a ReLU leaves half of it
 
     def forward(
         self, x: Float[Tensor, "rows length d"], real: Float[Tensor, "rows length 1"] | None = None
@@ -97,11 +97,11 @@ class DilatedModel(EncoderDecoder):
         self.compute_by(PLAIN)
 
     def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
-        """None: the decoder reads the encoder position by position."""
+        """No modules: the decoder reads the encoder position by position, without attention."""
         return {}
 
     def encode(self, source: Rows) -> Float[Tensor, "rows unfolded d_model"]:
-        """The encoder's outputs, `unfolded` for each sentence, and zeros after them."""
+        """The encoder's outputs at the `unfolded` positions of each sentence; zeros follow them."""
         reads, writes = is_real(source), _writes(is_real(source))
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
         x = x * reads.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""The first weights of the families, each drawn as is usual for its kind of layer."""
+"""Initialise the weights of the families at random, as is usual for each kind of layer."""
 
 from torch import Tensor, nn
 
@@ -7,8 +7,8 @@ from regard.variants import OutputMatrix
 
 
 def draw_normal(weight: Tensor, deviation: float) -> None:
-    """Draw from a normal distribution around 0; a weight that is only a shape stays one."""
-    if not weight.is_meta:  # drawing would load a compiler
+    """Draw from a normal distribution around 0; a weight on the meta device is not changed."""
+    if not weight.is_meta:  # there, drawing would load a compiler
         nn.init.normal_(weight, std=deviation)
 
 
@@ -28,7 +28,7 @@ def draw_variance(layer: nn.Linear, variance: float) -> None:
 
 
 def draw_embeddings(model: nn.Module) -> None:
-    """Draw all embeddings so that, multiplied by sqrt(d_model), they have a deviation of 1."""
+    """Draw all embeddings; multiplied by sqrt(d_model), they have a standard deviation of 1."""
     for module in model.modules():
         if isinstance(module, Embedding | OutputMatrix):
             draw_normal(module.tokens.weight, module.tokens.embedding_dim**-0.5)

@@ -16,6 +16,6 @@ class TokenEmbedding(Embedding):
         self.longest = sys.maxsize
 
     def forward(self, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
-        """Embed tokens, wherever they are."""
+        """Embed tokens; their positions are not used."""
         x: Tensor = self.tokens(ids) * self.scale
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x

@@ -1,9 +1,10 @@
-"""The recurrent family: LSTM layers with additive attention, of the kind of GNMT (Wu et al., 2016).
+"""The recurrent family, modelled on GNMT (Wu et al., 2016): LSTM layers with additive attention.
 
-The first layer of the encoder reads a sentence in both directions; the others have residual
-connections from the third on. The decoder's first layer asks, additive attention (Bahdanau et al.,
-2014) answers, and every further layer reads its answer beside the layer below. The first layer does
-not read the answer of the position before: so a whole row is one call of a fused LSTM.
+The first layer of the encoder reads a sentence in both directions. From the third layer on, layers
+have residual connections. The decoder's first layer gives the queries of additive attention
+(Bahdanau et al., 2014); every further layer reads the output of attention beside the output of the
+layer below. The first layer does not read the output of attention at the position before, so one
+call of a fused LSTM computes a whole row.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from regard.variants import additive_scores
 
 
 class Lstm(Computing):
-    """A layer of LSTM cells; dropout is on its input, unless the embedding has dropped already."""
+    """A layer of LSTM cells, with dropout on its input; embeddings have their own dropout."""
 
     def __init__(self, inputs: int, width: int, dropout: float = 0.0):
         super().__init__()
@@ -52,7 +53,7 @@ class Lstm(Computing):
         h: Float[Tensor, "*batch width"],
         cell: Float[Tensor, "*batch width"],
     ) -> tuple[Tensor, Tensor]:
-        """The output at one more position, and the cell after it."""
+        """The output at one more position, and the state of the cells after it."""
         return lstm_cell(self.by.linear(x, self.W_x) + self.by.linear(h, self.W_h), cell)
 
 
@@ -75,7 +76,7 @@ class BothDirections(nn.Module):
 class AdditiveLookup(Computing):
     """Additive attention over the encoder's output: softmax(w · tanh(q W_q + m W_k)) m.
 
-    The bias of the keys is added to that of the queries, and is not trained.
+    The biases of queries and keys are added up, so only the bias of the queries is trained.
     """
 
     heads = 1
@@ -91,7 +92,7 @@ class AdditiveLookup(Computing):
             draw_glorot(layer, outputs=width)
 
     def keys(self, memory: Tensor) -> Float[Tensor, "rows source width"]:
-        """m W_k, once for all queries."""
+        """m W_k, which is computed once for all queries."""
         return self.by.linear(memory, self.W_k)
 
     def forward(
@@ -101,7 +102,7 @@ class AdditiveLookup(Computing):
         memory: Float[Tensor, "rows source width"],
         mask: Mask,
     ) -> Float[Tensor, "rows queries width"]:
-        """The mean of the memory for each query, by its weights."""
+        """For each query, the mean of the memory with the attention weights."""
         asked = self.by.linear(query, self.W_q).unsqueeze(1)
         scores = additive_scores(asked, keys.unsqueeze(1), self.w.to(keys.dtype))
         dropout = self.dropout if self.training else 0.0
@@ -127,7 +128,7 @@ class RecurrentModel(EncoderDecoder):
         return {"cross": [self.attention]}
 
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
-        """The outputs of the encoder's last layer; junk in padding."""
+        """The outputs of the encoder's last layer; at padding, they are not defined."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
         first, second, *others = self.encoder
         x = second(first(x, reversal(is_real(source))))

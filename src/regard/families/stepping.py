@@ -21,11 +21,11 @@ class StepState:
     real: Bool[Tensor, "sentences source"]
     """True where the source is not padding."""
     length: int = 0
-    """Tokens decoded so far, <s> included."""
+    """The number of tokens decoded so far, <s> included."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Sentences and beams."""
+        """The number of sentences, and the number of hypotheses of each sentence."""
         sentences, beams = self.past[0].shape[:2]
         return sentences, beams
 
@@ -50,9 +50,9 @@ def is_real(rows: Rows) -> Bool[Tensor, "rows length"]:
 
 
 def reversal(real: Bool[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
-    """For each position the one that takes its place if each sentence is turned around.
+    """For each position, the position whose token it has when each sentence is reversed.
 
-    Padding, which follows a sentence, stays.
+    Padding, which follows a sentence, stays in its place.
     """
     places = torch.arange(real.shape[1], device=real.device)
     lengths = real.sum(1, keepdim=True)
