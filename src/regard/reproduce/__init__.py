@@ -1,7 +1,7 @@
-"""The paper's tables, made again: `regard reproduce`, with the printed numbers beside ours.
+"""Make the paper's tables again, with the paper's numbers beside ours: `regard reproduce`.
 
-Each row is a run directory, and is done once, by any of several processes (`regard.study`). Each
-module uses those before it:
+Each row is trained once, in its run directory, by any of several processes (`regard.study`). In
+this list, a module uses only modules above it:
 
     scales, small, wmt      the text of each size, and the recipe in the place of base
     rows                    a row as a recipe of any size, and its training
@@ -10,6 +10,6 @@ module uses those before it:
     prepared, parsers       data, prepared once
     table1 to 4, figures    the tables, and Figures 1 to 5
     sentences -> report     what the paper says of its tables, with verdicts
-    plan                    what a study would take
-    registry, study         all of them by name; how they are made
+    plan                    the time, the cost and the disk that a study would take
+    registry, study         scales and tables by name; how the tables are made
 """

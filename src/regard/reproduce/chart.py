@@ -11,12 +11,12 @@ _WIDTH, _HEIGHT = 640, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 20, 50
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#8c6d31")
 _MARKS = 5
-"""About how many numbers an axis has."""
+"""The approximate number of marks on an axis."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour: x, y and a text beside each; joined by a line if `line`."""
+    """Points of one colour: x, y and a text beside each point; with `line`, a line joins them."""
 
     name: str
     points: tuple[tuple[float, float, str], ...]
@@ -31,7 +31,7 @@ class Axis:
     log: bool = False
 
     def of(self, value: float) -> float:
-        """The place of a value on the axis, in its own units."""
+        """The place of a value on the axis: the value or, on a logarithmic axis, its logarithm."""
         return math.log10(value) if self.log else value
 
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:
@@ -47,8 +47,11 @@ class Axis:
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
-    """Draw series on two axes; those without points are left out, and so are points that are not
-    finite, or not above 0 on a logarithmic axis."""
+    """Draw series on two axes, and return the SVG element.
+
+    Points that are not finite are left out, and on a logarithmic axis, points that are not above 0.
+    Series without points are left out.
+    """
     drawn = [Series(s.name, _drawable(s, x, y), s.line) for s in series]
     places = [(x.of(a), y.of(b)) for s in drawn for a, b, _ in s.points]
     to_x = _Line(*_range([p[0] for p in places]), _LEFT, _WIDTH - _RIGHT)
@@ -73,7 +76,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
 
 @dataclass(frozen=True)
 class _Line:
-    """From places on an axis to pixels."""
+    """Converts places on an axis to pixels: `low` to `first`, and `high` to `last`."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""The cost of a layer: operations that are counted, memory that is followed, time that passes."""
+"""Measure the cost of a layer: its operations, its memory, and its time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from regard.complexity import Sizes
 from regard.reproduce.layers import LAYERS
 
 REPEATED = 3
-"""How often a pass is timed; the fastest counts, so that other work of the machine lowers it
-little."""
+"""How often a pass is timed. The shortest time counts: other work of the machine affects it
+least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
@@ -33,7 +33,7 @@ def operations(layer: str, sizes: Sizes) -> int:
 
 
 def peak_memory(layer: str, sizes: Sizes) -> int:
-    """The most bytes that a forward and a backward pass have at a time, besides the weights."""
+    """The most bytes that a forward and a backward pass hold at the same time, without weights."""
     with _device(layer):
         module, x = _made(layer, sizes)
         with _Living() as living:
@@ -42,7 +42,7 @@ def peak_memory(layer: str, sizes: Sizes) -> int:
 
 
 def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
-    """Processor time of the forward and of the backward pass: the fastest of REPEATED each."""
+    """Processor time of the forward and of the backward pass, each the shortest of REPEATED."""
     torch.manual_seed(1)
     module, x = _made(layer, sizes)
     forward = backward = math.inf
@@ -57,7 +57,7 @@ def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
 
 
 def _device(layer: str) -> torch.device:
-    """Where nothing is computed, for large sizes; but recurrent layers are faster computed."""
+    """The meta device, which computes nothing; for recurrent layers, computing is faster."""
     return torch.device("cpu" if layer == "recurrent" else "meta")
 
 
@@ -66,7 +66,7 @@ def _made(layer: str, sizes: Sizes) -> tuple[nn.Module, Tensor]:
 
 
 class _Living(TorchDispatchMode):
-    """Follows the storages that operations make: the bytes that live now, and the most so far."""
+    """Follows the storages that operations allocate: `now` is their bytes, `most` is the peak."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Living(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Compute, and count what is new."""
+        """Compute an operation, and count the storages that it allocates."""
         before = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if _is_tensor(t)}
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
@@ -108,7 +108,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """The power with which a cost grows: the slope of its logarithm, by least squares."""
+    """The exponent of a cost's growth: the slope of log cost over log size, by least squares."""
     xs, ys = [math.log(s) for s in sizes], [math.log(c) for c in costs]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     above = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))

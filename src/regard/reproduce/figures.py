@@ -24,7 +24,7 @@ from regard.view.multihead import multihead
 SEED = 24
 """The seed of the sentences, which no model has learned from."""
 _SHORT = 14
-"""Most words of a sentence, so that its figure is legible."""
+"""Only sentences of at most this many words are drawn, so that the figure is legible."""
 CAPTIONS = {
     1: "the model, from its modules",
     2: "its attention, from its modules",
@@ -101,7 +101,7 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _prepare(study: Study) -> None:
-    """Prepare the text; raises MissingExtra now, and not after training, without matplotlib."""
+    """Prepare the text; without matplotlib, raise MissingExtra now and not after training."""
     with plotting():
         prepare_text_once(study)
 

@@ -1,6 +1,6 @@
 """The layers of Table 1, with one interface: [rows, n, d] -> [rows, n, d].
 
-Each has what the table's row speaks of, and nothing else: no residual connection, no normalisation.
+Each layer has only the parts that the table's row counts: no residual connection, no normalisation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ States = Float[Tensor, "rows n d"]
 
 
 class SelfAttention(nn.Module):
-    """Equation (1) of a sequence with itself, in one head, without projections."""
+    """Equation (1) with one sequence as queries, keys and values, in one head, not projected."""
 
     def forward(self, x: States) -> States:
         """Every position attends to every position."""
@@ -30,7 +30,7 @@ class SelfAttention(nn.Module):
 
 
 class ProjectedSelfAttention(nn.Module):
-    """Self-attention between W^Q, W^K, W^V and W^O, as in the Transformer (§3.2.2)."""
+    """Self-attention with the projections W^Q, W^K, W^V and W^O of the Transformer (§3.2.2)."""
 
     def __init__(self, d: int):
         super().__init__()
@@ -55,7 +55,7 @@ class RestrictedSelfAttention(nn.Module):
         self.reach = max(1, r // 2)
 
     def forward(self, x: States) -> States:
-        """A position attends to those at most r / 2 away."""
+        """Each position attends to positions that are at most r / 2 away."""
         rows, n, d = x.shape
         blocks = -(-n // self.reach)
         padded = F.pad(x, (0, 0, self.reach, (blocks + 1) * self.reach - n))
@@ -87,10 +87,10 @@ class Recurrent(nn.Module):
 
 
 class Convolutional(nn.Module):
-    """A convolution over a position and those before it, as a decoder has it.
+    """A convolution over a position and earlier positions, as in a decoder.
 
-    Its kernel of width k covers every position, or, dilated, every `dilation`-th one. Separable, it
-    is a kernel for each channel and a product with a matrix (§4).
+    Its kernel sees k positions that are `dilation` apart. If it is separable, each channel has its
+    own kernel, and a matrix mixes the channels (§4).
     """
 
     def __init__(self, d: int, k: int, dilation: int = 1, *, separable: bool = False):
@@ -129,4 +129,4 @@ LAYERS: Mapping[str, Callable[[Sizes], nn.Module]] = MappingProxyType(
         "separable": lambda s: Convolutional(s.d, s.k, separable=True),
     }
 )
-"""The layers by name. Dilated ones are meant to be stacked: see `path.path_length`."""
+"""The layers by name. Dilated layers are meant to be stacked: see `path.path_length`."""

@@ -29,15 +29,15 @@ class ParserRow:
 
     name: str
     regime: str
-    """Its trees, in words."""
+    """The description of its training trees in the table."""
     recipe: Recipe
     files: TrainingFiles
     test: Path
     """The gold trees that it is tested on."""
     teacher: str | None = None
-    """The row whose parser writes its silver trees, if that is not a file that is given."""
+    """The row whose parser writes the silver trees; None if no silver trees have to be written."""
     beam: int | None = None
-    """The beam of the test, if not that of the recipe: a wide one takes long to validate with."""
+    """The beam of the test; None means the recipe's, which is narrower for fast validation."""
 
 
 MINI_PARSE = SMALL_PARSE.but(
@@ -56,15 +56,15 @@ MINI_PARSE = SMALL_PARSE.but(
     average=5,
     beam=4,
 )
-"""A parser of the built-in trees, which a core learns in some minutes."""
+"""The recipe of a parser of the built-in trees; its training takes some minutes on one core."""
 GOLD_TREES, SILVER_TREES, TEST_TREES = 2000, 4000, 200
 BERKELEY = {"wsj-sample/test": 86.1, "craft/dev": 83.3}
-"""F1 of the Berkeley parser trained on the same gold trees. These are given values: neither its
-output nor the command that scored it was kept (experiments/table4)."""
+"""F1 of the Berkeley parser trained on the same gold trees. The values were not measured here:
+neither its output nor the command that scored it was kept (experiments/table4)."""
 
 
 def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
-    """The parsers of a scale by name; its trees may be missing, see `refuse_without_trees`."""
+    """The parsers of a scale by name; their trees may be missing (`refuse_without_trees`)."""
     makers = {"mini": _of_built_in_trees, "paper": _of_the_treebank}
     return {row.name: row for row in makers.get(scale.name, _of_smaller_treebanks)(out)}
 
@@ -132,9 +132,9 @@ def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
 
 
 def make_trees(row: ParserRow, out: Path, seed: int) -> None:
-    """Write the built-in trees of a row, if they are not there, and what its teacher has to parse.
+    """Write the built-in trees of a row and the silver trees by its teacher, if they are missing.
 
-    The teacher is the parser of the same seed, which must be finished.
+    The teacher is the parser with this seed; its training must be finished.
     """
     wanted = {"train": (_TRAIN, GOLD_TREES), "valid": (_VALID, TEST_TREES),
               "test": (_TEST, TEST_TREES)}  # fmt: skip

@@ -16,10 +16,10 @@ _NARROW = 2
 
 
 def path_length(layer: str, sizes: Sizes) -> int:
-    """The fewest layers after which the last position depends on the first one, and on all others.
+    """The fewest layers after which the last position depends on every position.
 
-    The layers are stacked one by one. All their weights are positive, so that no gradient is 0
-    because others cancel it. For the recurrent layer, the steps that the signal takes are counted.
+    The layers are stacked one by one. All weights are positive, so that paths never cancel each
+    other in a gradient. For the recurrent layer, steps are counted in place of layers.
     """
     x = torch.full((1, sizes.n, _NARROW), 0.01, dtype=torch.float64, requires_grad=True)
     small = Sizes(sizes.n, _NARROW, sizes.k, sizes.r)
@@ -37,7 +37,7 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         recurrent = Recurrent(sizes.d)
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
-    if layer == "dilated":  # 1, k, k^2, ...: what lies between has been seen by the layer below
+    if layer == "dilated":  # 1, k, k^2, ...: the layers below have seen the positions between
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 
@@ -51,7 +51,7 @@ def _positive(module: nn.Module) -> nn.Module:
 
 
 def expected_path(layer: str, sizes: Sizes) -> int:
-    """The length that follows from the definitions, whose order Table 1 prints."""
+    """The path length by the layer's definition; Table 1 prints its order of growth."""
     n, k = sizes.n, sizes.k
     if layer in ("self-attention", "with projections"):
         return 1
@@ -64,9 +64,9 @@ def expected_path(layer: str, sizes: Sizes) -> int:
 
 
 def longest_chain(layer: str, sizes: Sizes) -> int:
-    """The longest chain of operations of one layer in which each waits for the one before.
+    """The length of a layer's longest chain of operations, each of which needs the one before.
 
-    Operations are those that PyTorch records for the gradient, whatever their size.
+    The operations that PyTorch records for the gradient are counted, whatever their size.
     """
     x = torch.zeros(1, sizes.n, sizes.d, requires_grad=True)
     last = LAYERS[layer](sizes)(x).sum().grad_fn

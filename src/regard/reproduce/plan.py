@@ -21,30 +21,30 @@ _CHECKPOINT, _MODEL = 12, 4
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row that is to be trained, for each seed."""
+    """A row that is to be trained, and what its training takes for each seed."""
 
     name: str
     parameters: int
     steps: int
     flop: float
-    """Operations of its training."""
+    """Floating-point operations of the training."""
     seconds: float
-    """Seconds of its training in one process of this machine, at the speed of its products."""
+    """Seconds of the training in one process of this machine, at its speed of matrix products."""
     disk: int
     """Bytes of its run directory at the end."""
 
     @property
     def p100_hours(self) -> float:
-        """Hours on the eight P100 of §5.2, at the speed that the paper's base had there."""
+        """Hours on the eight P100 of §5.2, at the speed of the paper's base model there."""
         base = _flop_of(BASE, BASE.tokenizer.vocabulary)
         return BASE_TIME.hours * self.flop / base
 
 
 def planned_rows(study: Study, experiments: Sequence[Experiment]) -> list[PlannedRow]:
-    """The rows that the tables train; a row that several tables have is there once.
+    """The rows that the tables train; a row of several tables is listed once.
 
-    The speed is that of products of large matrices in fp32 on this machine, measured now: models
-    whose products are small are slower, and those in bf16 may be faster.
+    The time follows from this machine's speed at products of large matrices in fp32, which is
+    measured now. Models with smaller matrices are slower; models in bf16 may be faster.
     """
     speed = single_precision_speed(choose_device())
     recipes: dict[str, Recipe] = {}

@@ -1,4 +1,4 @@
-"""Prepare the data of a study once, though several processes may begin it."""
+"""Prepare the data of a study once, even if several processes begin at the same time."""
 
 from regard.data.pairs import prepared_manifest
 from regard.errors import DataError
@@ -9,7 +9,7 @@ from regard.study.locks import locked
 
 
 def prepare_text_once(study: Study) -> None:
-    """Prepare the text of the scale, unless it is there; raises DataError for another scale's."""
+    """Prepare the text of the scale once; raises DataError if the study is of another scale."""
     mark = study.out / "scale.txt"
     with locked(study.out / ".prepare.lock"):
         begun = mark.read_text("utf-8").strip() if mark.exists() else study.scale.name

@@ -40,13 +40,16 @@ def experiments_named(name: str) -> list[Experiment]:
 
 
 def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:
-    """The tables that a directory has besides those that are chosen."""
+    """The tables in a directory that are not among the chosen ones."""
     others = (one for one in EXPERIMENTS.values() if one not in chosen)
     return [one for one in others if (out / f"{one.name}.md").exists()]
 
 
 def scale_named(name: str, minutes: float | None = None) -> Scale:
-    """The scale of this name, of small with base trained for `minutes`; raises RecipeError."""
+    """The scale of this name; for scale small, `minutes` is the time for training base.
+
+    Raises RecipeError for an unknown name, or for `minutes` at another scale.
+    """
     if name not in SCALES:
         raise unknown("scale", name, list(SCALES))
     if minutes is None:

@@ -1,4 +1,4 @@
-"""A page of what reproduces and what does not, in English or Korean, written from the figures."""
+"""Write a page, in English or Korean, that tells from the figures what reproduces and what not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def write_report(
 def report(
     words: _Words, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
 ) -> str:
-    """The page: what the paper says of its tables, with verdicts; then the tables."""
+    """The page: the paper's sentences about its tables, with verdicts; then the tables."""
     names = {"scale": scale.name, "seeds": len(seeds), "text": scale.text}
     values = {name: table.values for name, table in tables.items()}
     lines = [words.head, ("---",) * len(words.head)]

@@ -1,4 +1,4 @@
-"""The rows of Tables 2 and 3 as recipes at any size, and a row as a training that is done once."""
+"""The rows of Tables 2 and 3 as recipes at any size, and the training of a row, done once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from regard.study.kept import Measured, Task
 from regard.study.settings import settings_of
 
 _COPIED = ("dropout", "label_smoothing", "positions")
-"""Fields that a row sets to the printed value, whatever the size of the base model."""
+"""Fields that a row sets to the paper's value, whatever the size of the base model."""
 
 
 def scaled(row: str, base: Recipe) -> Recipe:
     """`base` with the change that a row of Table 3 makes to the paper's base model.
 
     Layers, widths, heads and steps keep the paper's ratio to its base model; so do the products
-    h d_k and h d_v. Dropout, label smoothing and the kind of positions are as printed. A learned
-    table has a position for the longest sentence and what its translation may have more (§6.1). How
-    checkpoints are averaged is not part of Table 3, and stays.
+    h d_k and h d_v. Dropout, label smoothing and the kind of positions are as in the paper. A table
+    of learned positions is long enough for the longest sentence and its translation, which may be
+    longer (§6.1). Table 3 does not change how checkpoints are averaged.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)
@@ -78,10 +78,11 @@ def run_of(out: Path, name: str, seed: int) -> Path:
 
 
 def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
-    """Train a row, or continue its training; returns what its last validation measured, its cost.
+    """Train a row, or continue its training; return the last validation's figures and the cost.
 
-    `perplexity`, `accuracy` and `bleu` (or `f1`) are those of the weights of the last step, without
-    averaging, as in Table 3. A training that diverges counts as a model that guesses.
+    `perplexity`, `accuracy` and `bleu` (or `f1`) are measured with the weights of the last step,
+    without averaging, as in Table 3. If training diverges, the figures of a model that guesses are
+    returned.
     """
     score = "f1" if recipe.task.output == "trees" else "bleu"
     try:
@@ -100,7 +101,7 @@ def _cost(result: dict[str, Any]) -> Measured:
 
 
 def state_of(out: Path, row: str, found: Mapping[int, object], steps: int) -> str:
-    """How far a row is: `done`, or for each seed without figures in `found`, how far its run is."""
+    """The progress of a row: `done`, or the progress of each seed without figures in `found`."""
     waiting = [
         f"seed {seed}: {_progress(run_of(out, row, seed), steps)}"
         for seed, one in found.items()

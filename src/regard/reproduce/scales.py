@@ -1,4 +1,4 @@
-"""The sizes at which the tables are made: each has a text, and a recipe in the place of base."""
+"""The scales at which the tables are made: each has a text, and a recipe in the place of base."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ TestSet = tuple[list[str], list[str]]
 
 
 class Scale(Protocol):
-    """A size of the tables."""
+    """A size at which the tables are made."""
 
     @property
     def name(self) -> str:
-        """The name that `--scale` has for it."""
+        """The name of the scale in `--scale`."""
 
     @property
     def text(self) -> str:
-        """The text to learn from, in words."""
+        """A description of the text to learn from."""
 
     @property
     def seeds(self) -> int:
-        """How many seeds each row has if none are asked for."""
+        """The number of seeds of each row, unless the user names another number."""
 
     def prepare(self, out: Path) -> None:
-        """Prepare the data in `out`, if it is not there yet; the caller holds its lock."""
+        """Prepare the data in `out`; the caller holds the lock of the preparation."""
 
     def base(self, out: Path) -> Recipe:
         """The recipe that replaces the paper's base model; the data in `out` must be prepared."""
@@ -46,7 +46,7 @@ _TRAIN, _VALID, _TEST = 21, 22, 23
 
 
 def data_in(out: Path) -> Path:
-    """Where the prepared data of a scale is."""
+    """The directory of a study's prepared data."""
     return out / "data"
 
 

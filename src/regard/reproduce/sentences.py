@@ -1,7 +1,7 @@
 """Sentences of the paper about its tables, each with a verdict from our figures.
 
-A difference is taken seed by seed; the verdict is that of `study.verdicts`. One seed decides
-nothing: its sign and its size are told, and the verdict is open.
+A difference is taken seed by seed, and `study.verdicts` gives the verdict. One seed decides
+nothing: the sign and the size of its difference are shown, and the verdict is open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.study.verdicts import Judgement, bounds, judge_alike, judge_more
 Values = Mapping[str, Any]
 """The content of a table's JSON file."""
 NEARLY_IDENTICAL = 1.0
-"""BLEU within which results are called nearly identical."""
+"""Results are called nearly identical if they differ by less than this, in BLEU."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Sentence:
     english: str
     korean: str
     better: str
-    """The row of which the statement says that it has the higher figure."""
+    """The row that has the higher figure, according to the statement."""
     worse: str
     number: str = "bleu"
     alike: bool = False
-    """Whether the statement says that they are nearly the same, instead."""
+    """Whether the statement instead says that both rows have nearly the same figure."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The difference of two rows: one value for each seed that both have, and the paper's."""
+    """The figures of two rows, for each seed that both have, and the paper's difference."""
 
     values: tuple[float, ...]
     others: tuple[float, ...]
@@ -52,7 +52,7 @@ class Effect:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its lower and upper bound, 95 % each; infinite for one seed."""
+        """The lower and the upper 95 % bound of the mean difference; infinite for one seed."""
         return bounds(self.values, self.others)
 
 
@@ -127,7 +127,7 @@ PAPER_SENTENCES = (
                           ("dilated", "팽창 합성곱"))
     ),
 )  # fmt: skip
-"""The sentences of §5.4, §6.2 and §7 that the tables can answer."""
+"""The sentences of §5.4, §6.2 and §7 that the tables can test."""
 
 
 def effect_of(sentence: Sentence, tables: Mapping[str, Values]) -> Effect | None:

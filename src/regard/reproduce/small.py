@@ -1,4 +1,4 @@
-"""Scale `small`: real text, by the recipe that the rule of `--time` finds best for it."""
+"""Scale `small`: real text, and the recipe that the rule of `--time` chooses for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.recipe import Recipe
 from regard.reproduce.scales import TestSet, data_in
 
 _SAVED = 30
-"""Checkpoints of a run."""
+"""The approximate number of checkpoints that a run saves."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,11 @@ class Small:
         )
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of base: the one that is kept, or one that is chosen now.
+        """The recipe in the place of base: the one that `out` keeps, or one that is chosen now.
 
-        It is that of the budget rule with eight heads, and with the paper's way to validate and to
-        average; steps are fixed, so that rows of other sizes learn from as much.
+        The budget rule chooses it; then it gets eight heads, and validation and averaging as in the
+        paper's tables. The number of steps is fixed, so that rows of other sizes learn from as many
+        batches.
         """
         kept = out / "base.toml"
         if kept.exists():
@@ -94,7 +95,7 @@ def _folder() -> Path:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Rows are trained with one thread each, so their speed is measured with one."""
+    """Use one thread in the block: rows are trained with one thread, so speed is measured so."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

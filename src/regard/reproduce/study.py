@@ -17,7 +17,7 @@ from regard.reproduce.tables import Experiment, GrowingTable, Study, write_table
 from regard.study.kept import Finished, Task, do_all
 
 RECENT = 60.0
-"""Seconds since the last record of a run that is still being trained, at most."""
+"""A run counts as being trained if its journal was written to within this many seconds."""
 
 
 def reproduce_tables(
@@ -28,11 +28,11 @@ def reproduce_tables(
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[GrowingTable]:
-    """Make the tables; what another call has finished is not done again.
+    """Make the tables; rows that an earlier call has finished are not trained again.
 
-    The page also shows `others`, as they are. `jobs` processes share the work, each with one
-    thread; 0 means this process. Raises DataError if the directory holds another scale or other
-    settings, and what training raises.
+    The page also shows the tables `others`, with the rows that they have now. `jobs` processes
+    share the work, each with one thread; 0 means this process. Raises DataError if the directory
+    holds another scale or other settings, and the errors of training.
     """
     for one in experiments:
         one.prepare(study)
@@ -44,7 +44,7 @@ def reproduce_tables(
 
 
 def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:
-    """How far each row is that a process is training now, as its journal tells."""
+    """The progress of each row that a process is training now, from the row's journal."""
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
     told = []
     for name, recipe in recipes.items():
@@ -57,6 +57,6 @@ def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[st
 
 
 def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
-    """The tasks of some tables; a row that several of them have is there once."""
+    """The tasks of some tables; a task of several tables is listed once."""
     tasks = (task for one in experiments for task in one.tasks(study))
     return list({(task.part, task.seed): task for task in tasks}.values())

@@ -75,9 +75,9 @@ def _slug(layer: str) -> str:
 
 
 def exponents(found: Measured) -> dict[str, float]:
-    """The powers of n and d with which costs grow, between the two largest sizes.
+    """The exponents of n and d with which costs grow, between the two largest sizes.
 
-    Dependent steps are fitted to all sizes: their number is exact.
+    The exponent of dependent steps is fitted to all sizes, as the number of steps is exact.
     """
     n, d = NS[-1], DS[0]
     return {
@@ -200,12 +200,12 @@ def _drawing(found: dict[str, Measured | None]) -> str:
 
 
 def _prepare_nothing(study: Study) -> None:
-    """A layer needs no data."""
+    """Make the directory; a layer needs no data."""
     study.out.mkdir(parents=True, exist_ok=True)
 
 
 def _trains_nothing(study: Study) -> dict[str, Recipe]:
-    """No row of this table is a training."""
+    """No recipes: no row of this table is trained."""
     return {}
 
 

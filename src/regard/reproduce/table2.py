@@ -1,4 +1,4 @@
-"""Table 2: the Transformer beside other families, on unseen sentences, and what each costs."""
+"""Table 2: the Transformer and other families on unseen sentences, with the cost of each."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ SYSTEMS = {
     "Transformer (base model)": "base",
     "Transformer (big)": "big",
 }
-"""The row here that is of the kind of each published system, where there is one."""
+"""For each published system, our row with a model of the same kind; None if there is none."""
 ENSEMBLE = "ensemble"
 LANGUAGE = "de"
-"""The language of the translations, for the words of the paper's BLEU."""
+"""The language of the translations, by whose rules the paper's BLEU divides words."""
 
 
 def family_recipes(base: Recipe) -> dict[str, Recipe]:
-    """The rows that are trained: the other families in sizes near base, on the same batches."""
+    """The recipes of the rows: the other families in sizes near base, on the same batches."""
     model, longest = base.model, base.data.max_length + base.search.max_extra
     learned = {"positions": "learned", "max_positions": longest}
     return {
@@ -68,7 +68,7 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _members(study: Study) -> tuple[int, ...]:
-    """The seeds of the base models in the ensemble: those of the study, but at least two."""
+    """The seeds of the base models in the ensemble: the seeds of the study, but at least two."""
     return study.seeds if len(study.seeds) > 1 else (study.seeds[0], study.seeds[0] + 1)
 
 
@@ -99,10 +99,10 @@ def _tested(study: Study, row: str, seed: int, members: tuple[int, ...]) -> Task
 
 
 def translate_unseen(scale: Scale, out: Path, row: str, members: Sequence[int]) -> Measured | None:
-    """BLEU of a row on unseen sentences, of the average of its last checkpoints (§6.1).
+    """Translate unseen sentences with the average of a row's last checkpoints (§6.1).
 
-    It is sacreBLEU's (13a) and that of the paper's script. An ensemble is of base models. None if a
-    model is not finished yet.
+    Returns BLEU by sacreBLEU (13a) and by the paper's script; None if a model is not trained yet.
+    An ensemble consists of base models.
     """
     name = "base" if row.startswith(ENSEMBLE) else row
     parts = [out / "parts" / f"{name}-{seed}.json" for seed in members]

@@ -40,7 +40,7 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def paper_parameters(row: str) -> int:
-    """The parameters of a row at the paper's size, with the vocabulary that its count implies."""
+    """The parameters of a row at the paper's size, with the vocabulary that fits its count."""
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 
 
@@ -100,7 +100,7 @@ def _all_of(seeds: dict[int, Measured | None], number: str) -> list[float]:
 
 
 def _effects(found: _Found, row: str) -> list[float]:
-    """BLEU of a row less that of base, for each seed that both have."""
+    """BLEU of a row minus BLEU of base, for each seed that both have."""
     if row == "base":
         return []
     pairs = [(found[row][seed], found["base"][seed]) for seed in found[row]]

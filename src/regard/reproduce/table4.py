@@ -27,7 +27,7 @@ from regard.study.locks import locked
 from regard.study.settings import settings_of
 
 TEACHING_SEED = 1
-"""The seed of the parser that teaches: all seeds of its pupil share its trees."""
+"""The seed of the parser that writes silver trees; all seeds that learn from them share them."""
 
 
 def _tasks(study: Study) -> list[Task]:
@@ -46,7 +46,8 @@ def _tasks(study: Study) -> list[Task]:
 def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | None:
     """Train a parser and compare its trees of the test sentences with the gold trees, by EVALB.
 
-    The words of the gold trees are given to it. None if its teacher is not finished yet.
+    The parser is given the words of the gold trees. Returns None if the parser that writes its
+    silver trees is not trained yet.
     """
     row = parser_rows(scale, out)[name]
     taught = row.teacher and out / "parts" / f"parser-{row.teacher}-{TEACHING_SEED}.json"
@@ -163,7 +164,7 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _prepare_trees(study: Study) -> None:
-    """Refuse now what is missing; the trees are made by the rows that need them."""
+    """Raise DataError if files are missing; rows make the built-in trees that they need."""
     refuse_without_trees(study.scale, parser_rows(study.scale, study.out).values())
     study.out.mkdir(parents=True, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""A table that grows: Markdown, JSON, a drawing, and a page that shows all tables of a study."""
+"""A table whose rows appear one by one: Markdown, JSON, a drawing, and a page of all tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from regard.study.kept import Figures, Task, finished
 from regard.study.locks import locked
 
 NONE = "–"
-"""Stands where there is no figure, or not yet."""
+"""The text of a cell that has no figure, or none yet."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """The size of what is reproduced, its directory, and how often each row is made."""
+    """A reproduction of tables: its scale, its directory, and the seeds of each row."""
 
     scale: Scale
     out: Path
@@ -37,13 +37,13 @@ class GrowingTable:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
-    """Sentences that say how the figures came about."""
+    """Sentences that say how the figures were measured."""
     values: dict[str, Any]
     """All figures, as JSON values."""
     drawing: str
-    """A picture of it, as SVG; empty if it has none."""
+    """A drawing of the table, as SVG; empty if there is none."""
     pictures: tuple[str, ...] = ()
-    """Files of pictures that the page shows, from its own folder."""
+    """Paths of pictures that the page shows, relative to the page."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class Experiment:
 
     name: str
     prepare: Callable[[Study], object]
-    """Prepares what its tasks need."""
+    """Prepares the data that the tasks need."""
     tasks: Callable[[Study], list[Task]]
     table: Callable[[Study, Figures], GrowingTable]
-    """The table, from the numbers of those tasks that are finished."""
+    """Makes the table from the numbers of the finished tasks."""
     recipes: Callable[[Study], dict[str, Recipe]]
-    """The recipe of each row that is trained, by the name of its run."""
+    """Gives the recipe of each row that is trained, by the name of its run."""
 
 
 def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[GrowingTable]:
-    """Write the tables as they are now into `study.out`; returns them.
+    """Write the tables as they are now into `study.out`, and return them.
 
     Processes that share a study take turns, so that a table never loses a row.
     """
@@ -79,14 +79,14 @@ def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[Growin
 
 
 def markdown_of(table: GrowingTable) -> str:
-    """Title, table and notes in Markdown."""
+    """The title, the table and the notes in Markdown."""
     lines = [table.head, ("---",) * len(table.head), *table.rows]
     rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
     return f"# {table.title}\n\n{rows}\n" + "".join(f"{note}\n\n" for note in table.notes)
 
 
 def page_of(study: Study, tables: Iterable[GrowingTable]) -> str:
-    """A page for the browser that needs nothing else."""
+    """An HTML page of the tables and drawings; only `pictures` are separate files."""
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
@@ -117,7 +117,7 @@ th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}sv
 
 
 def figure_of(values: Sequence[float], digits: int) -> str:
-    """The mean, and with several values ± their standard deviation; a dash without any."""
+    """The mean and, of several values, ± their standard deviation; a dash if there is no value."""
     if not values:
         return NONE
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""

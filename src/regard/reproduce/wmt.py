@@ -1,4 +1,4 @@
-"""Scale `paper`: WMT 2014, English to German (§5.1): its files, their checksums, and the text."""
+"""Scale `paper`: WMT 2014, English to German (§5.1), from files with known checksums."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Archive:
 
     url: str
     size: int
-    """Bytes."""
+    """The size of the file in bytes."""
     sha256: str
     members: tuple[tuple[str, str, str], ...]
-    """The English member, the German one, and the text that they belong to."""
+    """The English member, the German member, and the text to which both belong."""
 
     @property
     def file(self) -> str:
-        """Its name."""
+        """The name of the file."""
         return self.url.rpartition("/")[2]
 
 
@@ -81,7 +81,7 @@ class Wmt:
     seeds: int = 1
 
     def prepare(self, out: Path) -> None:
-        """Download what is not in `out`/wmt14, check it, and prepare the text."""
+        """Download the files that `out`/wmt14 lacks, check all files, and prepare the text."""
         folder = out / "corpus"
         for archive in self.archives:
             fetched(archive, out / "wmt14")
@@ -107,9 +107,9 @@ class Wmt:
 
 
 def fetched(archive: Archive, folder: Path) -> Path:
-    """The file of an archive, downloaded if it is not in the folder; its checksum is right.
+    """The path of an archive's file, which is downloaded if the folder lacks it, and is checked.
 
-    Raises DataError if it cannot be downloaded, or is another file.
+    Raises DataError if the file cannot be downloaded, or if its checksum differs.
     """
     path = folder / archive.file
     if not path.exists():
@@ -148,7 +148,7 @@ def _checksum(path: Path) -> str:
 def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
     """Write train, valid and test in .en and .de, line by line from the members of the archives.
 
-    Raises DataError if a member is missing, or the two sides of one differ in their lines.
+    Raises DataError if a member is missing, or if two sides differ in their number of lines.
     """
     texts: dict[tuple[str, str], list[bytes]] = {}
     for archive in archives:
