@@ -1,8 +1,8 @@
 """The claims of the paper's text, each as a small experiment: `regard claims`.
 
 A claim needs *parts*: calculations, and trainings of small models on the built-in corpus. Each part
-is done once for each seed and gives named numbers, which are kept on the disk (`regard.study`). A
-claim's judge reads only these numbers. Each module uses those before it:
+is computed once for each seed and gives named numbers, which are kept on the disk (`regard.study`).
+A claim's judge reads only these numbers. In this list, a module uses only modules before it:
 
     parts -> recipes, calculations -> exact, attention, ablations, shapes -> registry
     -> study -> tables

@@ -1,4 +1,4 @@
-"""Claims about what a model has, tried by leaving it out, and about the proportions of a model."""
+"""Claims about a part of the model, tested without the part, and about the model's proportions."""
 
 from regard.claims.parts import Claim, Evidence
 from regard.claims.recipes import CHANGES, RATIOS
@@ -6,7 +6,7 @@ from regard.claims.trainings import Trained
 from regard.study.verdicts import Quantity, Statement, judge_alike, judge_more
 
 NEARLY = 1.0
-"""BLEU by which models may differ whose results are said to be nearly identical."""
+"""Results are said to be nearly identical if they differ by less than this, in BLEU."""
 BASE_ARM = Trained("base")
 
 
@@ -176,4 +176,4 @@ ABLATIONS = (
         _inner_width,
     ),
 )
-"""The claims that are tried by leaving something out, or by other proportions."""
+"""The claims that are tested by leaving a part out, or by changing a proportion."""

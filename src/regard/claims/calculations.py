@@ -36,10 +36,11 @@ _ROWS, _LENGTH = 8, 64
 
 
 def positions(seed: int) -> Measured:
-    """How far PE(pos + k) is from R_k PE(pos), for random k; and from a table that is no sinusoid.
+    """The largest difference of PE(pos + k) and R_k PE(pos), for random k.
 
     R_k turns the plane of each pair (sine, cosine) by k times the rate of the pair, and is the same
-    for every pos. For a table of random numbers, the best linear map is found by least squares.
+    for every pos. `random_error` is the largest error for a table of random numbers, of the linear
+    map from each row to the next that least squares finds.
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -71,7 +72,7 @@ def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
 
 def convolutions(seed: int) -> Measured:
-    """How far FFN(x) is from two convolutions with a kernel of 1 and a ReLU between, in fp64."""
+    """The largest difference of FFN(x) and two convolutions (kernel 1, ReLU between), in fp64."""
     torch.manual_seed(seed)
     d_model, d_ff = BASE.model.d_model, BASE.model.d_ff
     network = FeedForward(d_model, d_ff).double()
@@ -119,8 +120,8 @@ def variances(seed: int) -> Measured:
 def softmax_gradients(seed: int) -> Measured:
     """The size of the softmax's gradient with and without scaling, by d_k.
 
-    It is the Frobenius norm of diag(p) - p p^T, where p weighs 32 keys, averaged over queries;
-    `most` is the mean of the largest weight.
+    The size is the Frobenius norm of diag(p) - p p^T, where p are the weights of 32 keys, averaged
+    over queries. `most` is the mean of the largest weight.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -160,10 +161,10 @@ def head_costs(seed: int) -> Measured:
 
 
 def score_costs(seed: int) -> Measured:
-    """Processor time and memory of dot products and of additive attention, by d_k, and their ratio.
+    """Processor time and memory of dot-product attention and of additive attention, by d_k.
 
-    Forward and backward pass of 8 sentences of 64 positions in one head; the fastest of five. The
-    memory is what the forward pass keeps for the backward pass, in MB.
+    The time, in ms, is the shortest of five forward and backward passes of 8 sentences of 64
+    positions, in one head. The memory, in MB, is kept by the forward pass for the backward pass.
     """
     generator = torch.Generator().manual_seed(seed)
     mask = torch.ones(1, 1, _LENGTH, _LENGTH, dtype=torch.bool)
@@ -185,7 +186,7 @@ def score_costs(seed: int) -> Measured:
 
 
 def _cost(attend: Callable[[Tensor, Tensor, Tensor], Tensor], qkv: Tensor) -> tuple[float, float]:
-    """Milliseconds of the processor, and megabytes kept for the backward pass."""
+    """Milliseconds of processor time, and megabytes that are kept for the backward pass."""
     kept = {}
 
     def keep(x: Tensor) -> Tensor:

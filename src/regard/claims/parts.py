@@ -1,4 +1,4 @@
-"""Parts of claims: what is computed once for each seed, and gives named numbers."""
+"""Parts of claims: each part is computed once for each seed, and gives named numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Part(Protocol):
         """The name of the part; its numbers are kept under it."""
 
     def settings(self, size: Size) -> str:
-        """Everything that decides its numbers, besides the seed."""
+        """Everything except the seed on which the numbers depend."""
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Compute the numbers; a training that was stopped continues from its last checkpoint."""
@@ -41,7 +41,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Calculation:
-    """A part that needs no training: seconds."""
+    """A part that needs no training; it takes seconds."""
 
     name: str
     function: Callable[[int], Measured]
@@ -69,7 +69,7 @@ class Evidence:
     def figures(
         self, number: str, parts: Mapping[str, str], digits: int = 1
     ) -> tuple[Quantity, ...]:
-        """A figure of the same number for each of some parts, which are given by label."""
+        """The quantity `number` of several parts; `parts` maps labels to the parts' names."""
         return tuple(
             Quantity(label, self.of(part, number), digits) for label, part in parts.items()
         )
@@ -77,13 +77,13 @@ class Evidence:
     def figures_of(
         self, part: str, numbers: Mapping[str, str], digits: int = 1
     ) -> tuple[Quantity, ...]:
-        """A figure of each of some numbers of one part, which are given by label."""
+        """Several quantities of one part; `numbers` maps labels to the numbers' names."""
         return tuple(Quantity(label, self.of(part, n), digits) for label, n in numbers.items())
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, what it needs to be tried, and how it is judged."""
+    """A sentence of the paper, the parts that test it, and the function that judges it."""
 
     name: str
     section: str

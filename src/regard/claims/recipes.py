@@ -1,7 +1,7 @@
 """The recipes of the trainings: one model that is small and learns in a minute, and its variants.
 
-Every variant is the first model with one thing changed, as a row of the paper's Table 3 is. The
-kinds of scores are compared with each other, in models of one head and on short sentences.
+Every variant is the first model with one thing changed, as in the paper's Table 3. The kinds of
+attention scores are compared with each other, in models of one head and on short sentences.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
 ROOM = 64
-"""Width of a row, and pieces of the longest sentence: every sentence of the corpus has room."""
+"""The width of a row and the most pieces of a sentence: all sentences of the corpus fit."""
 SHORT_PIECES = 24
-"""Pieces of the longest sentence where only short ones are learned from: 59 % of the corpus."""
+"""The most pieces of a sentence for models that learn from short ones: 59 % of the corpus."""
 
 SMALLEST = Recipe().but(
     layers=2,
@@ -43,11 +43,11 @@ WIDTHS = (16, 64, 256)
 """The d_k at which kinds of attention are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
-"""d_ff / d_model, about, because heads divide d_model; the first model has 4, as the paper's."""
+"""Approximate values of d_ff / d_model, as heads divide d_model; the paper's base model has 4."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:
-    """d_model and d_ff of about this ratio, with as many parameters as the first model has."""
+    """d_model and d_ff with about this ratio, and about as many parameters as the first model."""
     model = SMALLEST.model
     goal = parameters(model, VOCABULARY)
 
@@ -62,7 +62,7 @@ def of_ratio(ratio: int) -> dict[str, Any]:
 
 
 def _one_head(d_k: int, score: str) -> dict[str, Any]:
-    """One head of this width, on short sentences: additive attention takes memory and time."""
+    """Fields for one head of width d_k, on short sentences: additive attention costs much."""
     text = {
         "max_length": SHORT_PIECES,
         "row_length": SHORT_PIECES,

@@ -15,7 +15,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
 PARTS: Mapping[str, Part] = MappingProxyType(
     {part.name: part for claim in CLAIMS.values() for part in claim.parts}
 )
-"""Each part once: several claims may need it."""
+"""The parts of all claims by name; several claims may need a part."""
 
 
 def claims_named(names: Iterable[str]) -> list[Claim]:

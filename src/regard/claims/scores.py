@@ -1,6 +1,6 @@
 """Claims of §3.2.1: scaled dot products, unscaled ones, and additive attention, by training.
 
-BLEU is that of sentences as short as those that these models learn from.
+BLEU is measured on unseen sentences that are as short as the sentences in training.
 """
 
 from math import log
@@ -12,7 +12,7 @@ from regard.claims.trainings import Trained
 from regard.study.verdicts import Statement, judge_alike, judge_more
 
 ALIKE = 2.0
-"""BLEU by which models may differ that are said to be alike."""
+"""Models are said to be alike if they differ by less than this, in BLEU."""
 
 
 def _arms(*scores: str) -> tuple[Trained, ...]:
@@ -93,4 +93,4 @@ SCORING = (
         _additive_costs,
     ),
 )
-"""The claims about the score of a query and a key."""
+"""The claims about the attention score of a query and a key."""

@@ -1,4 +1,4 @@
-"""Try claims: do their parts, keep what is finished, judge.
+"""Test claims: compute their parts, keep the numbers of finished parts, and judge.
 
 DIR/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
 DIR/corpus, DIR/data-*     the built-in corpus, prepared
@@ -34,7 +34,7 @@ def try_claims(
 
     Parts that an earlier call finished are not done again; a training that was stopped continues.
     `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if
-    `out` holds parts of another size, and what training raises.
+    `out` holds parts of another size, and the errors of training.
     """
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [
@@ -52,5 +52,5 @@ def try_claims(
 
 
 def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Outcome]:
-    """The outcome of each claim by the numbers of its parts."""
+    """The outcome of each claim, judged by the numbers of its parts."""
     return [Outcome(claim, tuple(claim.judge(evidence))) for claim in claims]

@@ -12,7 +12,7 @@ from regard.study.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
-"""A row of a page that is filled in: what stands after `<!-- claim/finding -->` is replaced."""
+"""A row of a page that is filled in: the text after `<!-- claim/finding -->` is replaced."""
 ENGLISH = {verdict: str(verdict) for verdict in Judgement}
 KOREAN = {
     Judgement.HOLDS: "성립",
@@ -30,14 +30,14 @@ class Outcome:
 
     @property
     def verdict(self) -> Judgement:
-        """The verdict of the claim: that of its statements together."""
+        """The verdict of the claim, which follows from the verdicts of its statements."""
         return overall(self.findings)
 
 
 def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
     """A row for each finding: claim and section, the paper's words, statement, figures, verdict.
 
-    The claim and the paper's words stand in the first of its rows only.
+    The claim and the paper's words stand only in the first row of a claim.
     """
     return [
         (

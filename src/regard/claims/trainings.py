@@ -34,11 +34,11 @@ _TRAIN, _VALID, _TEST = 11, 12, 13
 class Trained:
     """A training of `claims.recipes`, by name.
 
-    Its numbers: `bleu` of unseen sentences, also of the `short` ones (as short as those that the
-    models of `longer` learn from) and the `long` ones; `perplexity` and `accuracy` (percent) of the
-    next piece on the validation set, given the right ones before it; and `train_perplexity`, that
-    of the last logged batches. A training that diverged counts as one that guesses: a BLEU of 0,
-    and a perplexity of the size of the vocabulary.
+    It gives these numbers. `bleu` is the BLEU of all unseen sentences, `short` of those with at
+    most SHORT_PIECES pieces, and `long` of the others. `perplexity` and `accuracy` (percent) are
+    measured on the next piece in the validation set, given the right pieces before it, and
+    `train_perplexity` on the last logged batches. A training that diverged gets the numbers of a
+    model that guesses: a BLEU of 0, and the size of the vocabulary as perplexity.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Trained:
         return f"{settings_of(training_recipe(self.name, 1, 1))} {size}"
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
-        """Train, in a run directory under `out`, and measure."""
+        """Train the model in a run directory under `out`, and measure it."""
         recipe = training_recipe(self.name, seed, size.steps)
         run, data = out / "runs" / f"{self.name}-{seed}", data_of(recipe, out)
         try:
@@ -59,7 +59,7 @@ class Trained:
 
 
 def data_of(recipe: Recipe, out: Path) -> Path:
-    """Where `prepare_corpora` puts the data of a recipe."""
+    """The directory to which `prepare_corpora` writes the data of a recipe."""
     return out / f"data-{recipe.data.max_length}"
 
 
@@ -96,7 +96,7 @@ def prepare_corpora(out: Path, size: Size) -> None:
 
 
 def measured(run: Path, data: Path, tested: int) -> Measured:
-    """The numbers of a trained model; see `Trained`."""
+    """The numbers of a trained model, as `Trained` lists them."""
     model = open_model(run)
     transformer, recipe = model.transformer, model.recipe
     pairs = Pairs.open(data, "valid")
@@ -112,7 +112,7 @@ def measured(run: Path, data: Path, tested: int) -> Measured:
 
 
 def _translated(model: Model, tested: int) -> Measured:
-    """BLEU of all, short and long unseen sentences; a long one is translated whole."""
+    """BLEU of all, of short and of long unseen sentences; long sentences are not divided."""
     unseen = list(islice(examples(_TEST), tested))
     longest = model.transformer.longest
     translator = Translator(model.transformer, model.tokenizer, model.recipe.search, longest)
