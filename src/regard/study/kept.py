@@ -1,9 +1,9 @@
-"""Parts of an experiment: each is done once for each seed, and its numbers are kept on the disk.
+"""Do each part of an experiment once for each seed, and keep its numbers on the disk.
 
 OUT/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
 
-Any number of processes may do the parts of one directory. Each part has a lock, which ends with its
-process: a part whose process was killed is free for the others.
+Any number of processes may do the parts of one directory. A process locks the part that it does.
+The lock ends with the process: if it is killed, another process can do the part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Measured = dict[str, float]
 Figures = dict[tuple[str, int], Measured]
 """The numbers of finished parts, by name and seed."""
 WAIT = 2.0
-"""Seconds to wait if other processes are doing all that is left."""
+"""Seconds to wait before looking again, if other processes are doing all parts that are left."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Task:
     part: str
     seed: int
     settings: str
-    """Everything that decides the numbers, besides the seed."""
+    """Everything except the seed on which the numbers depend."""
     work: Callable[[], Measured | None]
-    """Does the part; None if it needs a part that is not finished yet."""
+    """Does the part and returns its numbers, or None if it needs a part that is not finished."""
     cost: float = 0.0
-    """How much work it is, in any unit: what is most work is begun first."""
+    """The amount of work, in any unit: tasks with more work are begun first."""
 
 
 class Finished(NamedTuple):
@@ -53,7 +53,7 @@ class Finished(NamedTuple):
     number: int
     """How many parts are finished now."""
     total: int
-    """How many there are, over all seeds."""
+    """How many parts there are, over all seeds."""
 
 
 def do_all(
@@ -64,12 +64,13 @@ def do_all(
     heard: Callable[[Finished], object] = lambda _: None,
     after: Callable[[], object] = int,
 ) -> Figures:
-    """Do all tasks that are not finished in the directory `out`; returns the numbers of all.
+    """Do all tasks that are not finished in the directory `out`; return the numbers of all tasks.
 
     `jobs` processes share the work, each with one thread; 0 means this process. Other processes may
     call this for the same directory: each part is done by one of them, and this call returns when
-    all are finished. `heard` is called here for each part, `after` in the process that has finished
-    one. Raises DataError if `out` holds parts of other settings, and what the tasks raise.
+    all parts are finished. `heard` is called in this process for each part, `after` in the process
+    that has finished a part. Raises DataError if `out` holds parts with other settings, and the
+    errors of the tasks.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
@@ -97,9 +98,9 @@ def _most_work_first(tasks: Sequence[Task]) -> list[Task]:
 
 
 def finished(tasks: Sequence[Task], out: Path) -> Figures:
-    """The numbers of those tasks that are finished. Raises DataError for those of other settings.
+    """The numbers of the finished tasks, in the order of `tasks`.
 
-    The order is that of `tasks`.
+    Raises DataError if a finished part has other settings than its task.
     """
     found = {(task.part, task.seed): _kept(out, task) for task in tasks}
     return {task: kept for task, kept in found.items() if kept is not None}
@@ -107,7 +108,7 @@ def finished(tasks: Sequence[Task], out: Path) -> Figures:
 
 @dataclass
 class _Job:
-    """Does a task and keeps its numbers; in a worker process, it ends with the process `parent`."""
+    """Does a task and keeps its numbers; a worker process ends when the process `parent` ends."""
 
     out: Path
     parent: int
@@ -115,7 +116,7 @@ class _Job:
     watching: bool = False
 
     def __call__(self, task: Task) -> Measured | None:
-        """The numbers; None if another process is doing the task, or it cannot be done yet."""
+        """Return the numbers; None if another process does the task, or it cannot be done yet."""
         if os.getpid() != self.parent and not self.watching:
             self.watching = True
             Thread(target=_end_with, args=[self.parent], daemon=True).start()
@@ -136,7 +137,7 @@ class _Job:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent: a training would go on and hold its directory."""
+    """End this process soon after its parent; else a training would go on and lock its run."""
     while os.getppid() == parent:
         sleep(0.5)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Locks on the disk, which end with the process that has them, however it ends."""
+"""Locks of files, which end with the process that holds them, however the process ends."""
 
 import fcntl
 import os
@@ -11,11 +11,11 @@ from regard.files.whole import refusing_write_errors
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file during the block, and tell whether this process has it.
+    """Lock a file during the block; the value of the block is True if this process has the lock.
 
-    With `wait` it waits for the process that has it; without, the block runs either way, and is
-    told. Where a file system knows no locks, the lock is had. Raises RegardError if the file cannot
-    be made.
+    With `wait`, it waits until no other process has the lock. Without `wait`, the block runs in any
+    case, with False if another process has the lock. On a file system without locks, the value is
+    True. Raises RegardError if the file cannot be made.
     """
     with refusing_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The settings of a training, by which its kept numbers are known."""
+"""The settings of a training: its kept numbers are used only while these are equal."""
 
 import json
 
@@ -8,7 +8,8 @@ from regard.recipe import Recipe
 def settings_of(recipe: Recipe) -> str:
     """All fields of a recipe that differ from the defaults, as JSON.
 
-    A field that a later version adds changes nothing while it has its default, or follows another.
+    A field that a later version adds is not listed while it has its default or, as `decoder_heads`,
+    equals the field that it follows.
     """
     defaults = Recipe().model_dump()
     sizes = recipe.model

@@ -1,7 +1,7 @@
 """Verdicts from figures: the same few rules for every claim.
 
-Seeds are compared pair by pair: with one seed, both models have the same text in the same order. A
-difference is decided if it lies outside a one-sided 95 % bound by Student's t of these pairs.
+Models are compared seed by seed: with one seed, both models have the same text in the same order. A
+verdict is given only if a one-sided 95 % bound of the mean difference, by Student's t, supports it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Quantity:
     label: str
     values: tuple[float, ...]
     digits: int = 1
-    """Digits after the point to show; with 0 or more than 4, three significant ones."""
+    """The digits shown after the point; with 0 or more than 4, three significant digits."""
 
     @property
     def mean(self) -> float:
@@ -52,7 +52,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that follows from a claim, what came out, and the verdict."""
+    """A statement that follows from a claim, the measured figures, and the verdict."""
 
     name: str
     statement: str
@@ -96,6 +96,6 @@ def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
 
 
 def overall(findings: Sequence[Statement]) -> Judgement:
-    """The verdict of a claim: it holds if all its statements do, and fails if any fails."""
+    """The verdict of a claim: it fails if a statement fails, and holds if all statements hold."""
     found = {finding.verdict for finding in findings}
     return next(v for v in (Judgement.FAILS, Judgement.UNDECIDED, Judgement.HOLDS) if v in found)
