@@ -1,9 +1,9 @@
 """Equation (1) on a CPU, without returning the attention weights.
 
 For sentences of usual length, PyTorch's fused kernel is many times slower on a CPU than the matrix
-products in it, most of all in bf16. Here the gradient is written out, the softmax is computed in
+products in it, most of all in bf16. Here the backward pass is our own, the softmax is computed in
 fp32, and keys are padded to full vector registers. Without gradients, the scores of many or long
-rows are computed a part at a time, so that they are never all in memory.
+rows are computed in parts, so that they are never all in memory.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ if TYPE_CHECKING:
     from regard.arithmetic.cpu import Cpu
 
 VECTOR = 16
-"""fp32 numbers in a 512-bit register; the softmax of a row that does not fill registers is slow."""
+"""Keys are padded to a multiple of this: the fp32 numbers in a 512-bit register. The softmax of a
+row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
-"""Scores that are computed together without gradients: 16 MiB in fp32."""
+"""Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
-"""Without gradients: the queries of a row that are multiplied together, and the values that are
-summed together; `arithmetic.exact` relies on both."""
+"""Without gradients, at most this many queries of a row are multiplied together, and at most this
+many values are summed together; `arithmetic.exact` relies on both numbers."""
 GROUP = 4
-"""Queries are padded to a multiple of this: the processor multiplies fewer by another kernel."""
+"""Queries are padded to a multiple of this: for fewer, the processor uses another kernel."""
 MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
 
 
 class CpuMask(Mask):
-    """A mask as the kernels of a CPU read it: a bias that is added to the scores."""
+    """A mask for a CPU: a bias that is added to the scores, 0 or a large negative number."""
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
         super().__init__(allowed)
         reachable = allowed.any(-1, keepdim=True)
         self.reachable = None if reachable.all() else reachable
-        """True for queries that may attend somewhere; None if all may."""
+        """True for queries that may attend to at least one key; None if all queries may."""
         bias = torch.zeros(allowed.shape).masked_fill_(~allowed, MASKED)
         self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
 
     def part(self, rows: slice, queries: slice) -> CpuMask:
         """The mask of these rows and queries, as a view of this one."""
 
-        def cut(x: Tensor) -> Tensor:  # a dimension of size 1 is broadcast: keep it whole
+        def cut(x: Tensor) -> Tensor:  # a dimension of size 1 is broadcast, so it is not cut
             return x[rows if len(x) > 1 else slice(1), :, queries if x.shape[2] > 1 else slice(1)]
 
         part = copy(self)
@@ -60,7 +61,7 @@ class CpuMask(Mask):
 
 
 class CpuAttention(torch.autograd.Function):
-    """Equation (1) with its gradient written out; `by` computes all but the matrix products."""
+    """Equation (1) with its own backward pass; `by` computes all except the matrix products."""
 
     @staticmethod
     def forward(
@@ -72,7 +73,7 @@ class CpuAttention(torch.autograd.Function):
         mask: CpuMask,
         dropout: float,
     ) -> Tensor:
-        """The output, [rows, heads, queries, d_v]."""
+        """Return the output, [rows, heads, queries, d_v]."""
         ctx.by, ctx.shape = by, key.shape[:3]
         saved = _weighed(by, query, key, value, mask, dropout, torch.bmm)
         ctx.save_for_backward(*saved)
@@ -108,7 +109,7 @@ def attend_without_gradient(
     mask: CpuMask,
     dropout: float,
 ) -> Float[Tensor, "rows heads queries d_v"]:
-    """Equation (1), computed in the precision of the keys and returned in that of the queries.
+    """Equation (1), computed in the keys' precision, with an output in the queries' precision.
 
     Keys and values may already be padded with zeros to a multiple of `VECTOR`.
     """
@@ -121,9 +122,9 @@ def attend_without_gradient(
 def _in_parts(
     by: Cpu, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
-    """The output, computed for a few rows at a time and, in long rows, for some queries at a time.
+    """Compute the output for some rows at a time and, if rows are long, some queries at a time.
 
-    How the queries of a row are divided does not depend on the number of rows.
+    The division of a row's queries does not depend on the number of rows.
     """
     rows, heads, queries, _ = query.shape
     scores = heads * max(1, key.shape[2])  # of one query
@@ -149,12 +150,12 @@ def _slices(total: int, step: int) -> list[slice]:
 def _output(
     by: Cpu, query: Tensor, key: Tensor, value: Tensor, mask: CpuMask, dropout: float
 ) -> Tensor:
-    """The output, summed over `KEYS` keys at a time, from left to right.
+    """Compute the output as a sum over groups of `KEYS` keys, from left to right.
 
-    Further groups of keys whose weights are all 0 do not change one bit of it.
+    More groups of keys, if their weights are all 0, do not change one bit of the output.
     """
     _, _, value, _, weights, _ = _weighed(by, query, key, value, mask, dropout, _product)
-    # Contiguous at any width: for strides the processor may use a kernel that rounds otherwise.
+    # Always contiguous: for a strided matrix, a kernel that rounds in another way may be used.
     output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
         output = output.float() + _product(weights[..., some].contiguous(), value[:, some])
@@ -162,7 +163,7 @@ def _output(
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """torch.bmm; in fp32, which alone can be exact, rows are padded to a multiple of `GROUP`."""
+    """torch.bmm; in fp32, which alone can be exact, `left` is padded to a multiple of `GROUP`."""
     rows = left.shape[1]
     if rows % GROUP == 0 or left.dtype != torch.float32:
         return torch.bmm(left, right)
@@ -178,7 +179,11 @@ def _weighed(
     dropout: float,
     product: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries, keys and values by head; the weights before and after dropout; dropout's factors."""
+    """Compute the attention weights.
+
+    Returns queries, keys and values as one batch of heads; the weights before and after dropout;
+    and dropout's factors, or None without dropout.
+    """
     rows, heads, queries, d_k = query.shape
     key, value = (padded(kv, kv.shape[2], VECTOR) for kv in (key, value))
     # [rows, heads, length, d] -> [rows * heads, length, d], contiguous even if there is one row

@@ -1,21 +1,22 @@
-"""The choice of an arithmetic, when a model is opened or a run starts.
+"""The choice of an implementation of the equations, when a model is opened or a run starts.
 
-The recipe's `training.arithmetic` says how a batch is learned from:
+In this module, an arithmetic is such an implementation, an `Arithmetic`. The recipe's
+`training.arithmetic` selects the one that learns from a batch:
 
-    auto      on a CPU, a large batch as "loops" with one or two cores, as "halves" with any other
-              even number, and all else as "whole"; on a GPU by `Cuda`, as one compiled program if
-              all batches have one shape
-    plain     by `Plain`: the definitions, on any device
-    whole     by `Cpu`: PyTorch's operations, on all cores
-    halves    by two `Cpu` at once, each of which takes half of the rows and half of the cores
-    loops     by one `OneCore` on one core, or by two at once on two cores
+    auto      on a CPU, "loops" or "halves" for a large batch: "loops" with one or two cores,
+              "halves" with any other even number; "whole" for all other batches. On a GPU,
+              `Cuda`, as one compiled program if all batches have one shape
+    plain     `Plain`: the definitions, on any device
+    whole     `Cpu`: PyTorch's operations, on all cores
+    halves    two `Cpu` at the same time, each with half of the rows and half of the cores
+    loops     one `OneCore` on one core, or two at the same time on two cores
 
-On a CPU, all except "plain" multiply by `Int8Products` if `training.precision` is int8, and in bf16
-by `OneDnnProducts` if this build of PyTorch has oneDNN.
+On a CPU, all except "plain" multiply by `Int8Products` if `training.precision` is int8, and by
+`OneDnnProducts` in bf16, if this build of PyTorch has oneDNN.
 
-Validation computes by `Inference` on a CPU, by `Cuda` on a GPU, by `Plain` if training does.
-Decoding on a CPU lays out the weights: packed; packed and multiplied in blocks, so that sentences
-can decode to the same bits in any batch; or rounded to 8 bits.
+Validation uses `Plain` if training does, otherwise `Inference` on a CPU and `Cuda` on a GPU.
+For decoding on a CPU, the weights are laid out in one of three ways: packed; packed and multiplied
+in blocks, so that sentences can decode to the same bits in any batch; or rounded to 8 bits.
 """
 
 import math
@@ -43,12 +44,13 @@ from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention, SmoothFeedForward
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
-"""How the compiled step of a GPU attends; `benchmarks/gpu.py` measures each."""
+"""The kernel of attention in the compiled step of a GPU; `benchmarks/gpu.py` measures each."""
 LARGE = 10**10
-"""A batch is large if its slots times the model's weights are at least this: about 0.1 s of work.
-For less, the two halves wait for each other's Python."""
+"""A batch is large if its slots times the model's weights are at least this number, which is about
+0.1 s of work. With smaller batches, the two halves wait for each other's Python code."""
 MANY_WEIGHTS = 2**22
-"""From this many weights on, a loop updates faster than PyTorch's Adam, in bf16 on a CPU."""
+"""In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
+faster than PyTorch's Adam."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -66,17 +68,18 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 class ForTraining(NamedTuple):
-    """The arithmetic that learns from the batches of a run."""
+    """The arithmetics that learn from the batches of a run."""
 
     whole: Arithmetic
     """Learns from a batch as a whole, on all cores."""
     parts: Callable[[], tuple[Cpu, ...]]
-    """Makes one arithmetic for each part of a large batch. Several parts are learned from side by
-    side, each with its own generator of dropout masks."""
+    """Makes one arithmetic for each part of a large batch. If there are several parts, they are
+    learned from at the same time, each with its own generator of dropout masks."""
     large: float
-    """A batch is large if its slots times the model's weights are at least this; inf: none is."""
+    """A batch is large if its slots times the model's weights are at least this number. With inf,
+    no batch is large."""
     compiled: Callable[[], Arithmetic] | None = None
-    """Makes the arithmetic of a compiled step, if all batches have one shape; None: no step is
+    """Makes the arithmetic of a compiled step, if all batches have one shape. With None, no step is
     compiled."""
 
 
@@ -134,7 +137,7 @@ def for_validation(recipe: TrainingRecipe, device: torch.device, dtype: torch.dt
 
 
 def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
-    """The arithmetic of a model that needs no gradients; its weights stay as they are."""
+    """The arithmetic of a model that needs no gradients; it does not change the weights."""
     if device.type == "cuda":
         return Cuda(learning=False)
     return Inference(_products(dtype)) if device.type == "cpu" else PLAIN
@@ -143,10 +146,10 @@ def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
 def for_decoding(
     model: Any, device: torch.device, precision: str, exact: bool | None
 ) -> Arithmetic:
-    """The arithmetic of decoding; on a CPU it lays out the weights of `model` and takes them over.
+    """The arithmetic of decoding. On a CPU, it moves the weights of `model` into a packed layout.
 
-    `model` is a Transformer, and `precision` "int8" or that of its weights. If `exact` is False,
-    the last bits of a translation may depend on what else is in its batch.
+    `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
+    bits of a translation may depend on the other sentences in its batch.
     """
     dtype = model.output_matrix.weight.dtype
     if device.type != "cpu" or not can_pack(dtype):
@@ -161,7 +164,10 @@ def for_decoding(
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
-    """The sizes of all attentions; none if batches can change the last bits of other modules."""
+    """The sizes (heads, d_k, d_v) of all attentions.
+
+    The set is empty if batches can change the last bits of other modules.
+    """
     modules = list(model.modules())
     if any(
         isinstance(module, AdditiveAttention | SmoothFeedForward | RestrictedAttention)
@@ -173,9 +179,9 @@ def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
 
 
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:
-    """This arithmetic by loops, for threads with one core each; unchanged if loops cannot do it.
+    """Replace an arithmetic by one that uses loops, for threads with one core each.
 
-    Loads Numba, which takes a quarter of a second.
+    If loops cannot compute it, it is returned unchanged. Loads Numba, which takes 0.25 s.
     """
     if type(arithmetic) is Inference and can_use_loops():
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
@@ -185,7 +191,7 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 @cache
 def can_use_loops() -> bool:
-    """Whether the loops are available: False if Numba is missing or refuses a newer NumPy.
+    """Whether the loops are available: False if Numba is missing or refuses this version of NumPy.
 
     The first call loads them (0.25 s) or, once per machine, compiles them (10 s).
     """
@@ -234,7 +240,7 @@ def refuse_int8_training(device: torch.device) -> None:
 
 
 def refuse_arithmetic(recipe: TrainingRecipe, device: torch.device, threads: int) -> None:
-    """Raise RecipeError if the recipe's arithmetic or precision is not for this machine."""
+    """Raise RecipeError if this machine lacks the recipe's arithmetic or precision."""
     asked = recipe.arithmetic
     if recipe.precision == "int8":
         refuse_int8_training(device)

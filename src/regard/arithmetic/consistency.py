@@ -1,12 +1,13 @@
 """The loss of two passes that shall agree (R-Drop), computed without keeping all logits.
 
-It is made like the loss in cross_entropy.py: the logits of a chunk of tokens are turned into their
-gradient at once. For the probabilities p and q of the two passes, the label t and the weight w,
+It is computed like the loss in cross_entropy.py: the logits of a chunk of tokens are turned into
+their gradient at once. For the probabilities p and q of the two passes, the label t and the weight
+w,
 
     loss          = -(log p(t) + log q(t)) / 2 + w / 4 · (KL(p || q) + KL(q || p))
     gradient of p = (p - onehot(t)) / 2 + w / 4 · (p - q + p (log p - log q - KL(p || q)))
 
-and the like for q; label smoothing is added as it is there.
+and the gradient of q has p and q exchanged. Label smoothing is added as in cross_entropy.py.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -20,28 +21,28 @@ from regard.arithmetic.products import Products
 
 
 class PairLosses(NamedTuple):
-    """Three numbers for each token, in fp32, found beside the gradient of two passes."""
+    """Three fp32 numbers for each token, which are computed with the gradient of two passes."""
 
     right: Float[Tensor, "tokens 1"]
-    """The mean of the label's two logits."""
+    """The mean of the label's logits in the two passes."""
     log_p: Float[Tensor, "tokens 1"]
-    """The mean of the label's two log p."""
+    """The mean of the label's log-probabilities in the two passes."""
     divergence: Float[Tensor, "tokens 1"]
     """KL(p || q) + KL(q || p)."""
 
 
 class ConsistencyParts(Protocol):
-    """The attributes and methods that this loss needs of an arithmetic."""
+    """The attributes and methods of an `Arithmetic` that this loss uses."""
 
     products: Products
 
     def chunk_of(self, tokens: int) -> int:
-        """How many of this number of tokens have their logits computed together."""
+        """How many tokens have their logits computed together, if there are `tokens` in all."""
 
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
     ) -> PairLosses:
-        """Turn the logits of both passes into their gradients, in place, as `pair_gradient`."""
+        """Turn the logits of both passes into their gradients in place, like `pair_gradient`."""
 
     def is_one(self, gradient: Tensor) -> bool:
         """Whether the gradient of the loss is known to be 1."""
@@ -55,9 +56,9 @@ def consistent_cross_entropy(
     smoothing: float,
     weight: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """(smoothed, plain) loss, as `regard.loss.consistency_loss` defines it: summed, fp32, nats.
+    """The (smoothed, plain) loss as `regard.loss.consistency_loss` defines it: a sum in fp32, nats.
 
-    `states` has those of all tokens of the first pass, then those of the second.
+    `states` holds the states of all tokens in the first pass, then the states in the second pass.
     """
     smoothed, plain = _ConsistentCrossEntropy.apply(
         by, states, embedding, labels, smoothing, weight
@@ -120,9 +121,10 @@ class _ConsistentCrossEntropy(torch.autograd.Function):
 def pair_gradient(
     first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
 ) -> PairLosses:
-    """Turn the logits of two passes into their gradients, in place, without label smoothing's part.
+    """Turn the logits of two passes into their gradients, in place.
 
-    That is: with (1 - smoothing) onehot in place of onehot; what is left has rank one.
+    The gradient has (1 - smoothing) onehot in place of onehot. The rest of label smoothing's
+    gradient has rank one; the caller adds it.
     """
     right = (first.gather(1, labels).float() + second.gather(1, labels).float()) / 2
     logs = first.float().log_softmax(1), second.float().log_softmax(1)

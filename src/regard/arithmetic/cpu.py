@@ -1,4 +1,4 @@
-"""Training on a CPU by PyTorch's operations, with the gradients written out."""
+"""Training on a CPU by PyTorch's operations, with backward passes of our own."""
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +15,17 @@ from regard.arithmetic.residual import CpuAddNorm
 from regard.equations import Adam, Cache, Mask, Moments, Ranking
 
 _LOGITS_AT_ONCE = 2**20
-"""Logits ranked together: 4 MiB in fp32."""
+"""At most this many logits are ranked together: 4 MiB in fp32."""
 
 
 class Cpu(Plain):
-    """Every equation by PyTorch's operations; linear layers are multiplied by `products`.
+    """Computes every equation by PyTorch's operations, and linear layers by `products`.
 
     Dropout masks are drawn from `generator`; None means PyTorch's default generator.
     """
 
     chunk = 1024
-    """Tokens whose logits the loss computes together: few enough to stay near the caches."""
+    """The loss computes the logits of at most this many tokens together: few enough for caches."""
 
     def __init__(self, products: Products, generator: torch.Generator | None = None):
         self.products, self.generator = products, generator
@@ -105,7 +105,7 @@ class Cpu(Plain):
         """`chunk` tokens."""
         return self.chunk
 
-    # What the equations above compute between matrix products; `one_core.Loops` does it by loops.
+    # The equations above call these methods between matrix products; `one_core.Loops` has others.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""
@@ -131,7 +131,10 @@ class Cpu(Plain):
         return d_scores.mul_(factor).to(gradient.dtype)
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """From the output's gradient, those of x W^T + b and of b; y: ReLU's output, or None."""
+        """Turn the output's gradient into the gradients of x W^T + b and of b.
+
+        y is the output of ReLU; it is None if there was no ReLU.
+        """
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
@@ -149,7 +152,7 @@ class Cpu(Plain):
         return consistency.pair_gradient(first, second, labels, smoothing, weight)
 
     def is_one(self, gradient: Tensor) -> bool:
-        """Whether the gradient of the loss is 1, as it is where backward() begins."""
+        """Whether the gradient of the loss is 1, as when backward() starts from the loss."""
         return bool(gradient == 1)
 
     def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
@@ -165,7 +168,7 @@ class Cpu(Plain):
         relu: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
+        """y times its row's scale and its column's factor, plus the bias, then ReLU if `relu`."""
         return int8.scale_products(y, scale, factors, bias, relu, dtype)
 
     def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """The output layer and its loss as one operation: linear, softmax, smoothed cross-entropy.
 
 The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
-time and turned into their gradient in the forward pass already, so they are never kept. Two
+time and are turned into their gradient in the forward pass, so they are never kept. Two
 identities make label smoothing free: for a state z, the embeddings W and the label t,
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
@@ -21,12 +21,12 @@ from regard.arithmetic.products import Products
 
 
 class LossParts(Protocol):
-    """The attributes and methods that the loss needs of an arithmetic."""
+    """The attributes and methods of an `Arithmetic` that the loss uses."""
 
     products: Products
 
     def chunk_of(self, tokens: int) -> int:
-        """How many of this number of tokens have their logits computed together."""
+        """How many tokens have their logits computed together, if there are `tokens` in all."""
 
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
@@ -49,12 +49,12 @@ def smoothed_cross_entropy(
     *,
     learning: bool,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """(smoothed, plain) loss, as `regard.loss.smoothed_loss` defines it: summed, fp32, nats.
+    """The (smoothed, plain) loss as `regard.loss.smoothed_loss` defines it: a sum in fp32, in nats.
 
-    Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient, and only if
-    `learning`. In bf16, each token's loss has the rounding error of one bf16 probability, unless it
-    is computed without a gradient or by loops, which use fp32. The smoothed loss also has the
-    rounding error of the mean of the embeddings.
+    Labels of 0 are padding and do not count. Only the smoothed loss has a gradient, and only if
+    `learning` is True. In bf16, each token's loss has the rounding error of one bf16 probability,
+    unless it is computed without a gradient or by loops, which use fp32. The smoothed loss also has
+    the rounding error of the mean of the embeddings.
     """
     smoothed, plain = _SmoothedCrossEntropy.apply(
         by, states, embedding, labels, smoothing, learning
@@ -74,7 +74,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
-        mean = embedding.sum(0).float() / len(embedding)  # sum() after .float() would copy
+        mean = embedding.sum(0).float() / len(embedding)  # .float().sum() would copy all of it
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if learning else states[:0])
         z_sum = torch.zeros_like(mean)
@@ -112,7 +112,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         d_states, d_embedding = ctx.saved_tensors
         if not ctx.by.is_one(gradient):
-            # In place: the gradients are made once and used once.
+            # In place, because these gradients are used only once.
             d_states, d_embedding = d_states.mul_(gradient), d_embedding.mul_(gradient)
         return None, d_states, d_embedding, None, None, None
 
@@ -122,7 +122,7 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()
-    # scatter_add_ would copy all of p, twice. (On a GPU, new_tensor would wait: see `cuda`.)
+    # scatter_add_ would copy all of p, twice. On a GPU, new_tensor would wait, so `Cuda` differs.
     entries = (torch.arange(len(p), device=p.device), labels[:, 0])
     p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
     return right, log_p

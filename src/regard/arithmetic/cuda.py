@@ -1,6 +1,6 @@
-"""A GPU: PyTorch's fused attention, the loss in large chunks, and Adam in one pass.
+"""Computing on a GPU: PyTorch's fused attention, the loss in large chunks, and Adam in one pass.
 
-Nothing here waits for the GPU: no number is read from it, and none is copied to it from the host.
+No function here waits for the GPU: none reads a number from it or copies a number to it.
 """
 
 from functools import cached_property
@@ -23,18 +23,18 @@ from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Attention kernels: the first is fast for short rows and takes masks; MATH takes the head widths
-that the first does not. cuDNN's is left out: it builds a plan for each new shape."""
+"""Attention kernels. The first is fast for short rows and takes masks; MATH computes the widths of
+heads that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""The kernels with cuDNN's first, for steps in which all batches have one shape."""
+"""Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 _LOGITS_AT_ONCE = 2**27
-"""Logits ranked together: 512 MiB in fp32."""
+"""At most this many logits are ranked together: 512 MiB in fp32."""
 
 
 class CudaMask(Mask):
     """A mask for a fused kernel, which may give NaN for a query without keys.
 
-    `open` lets such a query attend everywhere; its output is set to zero afterwards.
+    `open` lets such a query attend to every key; its output is set to zero afterwards.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
@@ -44,15 +44,15 @@ class CudaMask(Mask):
 
 
 class Cuda(Plain):
-    """Every equation as it is fast on a GPU.
+    """Computes every equation in the way that is fast on a GPU.
 
-    `learning` says whether losses have gradients, `kernels` which kernels may attend.
+    `learning` says whether losses have gradients, `kernels` which attention kernels may be used.
     """
 
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
-    """Most tokens whose logits the loss computes together: enough to occupy the device."""
+    """The loss computes the logits of at most this many tokens together: enough for a busy GPU."""
 
     def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
         self.learning, self.kernels, self.products = learning, kernels, Products()
@@ -110,15 +110,15 @@ class Cuda(Plain):
         rate: float,
         tokens: int | Tensor,
     ) -> None:
-        """Adam compiled to one pass over all that it reads and writes; in fp32, PyTorch's fused."""
+        """Adam, compiled to one pass over all tensors; in fp32, PyTorch's fused Adam."""
         if weights is master or self._one_pass is None:
             fused_adam(master, weights, gradient, moments, constants, rate, tokens)
             return
-        # Tensors, because a program is compiled anew for each new number.
+        # Tensors, because a program is compiled again for each new value of a Python number.
         numbers = (torch.full_like(moments.updates, 1.0) * number for number in (rate, tokens))
         try:
             self._one_pass(master, weights, gradient, moments, constants, *numbers)
-        except Exception as error:  # a compiler may raise any, before it has changed anything
+        except Exception as error:  # compiling may raise any exception; nothing is changed then
             if is_out_of_memory(error):
                 raise
             self._one_pass = None
@@ -129,7 +129,10 @@ class Cuda(Plain):
         return compiled(adam_in_one_pass)
 
     def chunk_of(self, tokens: int) -> int:
-        """At most `chunk` tokens, in chunks of like size: each of them reads all embeddings."""
+        """Divide the tokens into as few chunks as possible, of nearly equal sizes.
+
+        A chunk has at most `chunk` tokens. There are few, because each reads all embeddings.
+        """
         return max(1, -(-tokens // max(1, -(-tokens // self.chunk))))
 
     def softmax_gradient(
@@ -162,7 +165,7 @@ def adam_in_one_pass(
     rate: Tensor,
     tokens: Tensor,
 ) -> None:
-    """Update as `Arithmetic.adam` specifies, written so that a compiler makes one kernel of it."""
+    """Update as `Arithmetic.adam` specifies, in a form that a compiler turns into one kernel."""
     beta1, beta2, epsilon = constants
     updates, mean, variance = moments
     updates += 1

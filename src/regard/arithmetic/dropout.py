@@ -1,8 +1,8 @@
 """Dropout masks on a CPU (§5.4).
 
-PyTorch draws a mask one number at a time, which costs more than the matrix products of a small
-model. Here 64 random bits decide four elements, so the probability of dropping an element is a
-multiple of 1/65536. Loops draw their masks themselves, from a seed.
+PyTorch draws one random number for each element, which costs more than the matrix products of a
+small model. Here 64 random bits decide four elements, so the probability of dropping an element is
+a multiple of 1/65536. The compiled loops draw their own masks from a seed.
 """
 
 import torch
@@ -22,7 +22,7 @@ def keep_mask(x: Tensor, dropout: float, generator: torch.Generator | None) -> T
 
 
 def threshold(dropout: float) -> int:
-    """How many of the 65536 values of 16 random bits drop an element; at most 65535."""
+    """How many of the 65536 values of 16 random bits drop an element: at most 65535 of them."""
     return min(round(dropout * 2**16), 2**16 - 1)
 
 

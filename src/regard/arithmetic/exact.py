@@ -1,18 +1,18 @@
-"""Sentences decoded together on a CPU, each to the same bits as if it were alone.
+"""Decoding of sentences in one batch on a CPU, each to the same bits as if it were alone.
 
-A matrix product may give a row other bits if there are more rows, because its kernel may then add
-in another order. All other operations compute each number or each row by itself, and `Int8Linear`
-adds integers, which is exact in any order. For the other products,
+The result of a matrix product for one row may have other bits if there are more rows, because the
+kernel may then add in another order. All other operations compute each number or each row by
+itself, and `Int8Linear` adds integers, which is exact in any order. For the other products,
 
-- a linear layer multiplies its rows in blocks of a few sizes (`BlockedLinear`);
-- attention multiplies in fp32, each sentence and head by itself, as wide as the longest sentence.
-  Keys that a sentence does not attend to add zeros at the end of its sums. Sums are made from the
-  left, `attention.KEYS` values at a time, so that whole groups of zeros change nothing.
+- a linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`);
+- attention multiplies in fp32, each sentence and head by itself, with the keys of the longest
+  sentence. Keys that a sentence does not attend to add zeros at the end of its sums. Sums are made
+  from the left, over groups of `attention.KEYS` values, so that a group of zeros changes nothing.
 
-No kernel promises that a row comes out the same in each place of each block, or that zeros at the
-end of a group change nothing; the kernels that were measured do so. Before sentences share a batch,
-both are therefore tested on this processor, with the sizes of this model: `blocks_agree` tests all
-blocks, `widths_agree` each width of a group and some wider ones.
+No kernel promises that the result for a row is the same in each place of each block, or that zeros
+at the end of a group change nothing; the kernels that were measured behave so. Before sentences
+share a batch, both are therefore tested on this processor, with the sizes of this model:
+`blocks_agree` tests all blocks, `widths_agree` each width of a group and some greater widths.
 """
 
 import itertools
@@ -35,20 +35,21 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
 single row, and reach 256, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this: another kernel multiplies few queries."""
+"""Sources are padded to a multiple of this many tokens: few queries are multiplied by another
+kernel."""
 
 
 class BlockedLinear(PackedLinear):
     """A packed layer that multiplies its rows in blocks.
 
-    All blocks but the last have the largest size; the last one is filled up with zeros to the next
-    size that is large enough.
+    All blocks except the last have the largest size of `BLOCKS`. The last one is padded with zeros
+    to the smallest size into which its rows fit.
     """
 
     def __call__(
         self, by: Any, x: Float[Tensor, "*batch inputs"], relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:
-        """x W^T + b; with `relu`, 0 where that is negative."""
+        """x W^T + b, or max(0, x W^T + b) with `relu`."""
         *whole, last = x.reshape(-1, x.shape[-1]).split(BLOCKS[-1])
         fill = BLOCKS[bisect_left(BLOCKS, len(last))] - len(last)
         filled = F.pad(last, (0, 0, 0, fill)) if fill else last
@@ -61,7 +62,10 @@ class BlockedLinear(PackedLinear):
 
 @torch.no_grad()
 def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> bool:
-    """Test whether a row comes out the same in each place of each block, with each thread count."""
+    """Whether the result for a row is the same in each place of each block, with each thread count.
+
+    The results are computed and compared, with one layer of each size.
+    """
     of_one_size = {layer.weight.shape: layer for layer in layers}.values()
     return all(_places_agree(layer, list(threads)) for layer in of_one_size)
 
@@ -76,9 +80,10 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
 
 
 def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
-    """A row and a weight whose product is 0 except for rounding, which shows the order of adding.
+    """A row and a weight whose product is 0 except for rounding errors.
 
-    With usual numbers, only the last bits would depend on the order, and bf16 hides those.
+    The result shows the order of adding. With usual numbers, only the last bits of a sum depend on
+    the order, and bf16 does not keep these bits.
     """
     generator, half = torch.Generator().manual_seed(1), inputs // 2
 
@@ -96,9 +101,10 @@ def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
 def widths_agree(
     heads: int, d_k: int, d_v: int, threads: Iterable[int], queries: int | None
 ) -> bool:
-    """Test whether attention to n keys gives the same bits in a batch, where masked keys follow.
+    """Whether attention to n keys gives the same bits in a batch, where masked keys follow them.
 
-    `queries` is the number of queries; None means n, as in the encoder. All tensors are fp32.
+    The outputs are computed and compared for several n, with each number of threads, in fp32.
+    `queries` is the number of queries; None means n, as in the encoder.
     """
     beyond = (2 * KEYS, 8 * KEYS) if queries else (QUERIES,)
     widths = [WIDTH, *range(VECTOR, KEYS + 1, VECTOR), *beyond]
@@ -108,7 +114,7 @@ def widths_agree(
     )
 
     def outputs(own: list[int], wide: int) -> list[Tensor]:
-        """The output for each of these widths, all in one batch whose rows are `wide`."""
+        """The outputs for rows of these numbers of keys, in one batch that is padded to `wide`."""
         seen = torch.arange(wide) < torch.tensor(own)[:, None]
         q, k, v = (
             x[:, :, :length].expand(len(own), -1, -1, -1)
@@ -121,7 +127,7 @@ def widths_agree(
     for count, wide in itertools.product(threads, widths):
         with _threads(count):
             together = outputs([n for n in widths if n <= wide], wide)
-        if not all(map(torch.equal, together, alone)):  # both ascend in width
+        if not all(map(torch.equal, together, alone)):  # both are in ascending order of width
             return False
     return True
 

@@ -1,6 +1,6 @@
-"""FlexAttention on a GPU, for the compiled step: blocks of scores without a segment are skipped.
+"""FlexAttention on a GPU, for the compiled step; it skips blocks of scores that are all masked.
 
-It is a module of its own because PyTorch's takes a while to import.
+This is a module of its own because PyTorch's FlexAttention is slow to import.
 """
 
 from jaxtyping import Int
@@ -12,15 +12,15 @@ from regard.attention import causal_mask, segment_mask
 from regard.equations import Mask
 
 SIDE = 128
-"""How many queries and keys are a block: the smallest for which PyTorch has a backward kernel."""
+"""The queries, and the keys, of a block: PyTorch has no backward kernel for smaller blocks."""
 LEAST_WIDTH = 16
-"""The narrowest heads that the kernels take."""
+"""The kernels do not compute heads that are narrower than this."""
 
 
 class SegmentMask(CudaMask):
-    """A mask that FlexAttention reads: the segments, and the blocks in which any are equal.
+    """A mask for FlexAttention: the segments, and the blocks that have a pair of equal segments.
 
-    Of the other kernels' masks, which it also has, a compiler makes only what is used.
+    It also has the masks of the other kernels; a compiler leaves out those that are not used.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class SegmentMask(CudaMask):
 
 
 class FlexCuda(Cuda):
-    """A GPU's arithmetic, which attends by FlexAttention where segments alone make the mask.
+    """Computes on a GPU, with FlexAttention if the mask consists of segments alone.
 
-    Dropout on attention weights and narrow heads are left to the other kernels.
+    The other kernels compute narrow heads, and attention with dropout on its weights.
     """
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """A mask made of segments, once for all layers."""
+        """The mask of equal segments, which is made once for all layers."""
         return SegmentMask(queries, keys, causal=causal)
 
     def attend(

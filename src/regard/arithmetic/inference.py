@@ -18,9 +18,10 @@ from regard.equations import Cache, Mask
 
 
 class Inference(Cpu):
-    """Every equation without gradients.
+    """Computes every equation without gradients.
 
-    Keys and values are cached and multiplied in the precision `keep_in`; None means their own.
+    Keys and values are cached and multiplied in the precision `keep_in`; with None, they keep their
+    precision.
     """
 
     def __init__(self, products: Products, keep_in: torch.dtype | None = None):
@@ -34,7 +35,7 @@ class Inference(Cpu):
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1) in parts: the scores of long rows are never all in memory."""
+        """Equation (1), computed in parts: the scores of long rows are never all in memory."""
         assert isinstance(mask, CpuMask)
         key, value = self._kept(key), self._kept(value)
         return attend_without_gradient(self, query, key, value, mask, dropout)
@@ -55,7 +56,7 @@ class Inference(Cpu):
 class ExactInference(Inference):
     """Inference in which a sentence decodes to the same bits in any batch, if `batches_agree`.
 
-    `sizes` are those of the model's attention: heads, d_k and d_v.
+    `sizes` has the sizes of the model's attentions, each as (heads, d_k, d_v).
     """
 
     def __init__(

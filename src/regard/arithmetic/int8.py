@@ -1,9 +1,9 @@
 """Training of linear layers with products of 8-bit integers, which are twice as fast as in bf16.
 
-With G the gradient of x W^T, the products x W^T and G W (the gradient of x) are in 8 bits. Each row
-of x, G and W is rounded with a scale of its own. The gradient of W, a sum over tokens, is made of
-unrounded numbers, and W itself is learned unrounded. The idea is SwitchBack's (Wortsman et al.
-2023). For inference, `layouts` rounds W only once.
+With G the gradient of x W^T, the products x W^T and G W (the gradient of x) are computed in 8 bits.
+Each row of x, G and W is rounded with its own scale. The gradient of W, a sum over tokens, is
+computed from unrounded numbers, and Adam updates an unrounded W. This method is called SwitchBack
+(Wortsman et al. 2023). For inference, `layouts` rounds W only once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class Rounded(NamedTuple):
-    """A matrix in 8-bit integers: each row is about its integers times its scale."""
+    """A matrix rounded to 8-bit integers: each of its rows is nearly its integers times a scale."""
 
     integers: Int8[Tensor, "rows columns"]
     scale: Float[Tensor, " rows"]
 
 
 class Int8Products(Products):
-    """Linear layers and the logits of the loss in 8 bits."""
+    """Multiplies linear layers and the logits of the loss in 8 bits."""
 
     def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the rounded matrices; gradients pass through the rounding unchanged."""
+        """x W^T + b of rounded matrices; for the backward pass, rounding has a gradient of 1."""
         y: Tensor = _Int8Linear.apply(by, x, *joined(layers), relu)
         return y
 
@@ -68,7 +68,7 @@ class _Int8Linear(torch.autograd.Function):
 def _product(
     by: Cpu, x: Tensor, weight: Rounded, bias: Tensor | None, relu: bool
 ) -> Float[Tensor, "rows outputs"]:
-    """x W^T + b, or with `relu` max(0, x W^T + b), where x is rounded to 8 bits first."""
+    """x W^T + b, or max(0, x W^T + b) with `relu`, where x is rounded to 8 bits first."""
     rounded = by.round_rows(x)
     sums = _exact_product(rounded.integers, weight.integers.t())
     return by.scale_products(sums, rounded.scale, weight.scale, bias, relu, x.dtype)
@@ -83,10 +83,10 @@ def _exact_product(a: Tensor, b: Tensor) -> Tensor:
 def round_rows(
     x: Float[Tensor, "*batch columns"], factors: Float[Tensor, " columns"] | None = None
 ) -> Rounded:
-    """x times a factor for each column, rounded to integers of at most 127, as one matrix."""
+    """x times a factor for each column, rounded to integers from -127 to 127, as one matrix."""
     matrix = x.detach().reshape(-1, x.shape[-1]).to(torch.float32, copy=True)
     matrix = matrix if factors is None else matrix.mul_(factors)
-    scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # a row of zeros is divided by it, too
+    scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # not 0 for a row of zeros
     return Rounded(matrix.mul_((1 / scale)[:, None]).round_().to(torch.int8), scale)
 
 
@@ -98,7 +98,7 @@ def scale_products(
     relu: bool,
     dtype: torch.dtype,
 ) -> Tensor:
-    """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
+    """y times its row's scale and its column's factor, plus the bias, then ReLU if `relu`."""
     z = y.float().mul_(scale[:, None])
     z = z if factors is None else z.mul_(factors)
     z = (z if bias is None else z.add_(bias)).to(dtype)
@@ -109,10 +109,10 @@ def scale_products(
 def has_int8_training() -> bool:
     """Whether this processor has fast and exact products of signed 8-bit integers: x86 with VNNI.
 
-    Without VNNI, pairs of products are added in 16 bits, and overflow.
+    Without VNNI, pairs of products are added in 16 bits, and may overflow.
     """
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
-        return False  # PyTorch would multiply one number at a time
+        return False  # PyTorch would multiply without vector instructions
     try:
         most = torch.full((32, 64), 127, dtype=torch.int8)
         return bool((torch._int_mm(most, most.t()) == 64 * 127**2).all())

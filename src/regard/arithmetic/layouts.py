@@ -1,8 +1,8 @@
-"""Linear layers for inference on a CPU, whose weights are laid out once for its matrix kernels.
+"""Linear layers for inference on a CPU, whose weights are rearranged once for its matrix kernels.
 
 In `F.linear`, oneDNN rearranges the weight at every call; here it does so when a model is opened.
-`Int8Linear` also rounds the weight to 8 bits, with a scale for each output, and multiplies
-integers, which VNNI instructions do twice as fast as bf16.
+`Int8Linear` also rounds the weight to 8 bits, with a scale for each output. VNNI instructions
+multiply its integers twice as fast as bf16.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from regard.arithmetic.products import Products, joined
 from regard.attention import MultiHeadAttention
 
 LARGEST = 127
-# Tensors, because PyTorch would make a tensor of a number at each operation.
+# Tensors, because PyTorch would turn a Python number into a tensor at each operation.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
-TINY = torch.tensor(1e-30)  # the scale of a row of zeros, which is divided by it
+TINY = torch.tensor(1e-30)  # added to each scale, so that it is not 0 for a row of zeros
 
 
 class PackedLinear:
-    """x W^T + b in the precision of W, which oneDNN packs once."""
+    """A layer that computes x W^T + b in the precision of W, which oneDNN packs once."""
 
     def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
@@ -34,7 +34,7 @@ class PackedLinear:
     def __call__(
         self, by: Any, x: Float[Tensor, "*batch inputs"], relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:
-        """x W^T + b; with `relu`, 0 where that is negative."""
+        """x W^T + b, or max(0, x W^T + b) with `relu`."""
         y = self.product(x)
         return y.relu_() if relu else y  # oneDNN's own ReLU would turn NaN into 0
 
@@ -45,10 +45,11 @@ class PackedLinear:
 
 
 class Int8Linear:
-    """x W^T + b with x and W rounded to 8 bits, with a scale for each row of x and of W.
+    """A layer that computes x W^T + b with x and W rounded to 8 bits.
 
-    Sums are exact in int32, so rounding is the only error. It makes the largest entry of a row of x
-    127, and that of a row of W `largest`, by default `largest_weight()`.
+    Each row of x and of W has a scale. The scale turns the largest absolute value of a row of x
+    into 127, and of a row of W into `largest`, by default `largest_weight()`. Sums are exact in
+    int32, so rounding is the only error.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Int8Linear:
     def __call__(
         self, by: Any, x: Float[Tensor, "*batch inputs"], relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:
-        """x W^T + b of fp32 states, up to the rounding; with `relu`, 0 where that is negative."""
+        """x W^T + b of fp32 states, except for rounding, then ReLU if `relu`."""
         rounded, scale = by.round_unsigned(x)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
@@ -78,14 +79,15 @@ class Int8Linear:
 
 Layout = PackedLinear | Int8Linear
 LayOut = Callable[[Tensor, Tensor | None], Layout]
-"""A function that lays out a weight and, unless it is None, a bias."""
+"""A function that makes a layout of a weight and a bias; the bias may be None."""
 
 
 class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
-    The weights are deleted from the model, which from then on can compute by these products only.
-    The logits are those of `output`, which may be an embedding and stays, plus a `bias`.
+    The weights of linear layers are deleted from the model, which can then compute only by these
+    products. `output` gives the logits, plus a `bias`; its weight is copied and not deleted, as it
+    may be an embedding, too.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class LaidOut(Products):
 
 
 def _multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
-    """The layers of a model, in the groups that its modules multiply by as one matrix."""
+    """The linear layers of a model, in groups: modules multiply by the layers of one at once."""
     groups: list[tuple[nn.Linear, ...]] = []
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
@@ -125,9 +127,9 @@ def _multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
 def round_unsigned(
     x: Float[Tensor, "*batch inputs"],
 ) -> tuple[UInt8[Tensor, "*batch inputs"], Float[Tensor, "*batch 1"]]:
-    """n + 128 for each entry of x, and the scale of each row: n * scale is x, up to rounding.
+    """Round each entry of x to an integer n, so that n * scale is nearly x; return n + 128, scales.
 
-    The fast kernel takes only unsigned activations.
+    Each row has a scale. 128 is added because the fast kernel takes only unsigned activations.
     """
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = _scale(largest, LARGEST)
@@ -136,7 +138,7 @@ def round_unsigned(
 
 
 def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    """y * scale + bias, in place; with `relu`, at least 0."""
+    """y * scale + bias, computed in place, then ReLU if `relu`."""
     y = y.mul_(scale) if bias is None else torch.addcmul(bias, y, scale, out=y)
     return y.relu_() if relu else y
 
@@ -148,10 +150,10 @@ def _scale(entry: Tensor, rounded: int) -> Tensor:
 
 @cache
 def largest_weight() -> int:
-    """The largest integer in W that keeps the sums of `Int8Linear` exact; 0 if there is none.
+    """The largest integer that W may have if sums of `Int8Linear` shall be exact; 0 if none may.
 
     It is 127 with VNNI instructions. On older x86 processors it is 64: they add pairs of products
-    in 16 bits, into which 2 x 255 x 64 fits.
+    in signed 16 bits, where 2 x 255 x 64 fits.
     """
     return next(filter(_is_exact, (LARGEST, 64)), 0)
 

@@ -1,8 +1,8 @@
-"""For a thread with a core to itself: loops compute what lies between two matrix products.
+"""Implementations for a thread with a core to itself: loops compute all between matrix products.
 
 PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
 on one core. Only this module imports `loops`, and it is imported only where loops are used: they
-take 0.25 s to load and, once per machine, 10 s to compile.
+take 0.25 s to load and, the first time on a machine, 10 s to compile.
 """
 
 import math
@@ -37,7 +37,7 @@ def array(x: Tensor) -> NDArray[Any]:
 
 
 def rows(x: Tensor) -> NDArray[Any]:
-    """A tensor as a matrix for a loop to read: all dimensions except the last are flattened."""
+    """A tensor as a matrix that a loop reads: all dimensions except the last are flattened."""
     return array(x.reshape(-1, x.shape[-1]).contiguous())
 
 
@@ -63,14 +63,14 @@ class Loops(Cpu):
     def attention_weights_backward(
         self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
     ) -> Tensor:
-        """Return the gradient of the scores. Without dropout, overwrite `gradient` with it."""
+        """Return the gradient of the scores; without dropout, it overwrites `gradient`."""
         if scaled is not None:
             return super().attention_weights_backward(gradient, weights, scaled, factor)
         attention_loops.weights_backward(array(gradient), array(weights), factor)
         return gradient
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The gradients of x W^T + b and of b."""
+        """Return the gradients of x W^T + b and of b."""
         d_bias = torch.zeros(gradient.shape[-1])
         if y is None:
             linear_loops.column_sums(rows(gradient), array(d_bias))
@@ -132,7 +132,7 @@ class Loops(Cpu):
         relu: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
+        """y times its row's scale and its column's factor, plus the bias, then ReLU if `relu`."""
         out = torch.empty(y.shape, dtype=dtype)
         factors = torch.ones(y.shape[1]) if factors is None else factors
         bias = torch.zeros(y.shape[1]) if bias is None else bias.float()
@@ -148,7 +148,7 @@ class Loops(Cpu):
         return rounded, scale
 
     def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        """y * scale + bias, in place; with `relu`, at least 0."""
+        """y * scale + bias, computed in place, then ReLU if `relu`."""
         if bias is None:
             return super().scale_rows(y, scale, bias, relu)
         layout_loops.scale_in_place(rows_of(y), array(scale.view(-1)), array(bias), relu)
@@ -173,7 +173,10 @@ class OneCore(Loops):
         rate: float,
         tokens: int | Tensor,
     ) -> None:
-        """Adam in one pass, each core for a part of the weights; PyTorch's for fp32 gradients."""
+        """Adam in one pass, in which each core updates a part of the weights.
+
+        PyTorch's Adam is used if gradients are in fp32.
+        """
         if gradient.dtype != torch.bfloat16:
             super().adam(master, weights, gradient, moments, constants, rate, tokens)
             return

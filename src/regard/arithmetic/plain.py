@@ -1,4 +1,4 @@
-"""The definitions: each equation as it stands in the module of its section of the paper."""
+"""The plain implementation: each equation by its definition, in the module of its section."""
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from regard.search import most_likely
 
 
 class Plain(Arithmetic):
-    """Every equation by its definition, on any device, in any precision."""
+    """Computes every equation by its definition, on any device, in any precision."""
 
     def mask(self, allowed: Tensor) -> Mask:
         """The mask as it is given."""
@@ -35,13 +35,13 @@ class Plain(Arithmetic):
         return attention(query, key, value, mask.allowed, dropout)[0]
 
     def weigh(self, scores: Tensor, values: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-        """The softmax of the scores that the mask allows, then a sum of the values."""
+        """The softmax of the scores that the mask allows, then the weighted sum of the values."""
         weights = scores.masked_fill(~mask.allowed, torch.finfo(scores.dtype).min).softmax(-1)
         weights = weights.masked_fill(~mask.allowed, 0.0)
         return (self.drop(weights, dropout) if dropout else weights) @ values
 
     def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """One position after another, by `regard.recurrence.lstm_cell`."""
+        """The LSTM, one position after another, by `regard.recurrence.lstm_cell`."""
         from_input, (h, cell) = (
             self.linear(x, of_input),
             first_state(x, len(x), of_state.in_features),
@@ -58,7 +58,7 @@ class Plain(Arithmetic):
         return F.relu(y) if relu else y
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """A sum, then torch.nn.LayerNorm."""
+        """The sum, then torch.nn.LayerNorm."""
         out: Tensor = norm(x + self.drop(y, dropout))
         return out
 
@@ -88,7 +88,7 @@ class Plain(Arithmetic):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """Every continuation ranked, by `regard.search.most_likely`."""
+        """The best of all continuations, by `regard.search.most_likely`."""
         return most_likely(live, logits, never, count)
 
     def adam(
@@ -155,4 +155,4 @@ def _adam(
 
 
 PLAIN = Plain()
-"""The arithmetic of a model that has been given no other."""
+"""The arithmetic of a model until it is given another one."""

@@ -1,4 +1,4 @@
-"""How x W^T + b is multiplied in training: by PyTorch, or by oneDNN."""
+"""The matrix products of linear layers in training: by PyTorch, or by oneDNN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Products:
     """Linear layers by PyTorch, in any precision, on any device."""
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers, as one product; `by` is the arithmetic that calls."""
+        """x W^T + b of the layers, as one product; `by` is the arithmetic that calls this."""
         y = F.linear(x, *joined(layers))
         return y.relu_() if relu else y
 
@@ -59,7 +59,10 @@ def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
 def linear_gradients(
     by: Cpu, gradient: Tensor, x: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """From the output's gradient, those of x W^T + b, W and b; y: ReLU's output, or None."""
+    """Turn the output's gradient into the gradients of x W^T + b, W and b.
+
+    y is the output of ReLU; it is None if there was no ReLU.
+    """
     d_sum, d_bias = by.sum_gradients(gradient, y)
     # [*batch, features] -> [rows, features]
     d_rows, inputs = d_sum.reshape(-1, len(d_bias)), x.reshape(-1, x.shape[-1])

@@ -8,7 +8,7 @@ from regard.equations import Ranking
 from regard.search import ranking
 
 BLOCK = 128
-"""Tokens of the vocabulary in a block; only in the best blocks are tokens compared one by one."""
+"""How many tokens of the vocabulary are a block; only tokens of the best blocks are ranked."""
 
 
 def most_likely_by_blocks(
@@ -18,7 +18,9 @@ def most_likely_by_blocks(
     count: int,
     at_once: int,
 ) -> Ranking:
-    """Rank as `regard.search.most_likely` defines; `at_once` logits are read at a time.
+    """Rank as `regard.search.most_likely` defines.
+
+    At most `at_once` logits are read at a time, but at least one row.
 
     The `count` best continuations are in the `count` blocks that have the largest maxima.
     """
@@ -45,7 +47,7 @@ def most_likely_by_blocks(
 def _summary(
     logits: Float[Tensor, "rows vocabulary"], never: tuple[int, ...], at_once: int
 ) -> tuple[Float[Tensor, "rows blocks"], Float[Tensor, " rows"]]:
-    """The largest logit of each block, tokens in `never` left out, and each row's log-sum-exp.
+    """The largest logit of each block, without the tokens `never`, and each row's log-sum-exp.
 
     Both are fp32. A few rows are read at a time, so that they fit a CPU's caches or a GPU's memory.
     """
@@ -56,13 +58,13 @@ def _summary(
         largest = _block_maxima(x)
         top = largest.amax(dim=-1)
         total = top - x.log_softmax(dim=-1).amax(dim=-1)
-        # 0 for a row of -inf: its log p then stay -inf instead of becoming NaN.
+        # 0 for a row of -inf: its log-probabilities then stay -inf instead of becoming NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
         maxima.append(largest)
     best = torch.cat(maxima)
     for block in {token // BLOCK for token in never}:
         tokens = logits[:, block * BLOCK : (block + 1) * BLOCK].to(torch.float32, copy=True)
-        for token in never:  # one by one: a GPU waits for an index that is a list
+        for token in never:  # one by one: an index that is a list would make the host wait
             if token // BLOCK == block:
                 tokens[:, token % BLOCK].fill_(-torch.inf)
         best[:, block] = tokens.amax(dim=-1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CpuAddNorm(torch.autograd.Function):
-    """Add & Norm by PyTorch's operations, with the gradient written out."""
+    """Add & Norm by PyTorch's operations, with its own backward pass."""
 
     @staticmethod
     def forward(

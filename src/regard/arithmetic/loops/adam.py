@@ -23,10 +23,10 @@ def adam(
     root: float,
     epsilon: float,
 ) -> None:
-    """Update moments and master with gradient * scale; round master to weights; clear gradient.
+    """Update `mean`, `variance` and `master` with gradient * scale; set the gradient to 0.
 
-    `size` is the rate / (1 - beta1^step), and `root` is 1 / sqrt(1 - beta2^step): they correct the
-    bias of the moments.
+    `weights` becomes `master`, rounded to bf16. `size` is rate / (1 - beta1^step), and `root` is
+    1 / sqrt(1 - beta2^step): they correct the bias of the moments.
     """
     for j in range(len(master)):
         g = read(gradient[j]) * scale

@@ -8,7 +8,7 @@ from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, rea
 
 @loop_for("void({n}[:, :, :, ::1], float32[:, :, :, ::1], float32, {n}[:, :, :, ::1])")
 def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None:
-    """softmax(scores * factor + bias); a bias with one row or one query is broadcast."""
+    """Write softmax(scores * factor + bias); a bias with one row or one query is broadcast."""
     rows, heads, queries, keys = scores.shape
     exps = np.empty(keys, np.float32)
     for r in range(rows):
@@ -30,7 +30,7 @@ def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None
 
 @loop_for("void({n}[:, :, ::1], {n}[:, :, ::1], float32)")
 def weights_backward(gradient: Numbers, weights: Numbers, factor: float) -> None:
-    """Turn the gradient dP of the weights P into that of the scores: factor P (dP - sum(dP P))."""
+    """Turn dP, the gradient of the weights P, into the scores' one: factor P (dP - sum(dP P))."""
     rows, queries, keys = gradient.shape
     for r in range(rows):
         for q in range(queries):

@@ -15,7 +15,10 @@ _TO_BYTE = f32(2**23 + 2**22)  # the last byte of the bits of n + _TO_BYTE is n
 
 @loop_for("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
 def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x * factors / scale as integers; the scale of a row makes its largest absolute value 127."""
+    """Write x * factors / scale as integers; the largest absolute value of each row becomes 127.
+
+    This determines the scale of the row, which is written to `scale`.
+    """
     columns = x.shape[1]
     product = np.empty(columns, np.float32)
     for r in range(len(x)):
@@ -34,13 +37,14 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
 def scale_sums(
     y: Numbers, scale: Numbers, factors: Numbers, bias: Numbers, relu: bool, out: Numbers
 ) -> None:
-    """y times its row's scale and its column's factor, + bias; with `relu`, at least 0."""
+    """Write y times its row's scale and its column's factor, plus bias, then ReLU if `relu`."""
     for r in range(len(y)):
         row, out_row, of_row = y[r], out[r], scale[r]
         if relu:
             for j in range(len(row)):
                 number = f32(row[j]) * of_row * factors[j] + bias[j]
-                write(out_row, j, number * f32(number > f32(0)))  # `if` would prevent vectors
+                # `if` would prevent vector instructions.
+                write(out_row, j, number * f32(number > f32(0)))
         else:
             for j in range(len(row)):
                 write(out_row, j, f32(row[j]) * of_row * factors[j] + bias[j])

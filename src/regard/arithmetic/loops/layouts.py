@@ -1,4 +1,4 @@
-"""Rounding to unsigned 8 bits, and the scaling of products, for inference."""
+"""Loops for inference in 8 bits: they round to unsigned integers, and scale products."""
 
 import numpy as np
 from numpy import float32 as f32
@@ -11,7 +11,10 @@ _TO_BYTE = f32(2**23 + 2**22 + 128)  # the last byte of the bits of n + _TO_BYTE
 
 @loop_for("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
 def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
-    """x / scale + 128 as integers; the scale of a row makes the largest |x| / scale 127."""
+    """Write x / scale + 128 as integers; the largest |x| / scale of each row becomes 127.
+
+    This determines the scale of the row, which is written to `scale`.
+    """
     rows, columns = x.shape
     for r in range(rows):
         row, out_row = x[r], out[r]
@@ -26,7 +29,7 @@ def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
 
 @loop_for("void(float32[:, ::1], float32[::1], float32[::1], boolean)")
 def scale_in_place(y: Numbers, scale: Numbers, bias: Numbers, relu: bool) -> None:
-    """Turn each y into y * scale + bias, with a scale for each row; with `relu`, at least 0."""
+    """Turn each y into y * scale + bias, with a scale for each row, then ReLU if `relu`."""
     rows, columns = y.shape
     lowest = f32(0) if relu else f32(-np.inf)
     for r in range(rows):

@@ -20,14 +20,18 @@ from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
-"""An array of fp32, or of bf16 as unsigned 16 bits: "float32" and "uint16" in signatures."""
+"""An array of fp32 numbers ("float32" in signatures), or of the 16 bits of bf16 ("uint16")."""
 
-# Sums may be in any order, so that vector instructions can make them; NaN and infinity stay valid.
+# Sums may be in any order, so that vector instructions can compute them. There are no flags that
+# assume the absence of NaN and infinity.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def loop_for(*signatures: str) -> Callable[[Function], Function]:
-    """Compile a loop at once for these signatures; with "{n}", once for fp32 and once for bf16."""
+    """A decorator that compiles a loop for these signatures when its module is imported.
+
+    A signature with "{n}" is compiled twice, for fp32 and for bf16.
+    """
     types = ("float32", "uint16")
     every = [s.replace("{n}", n) for s in signatures for n in (types if "{n}" in s else types[:1])]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
@@ -37,7 +41,7 @@ def loop_for(*signatures: str) -> Callable[[Function], Function]:
         try:
             with _cache():
                 loop = njit(every, cache=True, **options)(function)
-        except Exception:  # a cache that cannot be used: compile without one
+        except Exception:  # the cache cannot be used: compile without a cache
             loop = njit(every, **options)(function)
         return loop
 
@@ -52,7 +56,7 @@ def _version() -> str:
 
 @contextmanager
 def _cache() -> Iterator[None]:
-    """Within this block, Numba caches what it compiles in a folder for this version of all loops.
+    """A context in which Numba's cache is a folder for this version of all loops.
 
     Numba itself notices a change in the file of a loop, but not in other files that the loop uses.
     """
@@ -67,7 +71,7 @@ def _cache() -> Iterator[None]:
 
 
 def within(function: Function) -> Function:
-    """Compile a function that loops call, as a part of those loops."""
+    """A decorator for a function that loops call; it is compiled as a part of those loops."""
     inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
     return inner
 
@@ -100,7 +104,7 @@ def _read(number: Any) -> Any:
 
 
 def write(row: Any, place: int, number: Any) -> None:
-    """Write an fp32 number to a place of the row, rounded to the nearest if the row is bf16."""
+    """Write an fp32 number to a place of the row; if the row is bf16, round it to the nearest."""
 
 
 @overload(write)
@@ -123,9 +127,9 @@ def _ordered(integer: i32) -> i32:
 
 @within
 def largest(row: Numbers) -> f32:
-    """The largest number of a row, compared as integers, which vector instructions can do.
+    """The largest number of a row. Numbers are compared as integers, by vector instructions.
 
-    NaN counts as larger than all numbers, or as smaller if its sign bit is set.
+    NaN counts as larger than all numbers, or as smaller than all if its sign bit is set.
     """
     found = i32(-(2**31))
     for j in range(len(row)):
@@ -150,15 +154,15 @@ def exp(x: f32) -> f32:
 
 @within
 def keep(seed: int, row: int, threshold: int, factor: float, out: Numbers) -> None:
-    """Fill `out` with dropout for a row: `factor`, or 0 with a probability of threshold / 65536.
+    """Fill `out` with the dropout mask of a row: 0 with a probability of threshold / 65536.
 
-    The seed, the row's number and the place determine each element. `out` has an even length; 32
-    random bits decide two elements, one in each half.
+    All other elements are `factor`. The seed, the row's number and the place in the row determine
+    each element. `out` has an even length; 32 random bits decide two elements, one in each half.
     """
     half = len(out) // 2
     first, second, others = u32(u32(row * half) + u32(seed)), u32(seed >> 32), out[half:]
     for j in range(half):
-        # A counter and two keys, mixed until each bit depends on all.
+        # A counter and two keys are mixed until each bit depends on all of their bits.
         x = u32(first + u32(j))
         x = u32(u32(u32(x ^ (x >> u32(17))) * u32(0xED5AD4BB)) + second)
         x = u32(u32(x ^ (x >> u32(11))) * u32(0xAC4C1B51))

@@ -10,7 +10,10 @@ from regard.arithmetic.loops.numbers import Numbers, keep, loop_for, read, withi
 def _norm(
     total: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
 ) -> tuple[f32, f32]:
-    """Write LayerNorm of a row to `out` and centre the row; return its mean and 1 / deviation."""
+    """Write LayerNorm of a row to `out`, and subtract the mean from the row.
+
+    Returns the mean and 1 / standard deviation.
+    """
     columns = len(total)
     mean, variance = f32(0), f32(0)
     for j in range(columns):
@@ -29,7 +32,7 @@ def _norm(
 def add_norm(
     x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
 ) -> None:
-    """LayerNorm(x + y)."""
+    """Write LayerNorm(x + y) to `out`."""
     rows, columns = x.shape
     total = np.empty(columns, np.float32)
     for r in range(rows):
@@ -57,7 +60,11 @@ def dropped_add_norm(
     means: Numbers,
     factors: Numbers,
 ) -> None:
-    """LayerNorm(x + Dropout(y)); for the gradient, also the sums, their means, 1 / deviations."""
+    """Write LayerNorm(x + Dropout(y)) to `out`.
+
+    The backward pass needs what is written to the others: the sums x + Dropout(y), their means, and
+    1 / standard deviation as `factors`.
+    """
     rows, columns = x.shape
     kept, rounded = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)
     for r in range(rows):
@@ -87,7 +94,7 @@ def dropped_add_norm_backward(
     d_weight: Numbers,
     d_bias: Numbers,
 ) -> None:
-    """Write the gradients of x and y; add those of weight and bias to `d_weight` and `d_bias`."""
+    """Write the gradients of x and y; add the weight's to `d_weight` and the bias's to `d_bias`."""
     rows, columns = gradient.shape
     kept = np.empty(columns + columns % 2, np.float32)
     normed, inner = np.empty(columns, np.float32), np.empty(columns, np.float32)

@@ -5,12 +5,13 @@ from numpy import float32 as f32
 
 from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
-_BLOCK = 128  # logits; only the largest of a block is compared, unless that is among the best
+_BLOCK = 128
+"""Logits of a block. The others are compared only if the largest of the block is among the best."""
 
 
 @within
 def _log_sum_exp(row: Numbers, highest: f32) -> f32:
-    """log(sum(exp(row))); but 0 if all are -inf, and NaN if any is NaN."""
+    """log(sum(exp(row))), but 0 if all numbers are -inf; NaN if any number is NaN."""
     powers = f32(0)
     if highest == -np.inf:  # all are -inf, or NaN with the sign bit set
         for j in range(len(row)):
@@ -25,7 +26,7 @@ def _log_sum_exp(row: Numbers, highest: f32) -> f32:
 def _insert(
     beam: int, token: int, log_p: f32, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
-    """Insert a continuation before those that are less likely, and drop the last of those."""
+    """Insert a continuation before all less likely ones, and drop the last of the list."""
     place = len(best) - 1
     while place > 0 and log_p > best[place - 1]:
         parents[place], tokens[place] = parents[place - 1], tokens[place - 1]
@@ -40,10 +41,11 @@ def _insert(
 def rank_continuations(
     live: Numbers, logits: Numbers, never: Numbers, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
-    """Find the largest live + log softmax(logits) of each sentence, largest first.
+    """Find the most likely continuations of each sentence, by live + log softmax(logits).
 
-    Equal ones keep their order; the tokens `never` are left out. Places without a continuation hold
-    -inf; if a logit is NaN, all places of the sentence hold NaN.
+    The most likely one comes first; equally likely ones keep their order. The tokens `never` are
+    left out. If there are fewer continuations than places in `best`, the other places become -inf.
+    If a logit is NaN, all places of the sentence become NaN.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]
