@@ -20,9 +20,8 @@ def most_likely_by_blocks(
 ) -> Ranking:
     """Rank as `regard.search.most_likely` defines.
 
-    At most `at_once` logits are read at a time, but at least one row.
-
-    The `count` best continuations are in the `count` blocks that have the largest maxima.
+    At most `at_once` logits, but at least one row, are read at a time. The `count` best
+    continuations are in the `count` blocks that have the largest maxima.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     # [rows, ...] -> [sentences, beams, ...]

@@ -21,10 +21,10 @@ from regard.text.opening import open_tokenizer
 
 
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of each weight, in fp32, summed in fp64.
+    """The mean of each weight in fp32; it is summed in fp64.
 
-    One checkpoint is in memory at a time. Raises ModelError if there is no checkpoint, or if two of
-    them are of different models.
+    One checkpoint at a time is in memory. Raises ModelError if there is no checkpoint, or if the
+    checkpoints belong to different models.
     """
     if not checkpoints:
         raise ModelError("no whole checkpoint to average")
@@ -49,11 +49,12 @@ def average_run(
     best: bool = False,
     steps: Sequence[int] = (),
 ) -> list[int]:
-    """Make the model directory `out` from some checkpoints of a run; returns their steps.
+    """Make the model directory `out` from some checkpoints of a run; return their steps.
 
-    They are those of these `steps`; without `steps`, the `last` newest or, with `best`, those
-    nearest to the best validation, of those that were due if there are enough. Raises ModelError if
-    the run has fewer checkpoints or no validation, RegardError if `out` exists.
+    If `steps` are given, the checkpoints of these steps are averaged. Otherwise `last` checkpoints
+    are: the newest ones or, with `best`, the nearest ones to the step of the best validation. Extra
+    checkpoints, which were not due, are taken only if there are too few others. Raises ModelError
+    if the run has too few checkpoints or no validation, RegardError if `out` exists.
     """
     recipe = begun(directory)
     if recipe is None:

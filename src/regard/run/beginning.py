@@ -1,4 +1,4 @@
-"""The recipe and the tokenizer that a run directory was begun with; the run stays with them."""
+"""The recipe and the tokenizer that a run directory was begun with, and checks for changes."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -11,9 +11,9 @@ from regard.text.opening import tokenizer_files
 
 
 def begun(directory: Path) -> Recipe | None:
-    """The recipe that a run directory was begun with, or None for a new one.
+    """The recipe that a run directory was begun with, or None for a new directory.
 
-    Raises RegardError if the path names something else, RecipeError if the recipe is damaged.
+    Raises RegardError if the path is not a directory, RecipeError if the recipe is damaged.
     """
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
@@ -27,7 +27,7 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
     """Raise RecipeError, with the differences, if the directory was begun with another recipe."""
     earlier = begun(directory)
     if earlier:
-        # a run may be given more time, and its weights do not depend on the search
+        # A run may be given more time, and its weights do not depend on the search.
         earlier = earlier.merged(
             {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
         )
@@ -50,15 +50,17 @@ def differences(before: Recipe, after: Recipe) -> list[str]:
 
 
 def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
-    """Write the recipe and the tokenizer of the data into the directory, if it has others or none.
+    """Write the recipe and the data's tokenizer into the directory, where its files differ.
 
-    A recipe.toml that means the same is left as it is; an older version may have written it with
-    fewer fields. If something is written, the directory's finished model is no longer one.
+    A recipe.toml with the same meaning is not replaced; an older version may have written it with
+    fewer fields. If anything is written, a finished model in the directory becomes invalid: its
+    manifest is removed.
     """
     path = directory / "recipe.toml"
     if not path.exists() or Recipe.read(path) != recipe:
         _replace(path, recipe.to_toml().encode())
-    for name in reversed(tokenizer_files(data)):  # tokenizer.json last: it answers for the others
+    # tokenizer.json is written last: if it is there, the tokenizer's other files are there, too.
+    for name in reversed(tokenizer_files(data)):
         path, content = directory / name, (data / name).read_bytes()
         if not path.exists() or path.read_bytes() != content:
             _replace(path, content)
@@ -71,14 +73,17 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def changed_shape(directory: Path, recipe: Recipe) -> str:
-    """The fields of the model that the run was begun with otherwise; empty if there are none."""
+    """The model's fields in which this recipe differs from the run's first one; empty if none."""
     before = begun(directory) or recipe
     return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
 
 
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
-    """Raise ModelError if the tokenizer has changed, or if the data has, unless `knowingly`."""
-    if "tokenizer" in changed:  # the weights have been learned for its pieces
+    """Raise ModelError if the tokenizer has changed, or if the data has changed.
+
+    With `knowingly`, the data may have changed.
+    """
+    if "tokenizer" in changed:  # the weights were learned for the old tokenizer's pieces
         raise ModelError(
             f"{checkpoint}: the tokenizer changed since this run began, as it does when other text "
             "is prepared: put it back, or choose another --out"

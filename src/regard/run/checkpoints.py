@@ -1,4 +1,7 @@
-"""Checkpoints: sealed directories RUN/checkpoints/step-N; damaged ones are skipped, and named."""
+"""Checkpoints: directories RUN/checkpoints/step-N, sealed by a manifest with checksums.
+
+Damaged checkpoints are skipped with a warning.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +20,7 @@ from regard.files.whole import remove_directory
 from regard.run.sharding import Optimizer
 
 FINGERPRINTS = ("data", "tokenizer")
-"""Names of the checksums in a checkpoint's manifest, by which a run stays with its files."""
+"""Names of the checksums in a checkpoint's manifest that show whether the run's files changed."""
 
 
 class Checkpoint(NamedTuple):
@@ -28,12 +31,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The optimizer steps done."""
+        """The number of optimizer steps made."""
         return int(self.manifest["step"])
 
     @property
     def processes(self) -> int:
-        """How many processes made it; each left the state of its random numbers, for dropout."""
+        """How many processes trained together; it has the state of each one's random generator."""
         with safe_open(self.path / "optimizer.safetensors", "pt") as tensors:
             names = tensors.keys()
         return sum(name.startswith("random.cpu") for name in names)
@@ -44,20 +47,21 @@ class Checkpoint(NamedTuple):
 
 
 RandomStates = dict[str, Tensor]
-"""States of generators: "cpu" and "cuda" of the first process, "cpu.1", "cuda.1" of the next."""
+"""States of random generators by name: "cpu" and "cuda" for the first process, "cpu.1" and "cuda.1"
+for the next one."""
 
 
 class Keep(NamedTuple):
-    """Which checkpoints outlive a save: the newest ones, and those nearest to the best step."""
+    """Which checkpoints a save keeps: the newest ones, and the nearest ones to the best step."""
 
     newest: int
     averaged: int = 0
-    """How many are kept around the best step."""
+    """How many checkpoints are kept around the best step."""
     best: int = 0
-    """The step with the best validation; 0 if none is kept for it."""
+    """The step with the best validation; with 0, only the newest checkpoints are kept."""
 
     def choose(self, found: Sequence[Path]) -> set[Path]:
-        """The checkpoints of `found` that are kept; they come in the order of their steps."""
+        """The checkpoints of `found` that are kept; `found` is in the order of their steps."""
         around = _by_distance(found, self.best)[: self.averaged] if self.best else []
         return {*found[-self.newest :], *around}
 
@@ -70,12 +74,12 @@ def save(
     keep: Keep,
     randoms: Sequence[RandomStates] = (),
 ) -> Path:
-    """Write `directory/step-N` for N = about["step"], then remove those not in `keep`.
+    """Write `directory/step-N` for N = about["step"], then remove checkpoints not in `keep`.
 
     `weights` and `moments` are an optimizer's named weights and state, `randoms` the random states
-    of all processes, by rank. One with about["extra"] takes no place among those that are kept, and
-    earlier ones with it are removed in any case. So are those of later steps: they are damaged,
-    else the run would have continued from them.
+    of all processes, by rank. A checkpoint with about["extra"] does not count for `keep`, and the
+    next save removes it. Checkpoints of later steps are removed, too: they are damaged, as the run
+    would otherwise have continued from them.
     """
     path = directory / f"step-{about['step']}"
 
@@ -96,7 +100,7 @@ def save(
 
 
 def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
-    """Put weights and moments into the optimizer; returns the random states of all processes."""
+    """Put weights and moments into the optimizer; return the random states of all processes."""
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
     names = [name for name in state if name.startswith("random.")]
     randoms = {name.removeprefix("random."): state.pop(name) for name in names}
@@ -113,9 +117,10 @@ def random_states(rank: int = 0) -> RandomStates:
 
 
 def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> None:
-    """Restore the generators of the process with this rank; if `states` has none, seed them.
+    """Restore the random generators of the process with this rank.
 
-    Then every rank draws other numbers, from `seed` and the rank.
+    If `states` has no state for this rank, they are seeded with `seed` and the rank, so that each
+    process draws different numbers.
     """
     if _named("cpu", rank) not in states:
         words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
@@ -152,7 +157,7 @@ def step_of(path: Path) -> int:
 
 
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """The newest `count` undamaged checkpoints, newest first; `warn` hears of damaged ones.
+    """The newest `count` undamaged checkpoints, newest first; `warn` is called for damaged ones.
 
     Raises ModelError if all are damaged. It is also raised if a checkpoint that may be undamaged
     cannot be read, because a run that continued from an earlier one would remove it.
@@ -163,10 +168,10 @@ def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Che
 def to_average(
     directory: Path, step: int, count: int, warn: Callable[[str], None]
 ) -> list[Checkpoint]:
-    """The `count` undamaged checkpoints nearest to a step; for step 0 the newest ones.
+    """The `count` undamaged checkpoints nearest to a step; the newest ones if `step` is 0.
 
-    Extra ones, which were not due, are taken only where there are too few others. Raises ModelError
-    as `newest` does.
+    Extra checkpoints, which were not due, are taken only if there are too few others. Raises
+    ModelError where `newest` does.
     """
     found = paths(directory)
     order = _by_distance(found, step) if step else found[::-1]
@@ -215,4 +220,4 @@ def _is_extra(path: Path) -> bool:
     try:
         return bool(read_manifest(path).get("extra"))
     except (OSError, ValueError):
-        return False  # a checkpoint is verified when it is used
+        return False  # no error here: a checkpoint is verified when it is opened

@@ -1,4 +1,4 @@
-"""The clock of a run: the time it has taken, its speed, and what is due after each step."""
+"""The clock of a run: it measures time and speed, and decides what is due after each step."""
 
 import time
 
@@ -8,17 +8,17 @@ from regard.run.setup import Setup
 from regard.run.state import Due, Training, TrainingState
 
 CLOSING, TUNING = 0.01, 0.03
-"""Shares of `training.minutes` that are kept for the work after the last step, at least, and for
-choosing the search's settings."""
+"""Shares of `training.minutes` that are reserved: at least `CLOSING` for the work after the last
+step, and `TUNING` for the choice of the search's settings."""
 
 
 class Clock:
-    """Counts time and tokens, and decides by step, minutes and signals what is due."""
+    """Counts time and tokens; decides, by the step, the time and signals, what is due."""
 
     def __init__(
         self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None = None
     ):
-        """`began` is the reading of `time.monotonic` from which the run's time counts."""
+        """`began` is the value of `time.monotonic` at which the run's time starts."""
         self._recipe, self._processes = setup.recipe.training, setup.processes
         self._journal, self.interrupt = journal, interrupt
         self._counted_at = time.monotonic() if began is None else began
@@ -26,14 +26,14 @@ class Clock:
         self.start(TrainingState())
 
     def start(self, state: TrainingState) -> None:
-        """Begin to count saves and tokens at this moment, from this state."""
+        """Start to count the tokens, and the minutes to the next save, from this state."""
         self._saved_at = self._due_saved_at = self._logged_at = time.monotonic()
         self._logged_tokens = state.source_tokens + state.target_tokens
         self.over = self._recipe.minutes > 0 and state.ended == self._recipe.minutes
-        """Whether the run has taken its minutes."""
+        """Whether the time of the run, `training.minutes`, is over."""
 
     def tick(self, state: TrainingState, source_tokens: int, target_tokens: int) -> None:
-        """Count a step, the tokens that it learned from, and its time."""
+        """Add a step, the tokens that it learned from, and its time to the state."""
         state.step += 1
         state.source_tokens += source_tokens
         state.target_tokens += target_tokens
@@ -46,10 +46,11 @@ class Clock:
         self._counted_at = now
 
     def wishes(self, state: TrainingState) -> list[int]:
-        """The wishes of this process for after the step: two kinds of saves, an end, each signal.
+        """The requests of this process for after the step, as flags that are 0 or 1.
 
-        The minutes make a save due, for averaging or only for resuming. The sums over all processes
-        are the argument of `due`. Only the first one's clock counts.
+        The flags: save a checkpoint for averaging; save one for resuming; end the run because its
+        time is over; then one flag for each signal of `SIGNALS`. The first three are set by the
+        clock of the first process only. The caller adds up the flags of all processes for `due`.
         """
         recipe, first, now = self._recipe, self._processes.first, time.monotonic()
         by_clock = first and 0 < recipe.save_minutes <= (now - self._due_saved_at) / 60
@@ -59,9 +60,9 @@ class Clock:
         return [by_clock, resume, late, *signals]
 
     def due(self, state: TrainingState, wishes: list[int]) -> Due:
-        """Decide what to do after this step; after the last one, log, validate and save.
+        """Decide what to do after this step; after the last step, log, validate and save.
 
-        All processes decide alike, for `wishes` are sums over all of them.
+        `wishes` holds the sums of the flags over all processes, so all processes decide alike.
         """
         recipe, step = self._recipe, state.step
         self._due_at = time.monotonic()
@@ -81,16 +82,16 @@ class Clock:
         )
 
     def _is_late(self, seconds: float) -> bool:
-        """Whether no more time is left than validating, saving and averaging at the end take."""
+        """Whether no more time is left than the end takes: to validate, save, average and tune."""
         budget = 60 * self._recipe.minutes
         closing = max(self._closing, CLOSING * budget)
         return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
 
     def saved(self, *, extra: bool) -> None:
-        """Begin anew to count the minutes to the next save; an `extra` one delays no due one.
+        """Start again to count the minutes to the next save; an `extra` save delays no due one.
 
-        The work at the end is expected to take as long as what was done since it was due, if more
-        never was, and half as much again for averaging.
+        Also estimate the time of the work at the end: the longest time so far from a decision of
+        `due` to the end of its save, and half as much again for averaging.
         """
         self._saved_at = time.monotonic()
         if not extra:
@@ -98,7 +99,10 @@ class Clock:
         self._closing = max(self._closing, 1.5 * (self._saved_at - self._due_at))
 
     def log(self, training: Training, rate: float, smoothed: float, plain: float) -> None:
-        """Write a step into the journal, with the losses per token and the speed since the last."""
+        """Write a step into the journal, with its losses per token.
+
+        The speed that is written is measured since the last logged step.
+        """
         state, now = training.state, time.monotonic()
         tokens = state.source_tokens + state.target_tokens
         speed = (tokens - self._logged_tokens) / max(now - self._logged_at, 1e-9)

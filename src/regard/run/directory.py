@@ -2,9 +2,9 @@
 
 RUN/recipe.toml, tokenizer.json      what the run was begun with (`beginning`)
 RUN/journal.jsonl                    what has happened (`journal`)
-RUN/checkpoints/step-N/              where it can continue from (`checkpoints`)
-RUN/model.safetensors, manifest.json and, at the end, the model (`model_directory`)
-RUN/result.json                      its step, time, cost and last validation
+RUN/checkpoints/step-N/              the states that it can continue from (`checkpoints`)
+RUN/model.safetensors, manifest.json the model, at the end (`model_directory`)
+RUN/result.json                      the last step, time, cost and last validation
 """
 
 import fcntl
@@ -33,9 +33,9 @@ from regard.run.state import TrainingState
 class RunDirectory:
     """The files of a run at `path`.
 
-    If the run `writes`, that is, in its first process, they are locked until `close`. In any other
-    process nothing is found and nothing is written. Raises TrainingError if another run has the
-    lock, RegardError if the directory cannot be written.
+    `writes` is True in the first process of the run; the directory is then locked until `close`. In
+    the other processes, methods find nothing and write nothing. Raises TrainingError if another run
+    has the lock, RegardError if the directory cannot be written.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class RunDirectory:
             )
 
     def close(self) -> None:
-        """Give the lock back, as the end of this object does."""
+        """Unlock the directory; deleting this object unlocks it, too."""
         if self._writes:
             self._unlock()
 
     def newest(self, count: int) -> list[Checkpoint]:
-        """The newest `count` whole checkpoints, newest first."""
+        """The newest `count` undamaged checkpoints, newest first."""
         return checkpoints.newest(self.checkpoints, count, self._warn) if self._writes else []
 
     def refuse_finished(self) -> None:
-        """Raise TrainingError if there is a finished model, which training anew would replace."""
+        """Raise TrainingError if there is a finished model, which a new training would replace."""
         if self._writes and (self.path / "model.safetensors").exists():
             raise TrainingError(
                 f"{self.path}: holds a finished model and no checkpoints: choose another --out, or "
@@ -91,7 +91,7 @@ class RunDirectory:
             )
 
     def begin(self, setup: Setup, step: int) -> None:
-        """Write what the run is begun with; the journal forgets the steps after `step`."""
+        """Write the recipe and the tokenizer; remove the steps after `step` from the journal."""
         if self._writes:
             keep_beginning(self.path, setup.recipe, setup.data)
             self.journal.rewind(step)
@@ -104,7 +104,7 @@ class RunDirectory:
         recipe: TrainingRecipe,
         randoms: list[RandomStates],
     ) -> None:
-        """Write a checkpoint, and remove those that are no longer kept; see `checkpoints.save`."""
+        """Write a checkpoint, and remove old ones, as `checkpoints.save` does."""
         if self._writes:
             self.journal.sync()
             best = about["state"]["best_step"] if recipe.best != "last" else 0
@@ -134,7 +134,7 @@ class RunDirectory:
         return weights
 
     def _write_result(self, told: dict[str, Any]) -> None:
-        """Write result.json: what the run came to, and the figures of its last validation."""
+        """Write result.json: the values `told` and the figures of the last validation."""
         validations = [r for r in read_journal(self.journal.path) if r["event"] == "validation"]
         last = {k: v for k, v in (validations or [{}])[-1].items() if k not in ("event", "samples")}
         result = told | {"last_validation": last}

@@ -1,7 +1,7 @@
 """Fine-tuning: a run on other data that begins with the weights of a finished model.
 
-The weights become the run's first checkpoint, of step 0. RUN/from.json names the model before
-anything else is written, so that the run begins with those weights however it is interrupted.
+The weights become the run's first checkpoint, of step 0. RUN/from.json, which names the model, is
+written first, so that the run begins with these weights even if it is interrupted at once.
 """
 
 import json
@@ -23,11 +23,11 @@ from regard.run.run import Run
 from regard.run.state import TrainingState
 
 FREE_FIELDS = ("model.dropout", "model.attention_dropout", "model.relu_dropout")
-"""Fields of a model's recipe that may differ while the weights are the same."""
+"""Fields that may differ from the model's recipe: no weight's shape depends on them."""
 
 
 def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
-    """Raise ModelError if a run of this recipe cannot begin with the weights of the model."""
+    """Raise ModelError if the weights of the model do not fit a run of this recipe."""
     learned_positions = model.recipe.model.positions == "learned"
     free = FREE_FIELDS if learned_positions else (*FREE_FIELDS, "model.max_positions")
     changes = [
@@ -43,7 +43,7 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
 
 
 def keep_origin(directory: Path, run: Path) -> None:
-    """Write down the model that a run begins with; raises RegardError if it began otherwise."""
+    """Write RUN/from.json; raises RegardError if the run was begun without it or with another."""
     if directory.resolve() == run.resolve():
         raise RegardError(f"{run}: is the model to begin with: choose another --out")
     path, manifest = run / "from.json", directory / MANIFEST
@@ -59,10 +59,10 @@ def keep_origin(directory: Path, run: Path) -> None:
 
 
 def begin_from_model(run: Run) -> None:
-    """Save the weights of the model that a run is to begin with as step 0, with zero moments.
+    """Save the weights of the model that RUN/from.json names as step 0, with moments of 0.
 
-    Does nothing if the run begins with no model, or has begun. Raises ModelError if the model has
-    another tokenizer or shape, or is no longer there.
+    Does nothing if there is no from.json, or if the run has begun. Raises ModelError if the model
+    has another tokenizer or shape than the run, or is no longer there.
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()

@@ -1,6 +1,6 @@
 """journal.jsonl: one line for each start, logged step, validation and save of a run.
 
-Listeners hear the same records, for instance the progress display and TensorBoard.
+Listeners are called with the same records; examples are the progress display and TensorBoard.
 """
 
 import json
@@ -19,7 +19,7 @@ RecordListener = Callable[[Record], None]
 
 
 class Journal:
-    """Appends records to a file and passes them to listeners; each has `event` and `time`."""
+    """Appends records to a file and passes them to listeners; a record has `event` and `time`."""
 
     def __init__(self, path: Path, listeners: tuple[RecordListener, ...] = ()):
         self.path, self.listeners = path, list(listeners)
@@ -27,7 +27,7 @@ class Journal:
     def write(self, event: str, **fields: Any) -> None:
         """Append one record; raises RegardError if it cannot be written.
 
-        Numbers that are not finite become null in the file, because JSON has no others.
+        Infinity and NaN become null in the file, because JSON has no such numbers.
         """
         record: Record = {"event": event, "time": round(time.time(), 3), **fields}
         clean = {k: None if _is_not_finite(v) else v for k, v in record.items()}
@@ -40,12 +40,15 @@ class Journal:
             listener(record)
 
     def sync(self) -> None:
-        """Make the records survive a power cut, so that a checkpoint never knows more than they."""
+        """Write the records to the disk, where they survive a power cut.
+
+        This is called before a checkpoint is saved: its steps are then always in the journal.
+        """
         with refusing_write_errors(self.path):
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Forget the records after `step`, because a resumed run does those steps again."""
+        """Remove the records after `step`, because a resumed run makes these steps again."""
         if not self.path.exists():
             return
         text = self.path.read_text(encoding="utf-8", errors="replace")
@@ -93,7 +96,7 @@ def tensorboard(directory: Path) -> RecordListener:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """All lines but the last if that one was cut short by a kill, or is not yet complete."""
+    """All lines that end in a newline: the last may be incomplete, by a kill or until written."""
     return text.split("\n")[:-1]
 
 
@@ -105,4 +108,4 @@ def _step_of(line: str) -> float:
     try:
         return float(json.loads(line).get("step", 0))
     except (ValueError, TypeError, AttributeError):
-        return math.inf  # not a record: a power cut may leave anything
+        return math.inf  # not a record: after a power cut, a line may hold anything

@@ -1,8 +1,8 @@
 """A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
 
 A tokenizer of another system has its original files there, too. A model directory is all that a
-user passes on. Everything in it is text or safetensors, and verified before it is
-used, so that a stranger's model can be opened safely.
+user passes on to others. Everything in it is text or safetensors and is verified before use, so
+that a model from somebody else can be opened safely.
 """
 
 from collections.abc import Mapping
@@ -50,11 +50,12 @@ def write_model(
     about: dict[str, Any],
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Make a model directory, or replace the model in a run directory, whose other files stay.
+    """Make a model directory, or replace the model in a run directory and keep its other files.
 
     `about` goes into the manifest: the step, fingerprints, the steps that were averaged. `beside`
-    are other files that are to be sealed with the model, such as the certificate of an import.
-    Raises RegardError if it cannot be written; the old model is then whole, or there is none.
+    has the contents of other files that are sealed with the model, such as the certificate of an
+    import. Raises RegardError if the model cannot be written; the directory then has the old model,
+    undamaged, or no model.
     """
 
     def fill(folder: Path) -> None:
@@ -71,7 +72,7 @@ def write_model(
 def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Model:
     """Open and verify a model directory, with the weights in the precision `dtype`.
 
-    Raises ModelError if it is damaged or does not fit together.
+    Raises ModelError if it is damaged, or if its recipe, tokenizer and weights do not fit together.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -122,9 +123,10 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
 
 
 def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
-    """The reason why the embeddings of a recipe cannot be those of the tokenizer, if there is one.
+    """The reason why the recipe's embeddings do not fit the tokenizer's vocabularies, or None.
 
-    Vocabularies of equal size can still be different ones.
+    If source and target have different vocabularies, they cannot share a matrix, even if they have
+    the same size.
     """
     if tokenizer.shared or recipe.embeddings in ("target", "apart"):
         return None
@@ -141,14 +143,16 @@ def build(
     where: Path,
     source_vocabulary: int | None = None,
 ) -> EncoderDecoder:
-    """A EncoderDecoder with these weights; raises ModelError if they do not fit the recipe.
+    """An EncoderDecoder with these weights; raises ModelError if they do not fit the recipe.
 
-    `where` begins the message. `source_vocabulary` is that of the source, if it differs.
+    The message begins with `where`. `vocabulary` is the size of the target's vocabulary, and
+    `source_vocabulary` the size of the source's, if it differs.
     """
     sizes = vocabulary, source_vocabulary or vocabulary
     _refuse_two_vocabularies(recipe, *sizes, where)
     asked, given = parameters(recipe.model, *sizes), sum(w.numel() for w in weights.values())
-    if asked > 2 * given:  # a model that does not fit the memory cannot be built to compare
+    # Compared before the model is built, as a model that is far too large may not fit the memory.
+    if asked > 2 * given:
         raise ModelError(
             f"{where}: the weights do not fit recipe.toml: it asks for {asked:,} numbers, and "
             f"they are {given:,}"

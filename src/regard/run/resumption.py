@@ -1,4 +1,4 @@
-"""The resumption of a run: it continues from its newest checkpoint, or starts without one."""
+"""The resumption of a run: it continues from its newest checkpoint, or starts if it has none."""
 
 from collections.abc import Callable
 
@@ -21,14 +21,14 @@ from regard.run.state import Training, TrainingState
 Position = dict[str, int]
 """A place in the data, as `Batches.state` gives it."""
 Restored = tuple[TrainingState, Position, RandomStates]
-"""The content of a checkpoint besides weights and moments."""
+"""The content of a checkpoint, except weights and moments."""
 
 
 class Resumption:
-    """Where a run begins or continues: its state, its weights and its place in the data.
+    """Begins or continues a run: its state, its weights and its place in the data.
 
-    `micro_batches` is the number of parts that a process divides its share of a batch into; None
-    keeps that of the checkpoint. With `accept_changes` the data may be other than it was.
+    A process divides its share of a batch into `micro_batches` parts; None keeps the checkpoint's
+    number. With `accept_changes`, the data may have changed since the checkpoint.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Resumption:
         self._accept_changes, self._micro_batches = accept_changes, micro_batches
 
     def resume_or_start(self) -> Training:
-        """Restore the newest whole checkpoint, or draw a new model from the recipe's seed."""
+        """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed."""
         setup = self._setup
         setup.refuse_differences()
         model, optimizer = model_and_optimizer(
@@ -72,10 +72,10 @@ class Resumption:
         return Training(model, optimizer, setup.ahead(batches), state)
 
     def cut_smaller(self, training: Training, position: Position) -> Training:
-        """Continue from this position with batches of twice as many parts, of half the size.
+        """Continue from this position with each batch in twice as many parts, of half the size.
 
-        An update does not depend on the number of parts. Raises TrainingError if a part is a single
-        row already.
+        An update does not depend on the number of parts. Raises TrainingError if each part already
+        is a single row.
         """
         setup, state = self._setup, training.state
         before = setup.share(state.parts).parts
@@ -100,7 +100,8 @@ class Resumption:
     def _found(self, optimizer: Optimizer) -> Restored | None:
         """Restore the newest checkpoint, if any, into the optimizer of the first process.
 
-        All processes return what else that process read: state, position and random numbers.
+        The first process sends the rest of the checkpoint to all processes, which return it: the
+        state, the position and the random states.
         """
         newest = self._directory.newest(1)
         if not newest:
@@ -131,7 +132,7 @@ class Resumption:
                 f"{self._directory.checkpoints}: the newest does not tell where in the data it was "
                 f"({error!r}): choose another --out"
             ) from None
-        except TrainingError as error:  # the position was counted in other batches
+        except TrainingError as error:  # the position was counted in batches of another layout
             if not self._accept_changes:
                 raise
             self._warn(f"reading the data from its beginning: {error}")

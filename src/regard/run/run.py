@@ -20,9 +20,9 @@ from regard.run.state import Training, TrainingState
 
 
 class Run:
-    """Training on prepared data, in a directory that keeps all that it needs to continue.
+    """Training on prepared data, in a directory that keeps everything it needs to continue.
 
-    Opening a run locks its directory, so that two processes never train in one. What cannot be
+    Opening a run locks its directory, so that two runs never train in it. A run that cannot be
     trained is refused before anything is written.
     """
 
@@ -42,15 +42,15 @@ class Run:
     ):
         """Open a run.
 
-            listeners       hear each record of the journal
-            interrupt       tells whether a signal asks the run to save and leave
-            warn            hears sentences about what may not be intended
+            listeners       are called with each record of the journal
+            interrupt       tells whether a signal asks the run to save and exit
+            warn            is called with a sentence about anything that may not be intended
             accept_changes  continue although the recipe or the data has changed
-            processes       those that train together; only the first one writes
-            micro_batches   parts that a process divides its share of a batch into; None keeps
-                            the checkpoint's number
+            processes       the processes that train together; only the first one writes
+            micro_batches   the number of parts that a process divides its share of a batch into;
+                            None keeps the checkpoint's number
             shard           divide weights and moments among the processes
-            began           the reading of `time.monotonic` from which `training.minutes` count
+            began           the value of `time.monotonic` at which `training.minutes` start
 
         Raises RecipeError if the directory was begun with another recipe, DataError or ModelError
         if the data is damaged, TrainingError if the model or a sentence pair is too large or
@@ -74,7 +74,7 @@ class Run:
         )
 
     def close(self) -> None:
-        """Unlock the directory; the end of this object does so too."""
+        """Unlock the directory; deleting this object unlocks it, too."""
         self.directory.close()
 
     def resume_or_start(self) -> Training:
@@ -96,8 +96,8 @@ class Run:
     def save(self, training: Training, *, extra: bool = False) -> None:
         """Write a checkpoint, and remove those that are no longer kept.
 
-        An `extra` one was not due, and goes with the next: the final model is the average of those
-        that were due, if there are enough.
+        An `extra` checkpoint was not due, and the next save removes it: the final model is the
+        average of due checkpoints, if there are enough.
         """
         setup, state, optimizer = self.setup, training.state, training.optimizer
         self.clock.count_time(state)
@@ -114,15 +114,15 @@ class Run:
         self.clock.saved(extra=extra)
 
     def leave(self, state: TrainingState) -> NoReturn:
-        """Raise Interrupted for the signal that has come; the caller has saved."""
+        """Raise Interrupted for the signal that has come; the caller has saved a checkpoint."""
         signum = self.clock.interrupt.signum
         assert signum is not None
         raise Interrupted(signum, state.step)
 
     def finish(self, state: TrainingState) -> dict[str, Tensor]:
-        """Make the final model, the average of the newest checkpoints; returns its weights.
+        """Make the final model, the average of the newest checkpoints; return its weights.
 
-        The first process does it; the others return an empty dict.
+        Only the first process makes it; the others return an empty dict.
         """
         self.clock.count_time(state)
         return self.directory.finish(self.setup, state)

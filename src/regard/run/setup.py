@@ -1,4 +1,4 @@
-"""The setup of a run: what it learns, from which data, and where. It does not change in a run."""
+"""The setup of a run, which does not change: its recipe, its data, its device and processes."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Setup:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Checksums of the data and the tokenizer, which the run stays with."""
+        """Checksums of the data and the tokenizer, which shall not change while the run lasts."""
         return {"data": self.pairs.fingerprint, "tokenizer": self.tokenizer.fingerprint}
 
     def refuse_differences(self) -> None:
-        """Raise TrainingError if another process has another setup."""
+        """Raise TrainingError if the processes of the run have different setups."""
         self.processes.refuse_differences(
             recipe=self.recipe,
             arithmetic=self.dtype,
@@ -83,7 +83,7 @@ class Setup:
         )
 
     def cost(self, state: TrainingState) -> Cost:
-        """The cost of the run by now; measures the speed of this device."""
+        """The cost of the run until now; this measures the speed of the device."""
         return Cost(
             counted_flop=self.recipe.training.passes
             * flop_of_tokens(
@@ -100,7 +100,7 @@ class Setup:
         )
 
     def share(self, parts: int) -> BatchShare:
-        """The share of this process in batches that are divided into `parts` parts or more."""
+        """The share of this process in batches that are divided into at least `parts` parts."""
         rank, count = self.processes.rank, self.processes.count
         return BatchShare.even(rank, count, self.recipe.training.accumulate, parts)
 
@@ -109,9 +109,9 @@ class Setup:
         return batches_of(self.pairs, self.recipe, self.share(parts))
 
     def ahead(self, batches: Batches) -> Batches | Prefetched:
-        """Have another process form the batches ahead of need if they are for a GPU.
+        """Start a process that makes the batches in advance, if training is on a GPU.
 
-        On a CPU they are returned as they are: forming one takes much less time than a step.
+        On a CPU, `batches` is returned: making a batch takes much less time than a step.
         """
         if self.device.type == "cpu":
             return batches

@@ -1,9 +1,9 @@
-"""A model divided among processes, for one that does not fit a device: FSDP, by `fully_shard`.
+"""A model that is too large for a device is divided among processes: FSDP, by `fully_shard`.
 
 Each process keeps a shard of every parameter: some of its rows, in fp32, with their gradients and
-moments. The weights of a layer are gathered when it computes, in the precision of training, and
-dropped afterwards; its gradient is added up over all processes and divided again. The result is
-that of one process with the whole model, except for the rounding of sums.
+moments. When a layer computes, its weights are gathered in the precision of training, and are
+dropped afterwards. Its gradient is summed over all processes, and each keeps its shard of the sum.
+The result equals the result of one process with the whole model, except for the rounding of sums.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,18 @@ from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 
 BatchLoss = Callable[[EncoderDecoder, Batch, float], tuple[Tensor, Tensor]]
-"""From a model, a batch and the smoothing to the (smoothed, plain) loss, summed over the tokens."""
+"""A function from a model, a batch and the smoothing to the (smoothed, plain) loss, which are sums
+over tokens."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
-"""Names of Adam's moments, m and v in §5.3's reference, in torch and in checkpoints."""
+"""Names of Adam's moments in torch and in checkpoints; §5.3's reference calls them m and v."""
 
 
 class ShardedAdam:
-    """Adam over this process's shards of the parameters of `model`; it is used as FlatAdam is.
+    """Adam for this process's shards of the model's parameters, with the interface of FlatAdam.
 
-    The model comes whole, on the CPU; `give` divides it and moves the shards to `device`. From then
-    on the model computes in `compute` only. All processes call each method alike, except `restore`.
+    `model` is undivided at first, on the CPU; `give` divides it and moves the shards to `device`.
+    After that, the model computes only inside `compute`. All processes must call the same methods
+    in the same order, except `restore`.
     """
 
     def __init__(
@@ -56,7 +58,10 @@ class ShardedAdam:
         self.exchange = Exchange(processes, same_shapes=recipe.data.layout == "packed")
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
-        """Take over weights and FlatAdam's state in the first process; `give` hands them out."""
+        """Set the weights and Adam's state of the first process, before `give` divides them.
+
+        `state` has the form of FlatAdam's state.
+        """
         for name, parameter in self._model.named_parameters():
             parameter.data.copy_(weights[name])
         self._restored = {"step": state["step"]}
@@ -92,7 +97,7 @@ class ShardedAdam:
         self._restored = {}
 
     def compute(self, loss: BatchLoss, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, for which the weights of each layer are gathered when needed."""
+        """Compute the loss of a batch; the weights of each layer are gathered when needed."""
         result: tuple[Tensor, Tensor] = self._root(loss, batch, smoothing)
         return result
 
@@ -100,16 +105,16 @@ class ShardedAdam:
         """Do nothing: each backward pass adds its gradient to the sum, in fp32."""
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Do nothing: the backward pass has added the gradients up."""
+        """Do nothing: the backward pass has summed the gradients over the processes."""
 
     def forget(self) -> None:
-        """Drop the gradient, also that of a backward pass that was interrupted."""
+        """Drop the gradient, including the gradient of an interrupted backward pass."""
         self._root.reset_iter_state()
         self._shards.drop_gradients()
         self.exchange.fitted = 0
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with the collected gradient divided by `tokens`, the loss's token count."""
+        """Update the weights with the summed gradient, divided by `tokens`, the loss's tokens."""
         for name, mine in self._shards.mine.items():
             gradient = self._shards.parameters[name].grad
             if gradient is not None:  # some parameters are not trained
@@ -120,18 +125,18 @@ class ShardedAdam:
         self.exchange.fitted += 1
 
     def is_finite(self) -> bool:
-        """Whether every weight of this process is a number."""
+        """Whether every weight of this process is finite."""
         sums = [mine.sum() for mine in self._shards.mine.values()]
         return bool(torch.stack(sums).isfinite().all())
 
     def named_weights(self) -> dict[str, Tensor]:
-        """The fp32 weights by parameter name, on the CPU; empty in all but the first process."""
+        """The fp32 weights by parameter name, on the CPU; empty except in the first process."""
         shards = self._shards
         whole = {name: shards.first_joins(name, mine) for name, mine in shards.mine.items()}
         return {name: tensor for name, tensor in whole.items() if tensor is not None}
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's step count and moments in FlatAdam's form; empty in all but the first process."""
+        """Adam's step count and moments in FlatAdam's form; empty except in the first process."""
         states = {name: self._adam.state[mine] for name, mine in self._shards.mine.items()}
         found = {}
         for moment in MOMENTS:
@@ -145,7 +150,7 @@ class ShardedAdam:
         return {"step": states[learned]["step"].cpu(), **found} if self._processes.first else {}
 
     def whole_model(self) -> EncoderDecoder:
-        """A copy with all weights, on this process's device, in the precision of training."""
+        """A copy of the undivided model, on this process's device, in the precision of training."""
         with torch.device("meta"):
             model = new_model(self._recipe.model, *self._vocabularies)
         shards = self._shards
@@ -155,7 +160,7 @@ class ShardedAdam:
 
 
 class _Shards:
-    """The shards of a divided model's parameters: by rows, the first process has the first ones."""
+    """The shards of a divided model's parameters, by rows: the first process has the first rows."""
 
     def __init__(self, model: EncoderDecoder, processes: Processes):
         self._processes = processes
@@ -169,7 +174,7 @@ class _Shards:
         return whole[rows * self._processes.rank :][:rows]
 
     def join(self, name: str, mine: Tensor) -> Tensor:
-        """The whole tensor, in all processes, of which each one has a shard cut as by `cut`."""
+        """Join the processes' shards, as `cut` makes them; all processes get the whole tensor."""
         shape, rows = self.parameters[name].shape, self._rows(name)
         padded = mine.new_zeros(rows, *shape[1:])
         padded[: len(mine)] = mine
@@ -178,7 +183,7 @@ class _Shards:
         return whole[: shape[0]]
 
     def first_joins(self, name: str, mine: Tensor) -> Tensor | None:
-        """`join`, on the CPU, for the first process; the others take part and get None."""
+        """`join` the shards in the first process, on the CPU; the others take part and get None."""
         whole = self.join(name, mine)
         return whole.cpu() if self._processes.first else None
 
@@ -188,7 +193,7 @@ class _Shards:
             self.parameters[name].grad = mine.grad = None
 
     def _rows(self, name: str) -> int:
-        """Rows of a shard of this parameter; the last shards have fewer rows, or none."""
+        """Rows of a shard of this parameter; the last shards may have fewer rows, or none."""
         return -(-len(self.parameters[name]) // self._processes.count)
 
 
@@ -204,11 +209,11 @@ def model_and_optimizer(
     shard: bool,
     source_vocabulary: int | None = None,
 ) -> tuple[EncoderDecoder, Optimizer]:
-    """A model to train, drawn from the recipe's seed, and Adam over it.
+    """A model to train, initialised from the recipe's seed, and Adam for its weights.
 
-    `source_vocabulary` is that of the source, if it differs from the target's, `vocabulary`.
-    With `shard` and several processes they are divided, else they are whole on `device`. Both are
-    ready after `give`.
+    `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
+    source's, if it differs. With `shard` and several processes, model and moments are divided;
+    otherwise they are undivided on `device`. Both can be used after the optimizer's `give`.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -220,7 +225,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """A module around the model: the model's weights are there only within a module's forward."""
+    """A module that contains the model: weights are gathered only during a module's `forward`."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -233,7 +238,7 @@ class _Root(nn.Module):
 def _divided(
     model: EncoderDecoder, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
 ) -> Any:
-    """The root of the model, whose layers, and the rest, are divided and moved to the device."""
+    """Divide the model, layer by layer and then the rest, on the device; return its `_Root`."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -283,7 +288,7 @@ class Exchange:
 
 
 class _Part:
-    """The base of what `fully_shard` calls to allocate and to exchange."""
+    """The base of the objects that `fully_shard` calls to allocate memory and to exchange."""
 
     def __init__(self, exchange: Exchange):
         self._exchange = exchange

@@ -1,4 +1,4 @@
-"""Values that the loop of training works on: where it stands, and what is due after a step."""
+"""Values of the training loop: the progress so far, and the work that is due after a step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from regard.run.sharding import Optimizer, ShardedAdam
 
 @dataclass
 class TrainingState:
-    """Where training stands: what a checkpoint keeps besides tensors."""
+    """The progress of training, which a checkpoint keeps in addition to tensors."""
 
     step: int = 0
-    """Optimizer steps done."""
+    """The number of optimizer steps made."""
     source_tokens: int = 0
     """Source tokens learned from so far; </s> counts, padding does not."""
     target_tokens: int = 0
@@ -24,19 +24,19 @@ class TrainingState:
     seconds: float = 0.0
     """Seconds that the run took so far, over all its starts; validating and saving count."""
     parts: int = 1
-    """Parts that each batch is divided into at least, so that one part fits the memory."""
+    """Each batch is divided into at least this many parts, so that one part fits the memory."""
     lowest_loss: float = 0.0
     """The lowest loss of a validation, or 100 minus the highest BLEU or F1, as `training.best`
     says; 0 before the first validation."""
     best_step: int = 0
-    """The step of that validation."""
+    """The step of the best validation, which had `lowest_loss`."""
     no_better: int = 0
-    """Validations since that one."""
+    """The number of validations since the best one."""
     ended: float = 0.0
-    """`training.minutes`, once they were over."""
+    """The value of `training.minutes` when the run's time was over; 0 before that."""
 
     def judge(self, validation: dict[str, Any], best: str) -> None:
-        """Compare a validation with the best one so far, by `best`, a value of training.best."""
+        """Compare a validation with the best one so far; `best` is the value of training.best."""
         loss = max(0.0, 100 - validation[best]) if best in ("bleu", "f1") else validation["loss"]
         if loss < self.lowest_loss or not (self.best_step or self.lowest_loss):
             self.lowest_loss, self.best_step, self.no_better = loss, self.step, 0
@@ -44,21 +44,21 @@ class TrainingState:
             self.no_better += 1
 
     def gives_up(self, patience: int) -> bool:
-        """Whether `patience` validations in a row have brought no lower loss; never if it is 0."""
+        """Whether `patience` validations in a row brought no lower loss; False if it is 0."""
         return 0 < patience <= self.no_better
 
     def saved(self) -> dict[str, Any]:
-        """The fields by their names in a checkpoint's manifest, where `parts` is "cuts"."""
+        """The fields by their names in a checkpoint's manifest, where `parts` is called "cuts"."""
         return {"cuts" if name == "parts" else name: value for name, value in vars(self).items()}
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> TrainingState:
-        """The state of which `saved` was made; raises TypeError for an unknown field."""
+        """The state whose method `saved` gave this dict; raises TypeError for an unknown field."""
         return cls(**{"parts" if name == "cuts" else name: value for name, value in saved.items()})
 
 
 class Due(NamedTuple):
-    """The work that is due after a step; a signal during that work waits for the next step."""
+    """The work that is due after a step; a signal during this work is handled one step later."""
 
     log: bool
     validate: bool
@@ -67,11 +67,11 @@ class Due(NamedTuple):
     resume: bool
     """Save a checkpoint that serves only to continue from, unless `save`."""
     leave: bool
-    """Whether a signal has come: save even if saving is not due, and raise Interrupted."""
+    """Whether a signal has come. Then save, even if no save is due, and raise Interrupted."""
 
 
 class Training(NamedTuple):
-    """The objects that the loop works on."""
+    """The objects of the training loop."""
 
     model: EncoderDecoder
     optimizer: Optimizer
@@ -79,7 +79,7 @@ class Training(NamedTuple):
     state: TrainingState
 
     def whole_model(self) -> EncoderDecoder:
-        """The model with all its weights in this process; all processes call this alike."""
+        """The undivided model in this process; all processes must call this together."""
         if isinstance(self.optimizer, ShardedAdam):
             return self.optimizer.whole_model()
         return self.model
