@@ -3,5 +3,5 @@
 A corpus of aligned text is read three times (`prepare`): `survey` checks every pair, the tokenizer
 is learned from a sample, and `encoding` writes the ids. `treebank` does this for trees (§6.3).
 `pairs` reads and writes the prepared data. `layouts` decides which pairs share a row and which rows
-share a batch, `batches` forms the batches, and `prefetch` forms them early, in another process.
+share a batch, `batches` makes the batches, and `prefetch` has another process make them in advance.
 """

@@ -26,7 +26,8 @@ Stage = Literal["survey", "learn", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20
-"""The most pairs of a block, and the most bytes of each of its sides, except in a single pair."""
+"""A block has at most this many pairs, and at most this many bytes on each side. A longer pair is a
+block of its own."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class AlignedBlock:
     number: int
     """Number of pairs before the block in the whole corpus."""
     file: int
-    """Number of the two files among those of the corpus, from 0."""
+    """Number of these two files in the list of the corpus's files, from 0."""
 
     def pairs(self) -> list[TextPair]:
         """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""
@@ -70,7 +71,7 @@ class AlignedText:
     """Source files and their target files, which are read several times.
 
     `listen` is called with the progress while they are read. Raises DataError if the numbers of
-    sources and targets differ, or if a file cannot be read, or only once (a pipe, for example).
+    sources and targets differ, or if a file cannot be read or, like a pipe, can be read only once.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class AlignedText:
 
 
 class _Side:
-    """The lines of one file, of which a little more than the next block is held in memory."""
+    """The lines of one file; little more than its next block is held in memory."""
 
     def __init__(self, path: Path, count: Callable[[int], object]):
         self._path = path
@@ -151,7 +152,10 @@ class _Side:
         self._ends: NDArray[np.intp] = np.zeros(0, np.intp)
 
     def fill(self) -> int:
-        """Read enough lines for a block; return how many fit into it, 0 at the end of the file."""
+        """Read enough lines for a block; return how many of them fit into a block.
+
+        Returns 0 at the end of the file.
+        """
         while (
             len(self._held) < _BLOCK_BYTES
             and len(self._ends) < _BLOCK_PAIRS
@@ -171,7 +175,7 @@ class _Side:
         return taken
 
     def lines(self, before: int) -> int:
-        """Count the lines of the file, of which the first `before` have been taken.
+        """Count all lines of the file, if `before` lines have been taken already.
 
         Raises DataError for a line that cannot be decoded.
         """

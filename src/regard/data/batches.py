@@ -8,8 +8,8 @@ Two layouts share this form. In "grouped", a batch holds pairs of similar length
 in shape. In "packed", every batch has the same shape, and each row is filled with pairs.
 
 An epoch is a random order of all pairs, cut into windows. Batches are planned one window at a time,
-which bounds the memory and the time before the first batch. The plan of a window follows from
-(seed, epoch, window) alone, so a position is three numbers: epoch, window, batch.
+which limits the memory and the time before the first batch. The plan of a window depends only on
+the seed, the epoch and the window, so a position is three numbers: epoch, window, batch.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
 
 WINDOW_PAIRS = 2**19
-"""Most pairs that are planned together: 15 to 30 million tokens, in under a second."""
+"""At most this many pairs are planned together: 15 to 30 million tokens, in less than a second."""
 
 Membership = tuple[Integers, Integers]
-"""The pairs of one batch, row by row, as numbers in their window, and the row of each."""
+"""The pairs of one batch, row by row: their numbers in the window, and the row of each pair."""
 
 
 @runtime_checkable
@@ -79,7 +79,7 @@ class Batch(NamedTuple):
         return self.source.ids.numel() + self.target.ids.numel()
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on another device; the host does not wait for a copy to a GPU."""
+        """The batch on this device; the program does not wait until a copy to a GPU is done."""
         return self._replace(
             source=self.source.to(device),
             target=self.target.to(device),
@@ -113,8 +113,9 @@ class BatchShare(NamedTuple):
 
     @classmethod
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
-        """A share with the smallest number of parts, at least `parts`, that gives every process
-        equally many in a step of `batches` batches.
+        """A share in which each process gets equally many parts in a step of `batches` batches.
+
+        A batch has the smallest number of parts that allows this and is at least `parts`.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)
@@ -125,7 +126,7 @@ WHOLE = BatchShare()
 
 
 class Batches:
-    """An endless sequence of batches, every pair once an epoch, with a position that can be saved.
+    """An endless sequence of batches, with every pair once in an epoch and a position to save.
 
     The position counts whole batches, so it does not depend on the `share`.
     """
@@ -146,7 +147,7 @@ class Batches:
         self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
         self._turn = 0  # rank of the process that takes the next part
-        # once they are needed: the order of the present epoch, its present window, and their plan
+        # Made when needed: the order of the present epoch, its present window, the window's plan.
         self._shuffled: tuple[int, NDArray[np.int32]] | None = None
         self._present: PairSource = pairs
         self._planned: tuple[tuple[int, int], list[Membership]] | None = None
@@ -158,23 +159,23 @@ class Batches:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of the present epoch; estimated from one window if there are several."""
+        """Batches of the present epoch; an estimate from one window if there are several."""
         return len(self._plan()) * self._windows
 
     def take(self, n: int) -> list[Batch]:
-        """The share of the next n batches, on the CPU; the next epoch follows where one ends.
+        """This process's share of the next n batches, on the CPU; a new epoch follows an old one.
 
-        Where a batch has fewer rows than parts, a part may be nothing but padding.
+        If a batch has fewer rows than parts, some parts are nothing but padding.
         """
         return [part for _ in range(n) for part in self._next()]
 
     def rest_of_epoch(self) -> Iterator[Batch]:
-        """The share of each batch that remains of the present epoch."""
+        """This process's share of each batch that remains in the present epoch."""
         while self._window + 1 < self._windows or self._batch < len(self._plan()):
             yield from self._next()
 
     def state(self) -> dict[str, int]:
-        """The position, and the settings that give it its meaning; `restore` takes it."""
+        """The position, for `restore`, and the settings on which its meaning depends."""
         position = {"epoch": self._epoch, "window": self._window, "batch": self._batch}
         return position | self._counted_in()
 

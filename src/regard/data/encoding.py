@@ -26,7 +26,7 @@ Ids = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """How many pairs of a split were read and kept, and how many were dropped for each reason."""
+    """How many pairs of a split were read and kept, and how many were dropped for which reason."""
 
     read: int
     kept: int
@@ -65,8 +65,8 @@ class EncodeAll:
 class EncodeForTraining:
     """A job for `encode` that drops held-out pairs, duplicates, and pairs that break the `rules`.
 
-    `repeats`, a file that `mark_repeats` wrote, marks the duplicates; with None they are kept.
-    `mix` says for each file of the corpus how often its pairs are written; without it, once.
+    `repeats` is a file in which `mark_repeats` marked the duplicates; with None, duplicates are
+    kept. `mix` says for each file of the corpus how often its pairs are written, by default once.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The largest batch that can occur, full of the longest sentences that are allowed.
+"""The largest batch that can occur: full of the longest sentences that are allowed.
 
 A training step on this batch shows how much memory a run needs.
 """
@@ -15,16 +15,17 @@ from regard.text.tokenizer import EOS
 
 
 def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
-    """The largest part of a batch of `pairs`, when every batch is divided into `parts`.
+    """The largest part that a batch of `pairs` can have, if every batch is divided into `parts`.
 
-    Its token ids are arbitrary numbers below `vocabulary`. In the grouped layout, when there are so
-    few pairs that they share rows, it is an estimate: another epoch may put longer pairs in a row.
+    Its token ids are arbitrary numbers below `vocabulary`. In the grouped layout, if there are so
+    few pairs that several share a row, the size is an estimate: in another epoch, longer pairs may
+    share a row.
     """
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
     sentences = _Alike(count, source, target, vocabulary)
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # A sentence of _Alike fills a row; where that exceeds max_length, its positions begin again.
+    # A sentence of _Alike fills a row. If it is longer than max_length, its positions restart at 0.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),
@@ -38,7 +39,10 @@ def _packed(rules: DataRecipe) -> tuple[int, int, int]:
 
 
 def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
-    """The number of rows that come closest to both token limits, and their length on each side."""
+    """The number of rows of the largest batch, and the lengths of its sides.
+
+    Each side has about as many tokens as its limit allows.
+    """
     source, target = (
         np.asarray(lengths[:WINDOW_PAIRS], np.int64)
         for lengths in (pairs.source_lengths, pairs.target_lengths)

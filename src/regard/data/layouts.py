@@ -16,8 +16,9 @@ from regard.errors import TrainingError
 from regard.recipe import DataRecipe
 
 MOST_PADDING = 0.05
-"""Share of padding in the source and target slots together, above which grouped rows are joined."""
-_LANE = 1024  # pairs in a lane of `_best_fit`: with fewer, its last rows would stay half empty
+"""Grouped rows are joined if padding is more than this share of all slots of source and target."""
+_LANE = 1024
+"""Pairs in a lane of `_best_fit`. With fewer pairs, a lane's last rows would stay half empty."""
 
 Integers = NDArray[np.int64]
 
@@ -26,7 +27,7 @@ class BatchPlan(NamedTuple):
     """The batch and the row of every pair, sorted by batch, then by row."""
 
     pairs: Integers
-    """[pairs] The index of each pair among the lengths that were given."""
+    """[pairs] The index of each pair in the lengths that were given."""
     rows: Integers
     """[pairs] The row of each of these pairs, counted from 0 in its batch."""
     starts: Integers
@@ -36,14 +37,14 @@ class BatchPlan(NamedTuple):
 def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan:
     """Plan batches of rows of similar length; lengths are at least 1 and within the token limits.
 
-    A row holds one pair, unless that leaves too much padding, which happens if a corpus makes few
-    batches. Then rows are joined in twos, at most twice. The first time, rows are sorted by source
-    minus target length, the first is joined with the last, the second with the last but one, and so
-    on. Now this difference is about equal in all rows, so that rows of similar source length also
-    have similar target lengths. The second time, rows are sorted by their total length instead.
+    A row holds one pair, unless this leaves too much padding, as in a corpus of few batches. Then
+    rows are joined in twos, at most twice. The first time, rows are sorted by source length minus
+    target length; the first is joined with the last, the second with the last but one, and so on.
+    This difference is then about equal in all rows, so that rows of similar source length also have
+    similar target lengths. The second time, rows are sorted by their total length instead.
 
-    Little padding has a price: pairs of equal lengths stay together. About half of the pairs that
-    share a batch with a given pair in one epoch share one with it again in the next (Multi30k,
+    Little padding has a disadvantage: pairs of equal lengths stay together. About half of the pairs
+    that share a batch with a given pair in one epoch do so in the next epoch, too (Multi30k,
     batches of 4,096 tokens). Packed rows mix pairs freely.
     """
     lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 stands for no pair, of length 0
@@ -69,12 +70,12 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
     """Sort rows by length, and cut them into full batches.
 
-    Rows are sorted by the length of their longer side. Rows in which it is equal are sorted by
-    source minus target length, ascending if the longer side is even and descending if it is odd, so
-    that both lengths vary little in a batch, and both sides of the batch are full.
+    Rows are sorted by the length of their longer side. Rows with equal longer sides are sorted by
+    source length minus target length: ascending if the longer side is even, descending if it is
+    odd. So both lengths vary little in a batch, and both sides of the batch are full.
 
-    Returns the order of the rows; where in it each batch starts, and where the last one ends; and
-    the share of padding.
+    Returns the order of the rows; the start of each batch in this order, and the end of the last
+    batch; and the share of padding.
     """
     source, target = lengths
     longer, more = np.maximum(source, target), source - target
@@ -91,7 +92,7 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
 
 
 def _joined(rows: Integers, value: Integers) -> Integers:
-    """Sort rows by value; join the first with the last, the second with the last but one, ..."""
+    """Sort rows by value; join the first with the last, the second with the last but one, etc."""
     rows = rows[np.argsort(value, kind="stable")]
     if len(rows) % 2:
         rows = np.pad(rows, ((0, 1), (0, 0)), constant_values=-1)
@@ -100,12 +101,12 @@ def _joined(rows: Integers, value: Integers) -> Integers:
 
 
 def packed_rows(recipe: DataRecipe) -> int:
-    """Number of rows of a packed batch, equal on both sides; 0 if not even one fits."""
+    """Number of rows of a packed batch, equal on both sides; 0 if not even one row fits."""
     return min(recipe.source_tokens, recipe.target_tokens) // recipe.row_length
 
 
 def refuse_without_row(recipe: DataRecipe) -> None:
-    """Raise TrainingError if a packed batch has no room for a row."""
+    """Raise TrainingError if the token limits leave no room for one row of a packed batch."""
     if not packed_rows(recipe):
         raise TrainingError(
             f"a batch of data.source_tokens = {recipe.source_tokens} and data.target_tokens = "
@@ -160,9 +161,9 @@ def packed(
 def _best_fit(source: Integers, target: Integers, length: int) -> Integers:
     """The row of each pair, from 0, by the best-fit rule; a row has `length` slots on each side.
 
-    Pairs are placed from the longest to the shortest, each in the row where the fewest slots would
-    stay free, both sides together. They are dealt out to lanes that have rows of their own, so that
-    one numpy step places a pair in every lane.
+    Pairs are placed from the longest to the shortest. Each goes into the row where the fewest slots
+    would stay free, counted on both sides together. The pairs are divided among lanes with separate
+    rows, so that one numpy operation places a pair in every lane.
     """
     order = np.argsort(-(source + target), kind="stable")
     lanes = -(-len(order) // _LANE)

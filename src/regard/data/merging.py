@@ -1,4 +1,4 @@
-"""A loop, compiled by Numba, that cuts words into sub-words at random; see subword_dropout.py."""
+"""A loop, compiled by Numba, that cuts words into sub-words at random, for subword_dropout.py."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from regard.arithmetic.loops.numbers import loop_for, within
 
 _Integer = Any
 _Integers = Any
-"""An integer, and an array of integers; the signatures of loops have their types."""
+"""An integer, and an array of integers; the signatures of the loops have the exact types."""
 
 
 @within
 def _mixed(key: _Integer) -> _Integer:
-    """A hash of 64 bits in which each depends on all bits of the key (the end of splitmix64)."""
+    """A hash of 64 bits, each of which depends on all bits of the key (the end of splitmix64)."""
     x = u64(u64(key ^ (key >> u64(30))) * u64(0xBF58476D1CE4E5B9))
     x = u64(u64(x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
     return u64(x ^ (x >> u64(31)))
@@ -23,7 +23,7 @@ def _mixed(key: _Integer) -> _Integer:
 
 @within
 def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
-    """The rank of the merge of two sub-words, from 0; -1 if there is none."""
+    """The rank of the merge of two sub-words, from 0; -1 if there is no such merge."""
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))
     while keys[place] != u64(0):
@@ -35,9 +35,10 @@ def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) ->
 
 @loop_for("void(uint32[:, ::1], uint64[::1], int64[::1])")
 def fill_table(merges: _Integers, keys: _Integers, ranks: _Integers) -> None:
-    """Enter the ranks of merges into a hash table; its size is a power of two, and `keys` are 0.
+    """Write the ranks of merges into the hash table `keys` and `ranks`.
 
     Row i of `merges` has the two sub-words that merge i joins, and the sub-word that they become.
+    The table has a power of two of places, more than there are merges. All `keys` must be 0.
     """
     for rank in range(len(merges)):
         left, right = u64(merges[rank, 0]), u64(merges[rank, 1])
@@ -59,9 +60,10 @@ def _merge(
     threshold: u64,
     state: u64,
 ) -> tuple[_Integer, u64]:
-    """Merge the first `size` sub-words of `word` in place; return how many remain, and the state.
+    """Merge the first `size` sub-words of `word` in place; return how many remain, and `state`.
 
-    `joins` has the rank of the merge of each sub-word with the next one.
+    `joins` is a buffer for the rank of the merge of each sub-word with the next one. `state` is the
+    state of the random numbers.
     """
     for k in range(size - 1):
         joins[k] = _rank(word[k], word[k + 1], keys, ranks)
@@ -103,15 +105,15 @@ def merge_again(
     seed: int,
     longest: int,
 ) -> tuple[_Integers, _Integers]:
-    """Spell the words of sentences in bytes, and merge these anew; return new `ids` and `starts`.
+    """Spell the words of sentences in bytes, and merge the bytes again; return new ids and starts.
 
     In each round, every possible merge of a word is skipped with this probability, and the first of
-    the others is made; a word is done when all are skipped. A sentence that would be longer than
-    `longest` keeps the ids that it had.
+    the others is made; a word is done when all are skipped. A sentence that would have more than
+    `longest` ids keeps its old ids.
 
     Sentence i is ids[starts[i] : starts[i + 1]]. A word begins with the byte whose id is `space`;
     spelled[spelled_starts[j] : spelled_starts[j + 1]] are the bytes of id j, as ids. `keys` and
-    `ranks` are the hash table of `merges`; see `fill_table`.
+    `ranks` are the hash table that `fill_table` made from `merges`.
     """
     room, total = i64(0), i64(0)
     for s in range(len(starts) - 1):

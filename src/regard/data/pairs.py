@@ -1,7 +1,7 @@
 """Prepared sentence pairs on disk (§5.1), memory-mapped, so that they may be larger than memory.
 
-Each side of a split is two flat arrays: `ids`, all sentences end to end, each with its </s>; and
-`starts`, the index where each begins, then the number of ids. Sentence i is
+Each side of a split is two flat arrays. `ids` has all sentences end to end, each with its </s>.
+`starts` has the index where each sentence begins, then the number of ids. Sentence i is
 ids[starts[i] : starts[i + 1]].
 
     {train,valid}.{source,target}.{ids,starts}.npy    tokenizer.json    manifest.json
@@ -39,19 +39,19 @@ FILES = frozenset(
     + [f"valid.{side}.txt" for side in SIDES]
     + ["tokenizer.json", MANIFEST]
 )
-"""Names of all files in a directory of prepared data; a foreign tokenizer has ORIGINALS besides."""
+"""Names of all files in a directory of prepared data; with a foreign tokenizer, also ORIGINALS."""
 DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
     "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
 }
-"""Fields of a recipe, by section, that describe how data was prepared."""
+"""The fields of a recipe that decide how data is prepared, by section."""
 
 
 class Pairs:
     """The sentence pairs of one split; ids are read from disk when they are needed.
 
-    `source_lengths` and `target_lengths` are arrays of one length for each sentence, </s> included.
-    `fingerprint` changes with the ids of the split.
+    `source_lengths` and `target_lengths` have the length of each sentence, </s> included.
+    `fingerprint` is a checksum of the split: it changes if any id changes.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Pairs:
     def open(cls, directory: str | Path, split: str) -> Self:
         """Map the files of the split "train" or "valid".
 
-        Raises DataError when one is missing or damaged: the sizes of the files, the tokenizer's
+        Raises DataError if a file is missing or damaged. The sizes of the files, the tokenizer's
         checksum, the bounds of the sentences and the range of the ids are verified.
         """
         directory = Path(directory)
@@ -124,7 +124,7 @@ class EncodedSentences(NamedTuple):
     """Sentences of one side as ids, laid end to end, each with its </s>."""
 
     ids: NDArray[Any]
-    """[tokens] uint16 where the vocabulary has at most 65,536 entries, else uint32."""
+    """[tokens] uint16 if the vocabulary has at most 65,536 entries, otherwise uint32."""
     lengths: NDArray[np.int64]
     """[sentences] Ids of each sentence, </s> included."""
 
@@ -168,7 +168,7 @@ class SideWriter:
 
 
 class _Column:
-    """A one-dimensional .npy file that grows; `close` writes its header again, with the length."""
+    """A one-dimensional .npy file that grows; `close` writes its final length into the header."""
 
     def __init__(self, path: Path, dtype: str):
         self._file = path.open("wb")
@@ -183,7 +183,7 @@ class _Column:
     def close(self) -> None:
         try:
             self._file.seek(0)
-            # numpy pads the header so that it keeps its size when the first axis grows
+            # numpy pads the header so that it keeps its size when the first axis grows.
             assert self._write_header() == self._body
         finally:
             self._file.close()
@@ -201,7 +201,7 @@ def _id_type(vocabulary: int) -> str:
 def prepared_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of prepared data.
 
-    Raises DataError if the directory holds something else, or data of another version.
+    Raises DataError if the directory holds no prepared data, or data of another version.
     """
     path = directory / MANIFEST
     if not path.is_file():
@@ -232,7 +232,7 @@ def recipe_of(directory: Path) -> Recipe:
 
 
 def fields_of(directory: Path) -> list[str]:
-    """Texts for `Recipe.set` that keep what the data was prepared with, and the width of rows."""
+    """The values of the data's recipe for DECIDED and data.row_length, as texts for `Recipe.set`."""
     made = recipe_of(directory).model_dump()
     fields = [(section, key) for section, keys in DECIDED.items() for key in keys]
     fields.append(("data", "row_length"))
@@ -284,7 +284,7 @@ def _open_side(
 def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
     _refuse_resized(path, files)
     try:
-        # A plain array over the map: slicing an np.memmap takes ten times as long.
+        # A plain array that views the map: slicing an np.memmap takes ten times as long.
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
         raise _unreadable(path, error) from None

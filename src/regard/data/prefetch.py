@@ -1,9 +1,9 @@
-"""Batches formed ahead of need by another process, so that a step never waits for its data.
+"""Batches that another process makes in advance, so that a step never waits for its data.
 
-Forming a batch takes milliseconds, and planning the next window of pairs half a second, during
-which a GPU would be idle. So a second interpreter forms up to AHEAD batches in advance. It shares
-only two pipes with this process: one byte sent to it asks for one batch, and it answers with the
-batch and the position after it. However this process ends, the pipes close, and then the other
+Making a batch takes milliseconds, and planning the next window of pairs half a second, during which
+a GPU would be idle. So a second interpreter makes up to AHEAD batches in advance. It shares only
+two pipes with this process: one byte sent to it asks for one batch, and it answers with the batch
+and the position after it. In whatever way this process ends, the pipes close, and then the other
 process ends as well.
 """
 
@@ -31,7 +31,8 @@ from regard.machine.child import pipes, started
 from regard.recipe import Recipe
 
 AHEAD = 64
-"""Batches asked for in advance: 1.6 s of 25 ms steps, more than planning a window takes; 90 MB."""
+"""How many batches are made in advance. They last 1.6 s in steps of 25 ms, which is longer than it
+takes to plan a window, and need 90 MB."""
 
 
 def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
@@ -41,27 +42,31 @@ def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> 
 
 
 def training_pairs(data: Path, recipe: Recipe) -> Pairs:
-    """Open the training pairs in a directory of prepared data; raises DataError.
+    """Open the training pairs in a directory of prepared data.
 
-    Raises TrainingError if the data has no merges for the recipe to skip.
+    Raises DataError if the data is damaged, TrainingError if the recipe has sub-word dropout and
+    the data's tokenizer has no merges.
     """
     return (RedrawnPairs if recipe.data.subword_dropout else Pairs).open(data, "train")
 
 
 def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
-    """Batches of the training pairs in a directory of prepared data; raises as `training_pairs`."""
+    """Batches of the training pairs in a directory of prepared data.
+
+    Raises the errors of `training_pairs`.
+    """
     return batches_of(training_pairs(data, recipe), recipe, share)
 
 
 _Received = tuple[list[Batch], dict[str, int], float]
-"""The share of one batch, the position after it, and the epochs seen by then."""
+"""This process's share of one batch, the position after it, and the epochs seen until then."""
 
 
 class Prefetched:
-    """The batches that `batches` would give next, formed by another process.
+    """The batches that `batches` would give next, made by another process.
 
-    `make` is pickled and called in that process; it returns an equal `Batches`. Where there is a
-    GPU, the tensors are in pinned memory, which the GPU can read while the host goes on.
+    `make` is pickled and called in that process; it returns an equal `Batches`. If there is a GPU,
+    the tensors are in pinned memory, which the GPU can read while this process continues.
     """
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
@@ -88,17 +93,19 @@ class Prefetched:
         return self._state
 
     def take(self, n: int) -> list[Batch]:
-        """The share of the next n batches, on the CPU; the next epoch follows where one ends.
+        """This process's share of the next n batches, on the CPU; a new epoch follows an old one.
 
-        Raises what was raised while the batch was formed, and TrainingError if the process ended
-        for another reason.
+        Raises the exception that was raised while the batch was made, or TrainingError if the other
+        process ended for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 
     def _next(self) -> list[Batch]:
         received = self._received.get()
         if isinstance(received, Exception):
-            self._received.put(received)  # for the next call, which would wait for ever
+            self._received.put(
+                received
+            )  # the next call raises it again, and does not wait for ever
             raise received
         self._write(bytes(1))
         parts, self._state, self._epoch = received
@@ -111,7 +118,7 @@ class Prefetched:
 
 
 def serve_batches() -> None:
-    """The program of the other process: form one batch for each byte that comes."""
+    """Run the program of the other process: make one batch for each byte that comes."""
     asked, given = pipes()
     with suppress(BrokenPipeError):
         try:
@@ -123,7 +130,7 @@ def serve_batches() -> None:
                 _send((parts, batches.state(), batches.epoch), given)
         except Exception as error:
             _send(error, given)
-    os._exit(0)  # at once: to flush a pipe that may be closed would fail
+    os._exit(0)  # without flushing: this would fail if the pipe is closed
 
 
 def _send(message: Any, given: Any) -> None:

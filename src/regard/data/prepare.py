@@ -8,7 +8,7 @@ The aligned files are read three times, so that a corpus of any size needs only 
 
 This process reads and writes; worker processes do the work on each block, and their results come
 back in order. So equal text and an equal recipe give equal bytes for any number of workers. The
-directory appears under its name when it is complete, or not at all.
+directory gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""The tokenizer is learned from an even sample of at most about this many pairs and characters."""
+"""The tokenizer is learned from an even sample of about this many pairs or characters at most."""
 BYTES_PER_WORKER = 2 * 2**20
-"""Bytes of stored text that make a worker useful: for fewer, it starts longer than it works."""
+"""There is one worker for this many bytes of stored text: with less text to work on, a worker would
+take longer to start than to work."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Report:
     train: SplitCounts
     valid: SplitCounts
     vocabulary: int
-    """Entries of the target's vocabulary, which mostly is the source's too."""
+    """Entries of the target's vocabulary, which the source shares in most cases."""
     source_vocabulary: int
     """Entries of the source's vocabulary."""
     fingerprint: str
-    """`fingerprint` of the tokenizer."""
+    """The tokenizer's `fingerprint`."""
 
     @classmethod
     def of(cls, train: SplitCounts, valid: SplitCounts, tokenizer: AnyTokenizer) -> Report:
@@ -75,13 +76,13 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, the recipe's data.held_out pairs of the corpus (at most a tenth of it,
-    and none that is too long) are drawn with its seed, and neither they nor pairs equal to them are
+    Without validation files, data.held_out pairs are drawn from the corpus with the recipe's seed,
+    at most a tenth of it and none that is too long. These pairs, and pairs equal to them, are not
     trained on. From validation files, only pairs with an empty side are dropped. `mix` says for
     each of the `sources` how often an epoch has its pairs, by default once. `tokenizer` is a
-    tokenizer.json, beside which a foreign one has its other files; without it, one is learned.
-    Earlier prepared data in `out` is replaced. At most `workers` processes share the work, by
-    default one for each usable core. `progress` is called often while the corpus is read.
+    tokenizer.json; the other files of a foreign tokenizer are beside it. Without `tokenizer`, one
+    is learned. Earlier prepared data in `out` is replaced. At most `workers` processes share the
+    work, by default one for each usable core. `progress` is called often while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -128,7 +129,7 @@ def _learn(
     sampler = _Sampler(recipe, _share(found), frozenset(found.held_out))
     with sample.open("wb") as file:
         file.writelines(text.each("learn", sampler, workers))
-    # Learning runs in a process of its own. When that ends, much memory is free again; and an
+    # A separate process learns the tokenizer. When it ends, much memory is free again; and an
     # interrupt kills it, whereas the tokenizers library would ignore an interrupt.
     with Workers(min(1, len(workers.pids))) as alone:
         [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
@@ -189,7 +190,7 @@ def _not_too_long(
 
 
 def _encode_valid(folder: Path, tokenizer: AnyTokenizer, empty: int) -> SplitCounts:
-    """Encode the files that `_write_valid_text` wrote, so that line i of both is the same pair."""
+    """Encode the files that `_write_valid_text` wrote: line i of the text becomes pair i."""
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
     with Workers(0) as here:
         counts = encode(folder / "valid", text, EncodeAll(tokenizer), _sizes(tokenizer), here)

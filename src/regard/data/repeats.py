@@ -1,4 +1,4 @@
-"""Find the pairs of a corpus that repeat earlier ones, in bounded memory, by files on disk.
+"""Find the pairs of a corpus that repeat earlier ones, in limited memory, by files on disk.
 
 The survey writes an eight-byte digest of each pair to a file. Equal pairs have equal digests. The
 digests are divided by their value into parts, so that equal ones are in the same part, and the file
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 NO_DIGEST = 0
 """The digest of a pair that is not compared with any other."""
 _PART = 1_000_000
-"""Average number of digests in a part. A part is sorted in memory, in about 50 MB."""
+"""Average number of digests in a part. A part is sorted in memory, which takes about 50 MB."""
 _READ = 2**18
 """Number of digests that are read from the file at once."""
 
@@ -24,7 +24,7 @@ _READ = 2**18
 def digest(pair: tuple[str, str]) -> int:
     """The digest of a pair, eight bytes as an integer."""
     # No line holds a line feed, so the joined text is unambiguous. In a corpus of 36 million pairs,
-    # the chance that two different ones have equal digests is 1 in 28,000.
+    # the probability that two different pairs have equal digests is 1 in 28,000.
     return int.from_bytes(blake2b("\n".join(pair).encode(), digest_size=8).digest())
 
 
@@ -46,7 +46,7 @@ def mark_repeats(digests: Path) -> Path:
 
 
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
-    """[count] Whether each pair repeats an earlier one, from pair `first` on, counted from 0."""
+    """[count] Whether each pair from pair `first` on repeats an earlier one; `first` is from 0."""
     begin, within = divmod(first, 8)
     bits = np.fromfile(marks, np.uint8, (within + count + 7) // 8, offset=begin)
     return np.unpackbits(bits, bitorder="little")[within : within + count].astype(bool)

@@ -33,12 +33,12 @@ class Rows(NamedTuple):
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
-        """A view of these rows, trimmed to the longest (to width 1 if all is padding)."""
+        """A view of these rows, cut to the width of the longest (to 1 if all of it is padding)."""
         width = max(1, int(self.segments[rows].any(0).sum()))
         return Rows(*(tensor[rows, :width] for tensor in self))
 
     def twice(self) -> Rows:
-        """The rows twice: all of them, then all of them again."""
+        """All rows, then all rows again."""
         return Rows(*(torch.cat([tensor, tensor]) for tensor in self))
 
     @property
@@ -56,7 +56,7 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 
 
 class Places(NamedTuple):
-    """The place in a matrix of rows x length of every token of some sentences, laid end to end."""
+    """Where each token of some sentences, laid end to end, is in a matrix of rows x length."""
 
     slots: Integers
     """[tokens] The index of each token in the flattened matrix."""
@@ -70,9 +70,10 @@ class Places(NamedTuple):
     def of(
         cls, lengths: NDArray[Any], rows: Integers, shape: tuple[int, int] | None = None
     ) -> Places:
-        """Put sentences of these lengths into rows, in each row one after another.
+        """Put sentences of these lengths into rows, one after another in each row.
 
-        `rows` is ascending. Without a `shape` (rows, length), the smallest possible one is used.
+        `rows` has the row of each sentence, in ascending order. `shape` is (rows, length); without
+        it, the smallest possible shape is used.
         """
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
         first = np.searchsorted(rows, rows)  # for each sentence, the first sentence of its row

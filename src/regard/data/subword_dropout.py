@@ -1,11 +1,12 @@
-"""BPE-dropout (Provilkov et al., 2020): sentences whose sub-words are drawn anew in each epoch.
+"""BPE-dropout (Provilkov et al., 2020): in each epoch, words are cut into sub-words at random.
 
 Byte-pair encoding spells a word in bytes, and makes the merges that it has learned, the earliest
 first. With BPE-dropout, each merge is skipped at random, so that a word is cut in different ways
 and a model learns from rare sub-words too. It helps where text is scarce. The paper has no
 BPE-dropout.
 
-Merges are drawn from the ids of a sentence, without its text, so prepared data stays as it is.
+The new sub-words are computed from the ids of a sentence, without its text, so data is prepared as
+usual.
 """
 
 from collections.abc import Callable
@@ -22,11 +23,12 @@ from regard.text.opening import open_own_tokenizer
 from regard.text.tokenizer import Tokenizer
 
 Sentences = tuple[NDArray[Any], NDArray[np.int64]]
-"""Ids of sentences laid end to end, and the index where each begins; their end comes last."""
+"""Ids of sentences laid end to end, and the index where each sentence begins, then the number of
+ids."""
 
 
 class Merges:
-    """The merges of a byte-pair encoding, as tables for the loop that makes them anew."""
+    """The merges of a byte-pair encoding, as tables for the loop that makes them at random."""
 
     def __init__(self, tokenizer: Tokenizer):
         """Raises TrainingError if the tokenizer has no merges, or if Numba is not installed."""
@@ -48,10 +50,10 @@ class Merges:
         fill_table(self._merges, self._keys, self._ranks)
 
     def drawn(self, sentences: Sentences, skipped: float, seed: int, longest: int) -> Sentences:
-        """Sentences of the same text, in which each merge is skipped with this probability.
+        """Cut the same sentences into sub-words again; a merge is `skipped` with this probability.
 
-        One that would have more than `longest` ids keeps those that it has. The seed, below 2^63,
-        decides all.
+        A sentence that would have more than `longest` ids keeps its old ids. Everything random is
+        drawn from the seed, a number below 2^63.
         """
         ids, starts = sentences
         spelled = self._spelled, self._starts, self._space
@@ -62,13 +64,13 @@ class Merges:
 
 
 class RedrawnPairs(Pairs):
-    """Training pairs whose sub-words are drawn anew."""
+    """Training pairs that are cut into sub-words at random, in each epoch again."""
 
     merges: Merges
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "RedrawnPairs":
-        """Map the files of a split; raises as `Pairs.open` and `Merges` do."""
+        """Map the files of a split; raises the errors of `Pairs.open` and `Merges`."""
         pairs = super().open(directory, split)
         assert isinstance(pairs, cls)
         pairs.merges = Merges(open_own_tokenizer(directory, "data.subword_dropout", "set it to 0"))
@@ -89,7 +91,7 @@ class RedrawnPairs(Pairs):
 
 
 def _loops() -> tuple[Callable[..., None], Callable[..., Sentences]]:
-    """The loops that fill a table of merges and draw them; they load Numba, in about a second."""
+    """The loops `fill_table` and `merge_again`; importing them loads Numba, in about a second."""
     try:
         from regard.data.merging import fill_table, merge_again
     except ModuleNotFoundError:

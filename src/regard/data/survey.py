@@ -1,4 +1,4 @@
-"""Read a corpus for the first time (§5.1): check every line, count, draw the held-out pairs."""
+"""Read a corpus for the first time (§5.1): check every line, count pairs, draw held-out pairs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def survey(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] A random number for each pair from pair `first` on; every process finds the same."""
+    """[count] A random number for each pair from pair `first` on, equal in every process."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)
@@ -89,7 +89,10 @@ class _Found:
 
 
 class _Surveyor:
-    """Surveys blocks, and remembers the `wanted` lowest random numbers so far, as a threshold."""
+    """Surveys blocks.
+
+    It remembers the `wanted` lowest random numbers so far: pairs with higher ones are not drawn.
+    """
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int):
         self._rules, self._seed, self._wanted = rules, seed, wanted

@@ -1,9 +1,9 @@
 """§6.3 From trees to training data: sentences become sub-words, their trees become symbols.
 
-One vocabulary serves both sides, as in translation. Sub-words are learned from the words as they
-were printed, ( and 1/2 rather than -LRB- and `1\\/2`, so that treebanks and raw text look alike.
+One vocabulary serves both sides, as in translation. Sub-words are learned from words as they are
+printed, such as ( and 1/2, not -LRB- and `1\\/2`, so that treebanks and raw text look alike.
 Each token of a linearised tree is a symbol: an entry that no text is encoded as. The files are
-those of data/pairs.py; valid.target.txt holds the stripped validation trees, one on each line.
+described in data/pairs.py; valid.target.txt holds the stripped validation trees, one on each line.
 
 The trees are read three times, so that any number of them needs only bounded memory: `survey`
 counts them and collects the labels, `learn` learns the sub-words, `encode` writes.
@@ -39,14 +39,14 @@ from regard.trees.tree import Tree
 TOP = "TOP"
 """Label of the outermost bracket of each tree to score, which EVALB does not count."""
 MOST_COPIES = 1000
-"""The most times that a tree may occur in an epoch."""
+"""If a tree would have to occur more often than this in an epoch, the share is refused."""
 _BLOCK = 1000
 """Number of trees that are encoded together."""
 
 
 @dataclass(frozen=True)
 class Treebank:
-    """Files of bracketed trees, or of parsers' output lines: a score, a tab and a tree."""
+    """Files of bracketed trees, or of the lines that a parser writes: a score, a tab and a tree."""
 
     files: Sequence[Path]
 
@@ -96,9 +96,9 @@ def prepare_trees(
     and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
     report counts each repetition.
 
-    Without validation trees, the recipe's data.held_out of `trees` (at most a tenth) are drawn with
-    its seed, and no tree with the words of one of them is trained on. Trees longer than
-    data.max_length are not trained on either. The other rules of the data section are not used.
+    Without validation trees, data.held_out of `trees` (at most a tenth) are drawn with the recipe's
+    seed; they, and trees over the same words, are not trained on. Trees longer than data.max_length
+    are not trained on either. The other rules of the data section are not used.
 
     Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
     lacks a label; RecipeError for a vocabulary too small to learn, or a share that would repeat
@@ -128,7 +128,7 @@ def prepare_trees(
 
 @dataclass(frozen=True)
 class _Survey:
-    """The results of `_Preparation.survey`; `gold` and `silver` are numbers of trees."""
+    """The results of `_Preparation.survey`; `gold` and `silver` count the trees."""
 
     gold: int
     silver: int
@@ -138,7 +138,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The distance between two trees that the tokenizer is learned from; 1 for all trees."""
+        """The tokenizer is learned from every n-th tree, for this n; if it is 1, from all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
@@ -260,7 +260,7 @@ class _Encoder:
 
 
 class _Writer:
-    """Encodes trees in groups and appends them to a split, without those too long for `rules`."""
+    """Encodes trees in groups and appends them to a split, except trees too long for `rules`."""
 
     def __init__(self, stem: Path, encoder: _Encoder, rules: DataRecipe | None = None):
         self.fates: Counter[Verdict] = Counter()
@@ -284,7 +284,7 @@ class _Writer:
                 side.close()
 
     def counts(self) -> SplitCounts:
-        """How many trees were written and dropped; to be called after `close`."""
+        """How many trees were written and dropped; call this after `close`."""
         outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
         source, target = (side.tokens for side in self._sides)
         return SplitCounts(
