@@ -232,7 +232,7 @@ def recipe_of(directory: Path) -> Recipe:
 
 
 def fields_of(directory: Path) -> list[str]:
-    """The values of the data's recipe for DECIDED and data.row_length, as texts for `Recipe.set`."""
+    """The data's values of the fields DECIDED and of data.row_length, as texts for `Recipe.set`."""
     made = recipe_of(directory).model_dump()
     fields = [(section, key) for section, keys in DECIDED.items() for key in keys]
     fields.append(("data", "row_length"))

@@ -1,4 +1,4 @@
-"""Facts that a run or a model directory shows of its training besides its recipe."""
+"""Facts about a training, beyond its recipe, that its run or model directory shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.text.opening import open_tokenizer
 
 
 class _Known(BaseModel):
-    """Fields of JSON that somebody else may have written; other fields are ignored."""
+    """The base of JSON objects that another program may have written; other fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -56,15 +56,15 @@ class _Data(_Known):
 
     @property
     def held_out(self) -> int:
-        """Pairs of the training text that were set aside; 0 if files were given to validate."""
+        """The number of training pairs held out for validation; 0 if validation files were given."""
         given = any(files for name, files in self.inputs.items() if name.startswith("valid."))
         return 0 if given else self.counts["valid"].kept
 
 
 def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
-    """The recipe of a run or a model, and what its files show.
+    """The recipe of a run or a model, and the facts that its files show.
 
-    Raises ModelError if the directory holds neither, or if it is damaged.
+    Raises ModelError if the directory holds neither a run nor a model, or if it is damaged.
     """
     about = None
     if (directory / MANIFEST).exists() and not (directory / "train.source.ids.npy").exists():

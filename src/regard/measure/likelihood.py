@@ -1,4 +1,4 @@
-"""log P(y | x), the likelihood of given translations, by which to rank or filter them."""
+"""log P(y | x), the likelihood of given translations, which may be ranked or filtered by it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,8 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""Most slots of a batch's source or target: each target slot takes logits for all tokens."""
+"""A batch has at most this many slots in its source, and in its target, as each target slot has
+logits for all tokens. A longer sentence is a batch of its own."""
 
 
 class Likelihood(NamedTuple):
@@ -24,7 +25,7 @@ class Likelihood(NamedTuple):
     pieces: int
     """Number of the translation's sub-words, </s> included."""
     score: float
-    """log P(y | x) / the length penalty, by which the beam search ranks (§6.1)."""
+    """log P(y | x) divided by the length penalty; the beam search ranks by this score (§6.1)."""
 
 
 Pair = tuple[list[int], list[int]]
@@ -50,7 +51,10 @@ def likelihoods(
 
 
 def _ended(sentences: Sequence[list[int]], first: int, longest: int) -> list[list[int]]:
-    """Put </s> at the end of each; raises DataError for one of more than `longest` pieces."""
+    """Put </s> at the end of each sentence.
+
+    Raises DataError if a sentence then has more than `longest` pieces.
+    """
     encoded = [[*pieces, EOS] for pieces in sentences]
     for number, pieces in enumerate(encoded, start=first + 1):
         if len(pieces) > longest:

@@ -12,15 +12,15 @@ from regard.recipe import ModelRecipe, Recipe
 from regard.run import checkpoints
 
 JOURNAL_LINE = 300
-"""Approximate bytes of a logged step."""
+"""Approximate bytes of a logged step in the journal."""
 
 
 class Parameters(NamedTuple):
     """The number of learned numbers in each part of a model."""
 
     embedding: int
-    """One matrix for source, target and logits, or several; and what else is not in a layer, such
-    as learned positions."""
+    """The matrix, or matrices, of source, target and logits; and all other parameters that are not
+    in a layer, such as learned positions."""
     encoder: int
     decoder: int
 
@@ -37,19 +37,20 @@ class Parameters(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Bytes that a process keeps from step to step; see `FlatAdam` and `ShardedAdam`."""
+    """Bytes that a process keeps from step to step, in `FlatAdam` or `ShardedAdam`."""
 
     weights: int
-    """The rounded copy that the model computes with; 0 in fp32, and where the model is sharded."""
+    """Bytes of the rounded weights that the model computes with; 0 in fp32, or if it is sharded."""
     master: int
-    """The weights in fp32."""
+    """Bytes of the weights in fp32."""
     gradient: int
-    """The gradient of the last batch, and the sum of a step in fp32; if sharded, only the sum."""
+    """Bytes of the gradient of the last batch, and of a step's sum in fp32; if sharded, only of the
+    sum."""
     moments: int
 
     @classmethod
     def of(cls, parameters: int, dtype: torch.dtype, shards: int = 1) -> "Memory":
-        """Compute the bytes for this many parameters, whole or divided among `shards` processes."""
+        """Compute the bytes for this many parameters, divided among `shards` processes."""
         if shards > 1:
             return cls(*(size * -(-parameters // shards) for size in (0, 4, 4, 8)))
         copy = 0 if dtype == torch.float32 else dtype.itemsize
@@ -57,12 +58,12 @@ class Memory(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Bytes that a run takes on the disk, and those that are free."""
+    """Bytes that a run takes on the disk, and free bytes of the disk."""
 
     checkpoint: int
     checkpoints: int
-    """Number of checkpoints at the same time: those that are kept, the one being written, and with
-    `training.resume_minutes` the last that is not averaged."""
+    """The most checkpoints that exist at the same time: those that are kept, the one being written,
+    and with `training.resume_minutes` the last one that is not averaged."""
     present: int
     """Number of checkpoints that exist already."""
     model: int
@@ -71,13 +72,13 @@ class Disk(NamedTuple):
 
     @property
     def needed(self) -> int:
-        """Bytes by which the run directory will still grow."""
+        """Bytes by which the run directory is yet to grow."""
         more = max(0, self.checkpoints - self.present)
         return more * self.checkpoint + self.model + self.journal
 
     @classmethod
     def of(cls, recipe: Recipe, parameters: int, out: Path) -> "Disk":
-        """Compute the bytes for a run in `out`, which need not exist yet."""
+        """Compute the bytes for a run in `out`; this directory need not exist yet."""
         training = recipe.training
         kept = training.keep + (training.average if training.best != "last" else 0)
         place = next(p for p in (out, *out.absolute().parents) if p.is_dir())
@@ -108,7 +109,7 @@ def outline(
     shards: int = 1,
     source_vocabulary: int | None = None,
 ) -> Outline:
-    """Outline a run in the directory `out`, whose model is divided among `shards` processes.
+    """Outline a run in the directory `out`; its model is divided among `shards` processes.
 
     `source_vocabulary` is the size of the source's vocabulary, if it differs from `vocabulary`.
     """

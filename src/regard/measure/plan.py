@@ -42,10 +42,10 @@ from regard.text.opening import open_tokenizer
 from regard.training import update
 
 MOST_STEPS, MOST_SECONDS = 5, 60.0
-"""Timing ends after this many steps, or once they have taken this many seconds."""
+"""Timing ends after this many steps, or when they have taken this many seconds."""
 PROBED = 8
-"""On a CPU, a part this many times smaller is tried first, to estimate the memory of larger parts:
-the system may kill a process that runs out of memory."""
+"""On a CPU, the trial starts with a part that is this many times smaller, from which it estimates
+the memory of larger parts: the system may kill a process that runs out of memory."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Plan(Outline):
     part: tuple[int, int, int]
     """Shape of the largest part of a batch: rows, source tokens and target tokens of a row."""
     part_memory: int
-    """Bytes that learning from `part` took at most, besides what is kept from step to step."""
+    """The most bytes that learning from `part` needed, without those kept from step to step."""
     micro_batches: int
-    """Number of parts in which each process must learn from its share of a batch."""
+    """Number of parts into which each process must divide its share of a batch."""
     paper_micro_batches: int
     """`micro_batches` for a step of the paper's 25,000 + 25,000 tokens."""
     paper_accumulate: int
@@ -76,7 +76,7 @@ class Plan(Outline):
     flop_per_step: float
     """Mean number of counted operations of a step in all processes together; see `cost.flop`."""
     single_precision_flop_per_second: float
-    """Speed that a process sustains in a matrix product in fp32, measured."""
+    """The measured speed that a process sustains in a matrix product in fp32."""
 
     @property
     def seconds_left(self) -> float:
@@ -103,11 +103,11 @@ def plan(
     shard: bool = False,
     tell: Callable[[str], None] = lambda message: None,
 ) -> Plan:
-    """Plan a run on prepared data, new or begun, in the directory `out`.
+    """Plan a run on prepared data in the directory `out`; the run may have begun already.
 
-    With several processes, each calls this; with `shard`, they divide weights and moments. `tell`
-    receives a message for each trial. Raises what `train` raises for a recipe or data that cannot
-    be used, and TrainingError if not even one row fits the memory.
+    With several processes, each must call this; with `shard`, they divide weights and moments.
+    `tell` is called with a message for each trial. Raises the errors of `train` if the recipe or
+    the data cannot be used, and TrainingError if not even one row fits the memory.
     """
     pairs = training_pairs(data, recipe)
     tokenizer = open_tokenizer(data)
@@ -167,7 +167,7 @@ class _Trial:
     recipe: Recipe
     pairs: Pairs
     vocabularies: tuple[int, int]
-    """Entries of the target's vocabulary and of the source's."""
+    """Entries of the target's vocabulary, and entries of the source's."""
     device: torch.device
     dtype: torch.dtype
     processes: Processes
@@ -176,7 +176,7 @@ class _Trial:
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        load_loops(self.device)  # now, so that their memory does not count as a step's
+        load_loops(self.device)  # now, so that a step's memory does not include theirs
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = model_and_optimizer(
@@ -192,8 +192,8 @@ class _Trial:
     def fitting(self, parts: int) -> tuple[int, Batch, int]:
         """Double `parts` until the largest part of a batch fits the memory.
 
-        Returns the number of parts, that largest part, and the bytes it took besides what is kept
-        from step to step. Raises TrainingError if not even one row fits.
+        Returns the number of parts, the largest part, and the bytes that it needs in addition to
+        the `kept` ones. Raises TrainingError if not even one row fits.
         """
         bytes_of_a_slot = 0.0
         if self.device.type == "cpu":
@@ -220,7 +220,7 @@ class _Trial:
     def _taken_by(self, batch: Batch) -> int | None:
         """Make a step on a batch; return the bytes that it needs in addition to the `kept` ones.
 
-        They are those of the process that needs most; None if memory runs out.
+        With several processes, the bytes of the process that needs most; None if memory runs out.
         """
         try:
             self._step([batch])
@@ -232,7 +232,10 @@ class _Trial:
         return max(0, *self.processes.all(grown - self.kept))
 
     def times(self, parts: int) -> list[float]:
-        """The seconds of some training steps on real batches, each in its slowest process."""
+        """Time some training steps on real batches; return the seconds of each.
+
+        With several processes, a step takes as long as in the slowest process.
+        """
         share = BatchShare(self.processes.rank, self.processes.count, parts)
         batches = batches_of(self.pairs, self.recipe, share)
         self.tell("timing steps on the data")

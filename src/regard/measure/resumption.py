@@ -1,6 +1,7 @@
 """Test whether a run that is stopped and resumed on this machine ends with the same numbers.
 
-It may not, for reasons outside the code: a library's kernels, threads, a GPU's atomic additions.
+The numbers may differ for reasons outside the code: a library's kernels, threads, or a GPU's atomic
+additions.
 """
 
 import shutil
@@ -23,14 +24,15 @@ COMPARED = ("weights.safetensors", "optimizer.safetensors")
 def verify_resume(
     directory: Path, recipe: Recipe, data: Path, steps: int, warn: Callable[[str], None]
 ) -> str:
-    """Repeat up to `steps` steps of a run with a stop, and test that nothing changes by the stop.
+    """Repeat up to `steps` steps of a run with a stop, and test that the stop changes nothing.
 
-    The steps are repeated in a temporary directory, from the checkpoint before the newest. At the
-    end, weights, moments and random states must equal those of the newest checkpoint. If that is
-    out of reach, or was made by several processes, whose sums one process cannot repeat, they must
-    equal those of a second repetition, without a stop.
+    The steps are repeated in a temporary directory, from the second newest checkpoint. At the end,
+    weights, moments and random states must equal those of the newest checkpoint. Two cases have
+    another test: the newest checkpoint is more than `steps` steps away; or several processes made
+    it, whose sums one process cannot repeat. Then the steps are repeated once more without a stop,
+    and both repetitions must end with equal numbers.
 
-    Returns a sentence that says what was compared. Raises TrainingError if the numbers differ, and
+    Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.
     """
     found = checkpoints.newest(directory / "checkpoints", 2, warn)
@@ -65,7 +67,7 @@ def verify_resume(
 def _replayed(
     base: Checkpoint, folder: Path, recipe: Recipe, data: Path, *stops: int
 ) -> Checkpoint:
-    """Train from `base` to each step of `stops` in turn; returns the last checkpoint."""
+    """Train from `base` to each step of `stops` in turn; return the last checkpoint."""
     with refusing_write_errors(folder):
         shutil.copytree(base.path, folder / "checkpoints" / base.path.name)
     for stop in stops:

@@ -17,19 +17,20 @@ from regard.score.bleu import bleu
 from regard.translation import Translator, load
 
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
-"""Length penalties, tried with the recipe's beam: larger ones than its own while BLEU rises, or if
-it does not, smaller ones."""
+"""Length penalties that are tried with the recipe's beam. First come penalties larger than the
+recipe's, while BLEU rises; if none of them is better, smaller ones follow, while BLEU rises."""
 BEAMS = (8, 6, 12)
-"""Beams, tried with the best length penalty."""
+"""Beams that are tried with the best length penalty."""
 
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
-"""Fewest sentences that a run tunes on; those translated to see how long one takes; and the
-settings that the time should suffice for."""
+"""A run tunes only if it has at least the first number of sentences. The second number of sentences
+is translated to measure the time of one. The third is how many settings the time should suffice
+for."""
 
 
 class Tried(NamedTuple):
-    """BLEU of the development set by one setting of the search."""
+    """A setting of the search, and the BLEU that it gives on the development set."""
 
     beam: int
     alpha: float
@@ -46,12 +47,13 @@ def try_searches(
     heard: Callable[[Tried], object] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Tried]:
-    """Translate the development set by several beams and length penalties; the best comes first.
+    """Translate the development set with several beams and length penalties.
 
-    The translator's own setting is tried first, so it is kept where no other has a higher BLEU
-    (sacreBLEU's, with `tokenizer`). Another setting is only tried if it is expected to be done
-    within `seconds`, and if `is_stopped` does not return True. `heard` is called with each result.
-    The translator is left as it was.
+    Returns the results, the best one first. The translator's own setting is tried first, so that it
+    is the best one if no other has a higher BLEU (sacreBLEU's, with `tokenizer`). Another setting
+    is tried only if it is expected to end within `seconds`, counted from the beginning, and if
+    `is_stopped` does not return True. `heard` is called with each result. The translator keeps its
+    setting.
     """
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
@@ -74,7 +76,7 @@ def try_searches(
         smaller = [alpha for alpha in reversed(ALPHAS) if alpha < own.alpha]
         for side in (larger, smaller):
             if _best(tried).alpha == own.alpha:
-                all(is_better(own.beam, alpha) for alpha in side)  # ends with the first worse one
+                all(is_better(own.beam, alpha) for alpha in side)  # ends when one is not better
         for beam in BEAMS:
             is_better(beam, _best(tried).alpha)
     finally:
@@ -84,7 +86,7 @@ def try_searches(
 
 
 def _best(tried: Sequence[Tried]) -> Tried:
-    return max(tried, key=lambda one: one.bleu)  # the first of equal ones
+    return max(tried, key=lambda one: one.bleu)  # of equal ones, the one tried first
 
 
 def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
@@ -104,11 +106,11 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
 
 
 def tune_run(run: Run) -> None:
-    """Tune the model of a finished run on the validation set, and write into its journal how.
+    """Tune the search of a finished run on the validation set; write the results into its journal.
 
-    If the run's minutes are limited, this takes the share TUNING of them. A model whose validation
-    set, or what can be translated of it in that time, has fewer than FEWEST sentences stays as it
-    is. A run that is finished again keeps what was found.
+    If the run's minutes are limited, this takes the share TUNING of them, and only as many
+    sentences are used as can be translated in this time. If they are fewer than FEWEST, the model
+    is not changed. If a run is finished again, the results in its journal are used again.
     """
     directory, recipe = run.directory.path, run.setup.recipe.training
     step = read_manifest(directory)["step"]
@@ -137,7 +139,10 @@ def tune_run(run: Run) -> None:
 
 
 def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:
-    """How many sentences can be translated MANY_ENOUGH times in this time; some are translated."""
+    """Estimate how many sentences can be translated MANY_ENOUGH times in this time.
+
+    The first TRIED_FIRST sentences are translated to measure the speed.
+    """
     began = time.monotonic()
     tried = len(translator.translate(sources[:TRIED_FIRST], split=True))
     return int(seconds * tried / (MANY_ENOUGH * (time.monotonic() - began)))
@@ -146,7 +151,7 @@ def _affordable(translator: Translator, sources: Sequence[str], seconds: float) 
 def refuse_unaligned(
     source: Path, sources: Sequence[str], reference: Path, references: Sequence[str]
 ) -> None:
-    """Raise DataError if the two files are empty, or have not equally many lines."""
+    """Raise DataError if the two files are empty, or differ in their number of lines."""
     if len(sources) != len(references) or not sources:
         raise DataError(
             f"has {len(references):,} lines, and {source} has {len(sources):,}: give a development "

@@ -1,6 +1,7 @@
 """Validation during training: perplexity, accuracy, and BLEU of translations or F1 of trees.
 
-`train` is given it as a callable, so that the loop depends neither on search nor on scores.
+`train` gets the validation as a callable, so that the training loop depends neither on search nor
+on scores.
 """
 
 import math
@@ -36,7 +37,7 @@ from regard.trees.penn import bracketed, read_trees
 from regard.trees.tree import Tree
 
 LABELS_AT_ONCE = 1024
-"""Target tokens whose logits for the whole vocabulary are in memory at the same time."""
+"""At most this many target tokens have their logits for the whole vocabulary in memory at once."""
 SAMPLES = 2
 """Number of sentences that each validation shows with their translations."""
 
@@ -44,12 +45,13 @@ SAMPLES = 2
 def validator(data: Path, recipe: Recipe, processes: Processes = ALONE) -> Validate:
     """Make a callable that measures a model on the validation set of prepared data.
 
-    The callable returns `loss` (without smoothing, in nats per sub-word), `perplexity`, `accuracy`
-    (of the next sub-word, in per cent), `bleu` (cased, on the first `validate_sentences`; absent if
-    that is 0) and `samples`: source, output, reference. For a parser, `f1` replaces `bleu`:
-    EVALB's, for all lengths, by COLLINS.prm, without the bracket around each tree. With several
-    processes, each measures its share. Raises DataError for a sentence that has more tokens than
-    the model will have positions, and MissingExtra where BLEU's tokenizer is not installed.
+    The callable returns a dict: `loss` (without smoothing, in nats per sub-word); `perplexity`;
+    `accuracy` (of the next sub-word, in per cent); `bleu` (cased, on the first
+    `validate_sentences`; absent if that is 0); and `samples`, with source, output and reference.
+    For a parser, `f1` replaces `bleu`: it is the F1 of EVALB for all lengths, by COLLINS.prm,
+    without the bracket around each tree. With several processes, each measures its share. Raises
+    DataError if a sentence has more tokens than the model will have positions, and MissingExtra if
+    BLEU's tokenizer is not installed.
     """
     refuse_missing(recipe.training.bleu_tokenizer)
     pairs, tokenizer = Pairs.open(data, "valid"), open_tokenizer(data)
@@ -99,7 +101,10 @@ def _bleu(outputs: list[str], references: list[str], recipe: Recipe) -> float:
 def _parsed(
     model: EncoderDecoder, tokenizer: AnyTokenizer, recipe: Recipe, _: list[str], gold: list[str]
 ) -> list[str]:
-    """Parse the words of the gold trees; returns trees within TOP, which EVALB does not count."""
+    """Parse the words of the gold trees.
+
+    The returned trees are within a bracket TOP, which EVALB does not count.
+    """
     trees = read_trees(gold, "valid.target.txt")
     found = Parser(model, tokenizer, recipe).parse(tree.words() for tree in trees)
     return [bracketed(Tree(TOP, (tree,))) for tree in found]
@@ -131,7 +136,10 @@ def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
 
 
 def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:
-    """Raise DataError now, not after hours: validation, unlike training, keeps long sentences."""
+    """Raise DataError if a sentence has more tokens than the model will have positions.
+
+    Validation, unlike training, keeps long sentences; the error would otherwise come after hours.
+    """
     for side, lengths in (("source", pairs.source_lengths), ("target", pairs.target_lengths)):
         if recipe.positions == "learned" and lengths.max() > recipe.max_positions:
             raise DataError(
@@ -148,8 +156,8 @@ def loss_and_accuracy(
 ) -> tuple[float, float]:
     """The plain loss in nats per target sub-word, and the accuracy in per cent, over all pairs.
 
-    The accuracy, of which §5.4 speaks, is how often the most likely sub-word is the reference's,
-    given what comes before it there; </s> counts as one.
+    The accuracy of §5.4 is how often the most likely sub-word is the reference's, given the
+    reference before it; </s> counts as a sub-word.
     """
     device = model.device
     # No pair is dropped: a batch has room for the longest sentences.
@@ -160,7 +168,7 @@ def loss_and_accuracy(
     rules = recipe.data.model_copy(update=limits)
     share = BatchShare(processes.rank, processes.count)
     batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
-    total = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right tokens, tokens
+    total = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right tokens, all tokens
     for batch in batches.rest_of_epoch():
         total += _sums(model, batch.to(device))
     processes.add_up(total)
