@@ -1,1 +1,1 @@
-"""Files and directories: written whole or not at all, checked by a manifest, read line by line."""
+"""Files and directories: written completely or not at all, checked by a manifest, read by lines."""

@@ -1,9 +1,9 @@
 """An output file that is made block by block: finished blocks survive the end of a process.
 
-A folder beside the output has a manifest, which tells from what the output is made, and a file for
-each finished block of lines. Any number of processes work at once. A process claims a block before
-it translates the block; a claim is a lock, and so ends with its process. When no block is missing,
-the blocks are joined in order into the output, and the folder is removed.
+A folder beside the output has a manifest, which says what the output is made from, and a file for
+each finished block of lines. Any number of processes can work at the same time. A process claims a
+block before it translates the block; a claim is a lock, so it ends with its process. When no block
+is missing, the blocks are joined in order into the output, and the folder is removed.
 """
 
 import fcntl
@@ -32,9 +32,9 @@ POLL_SECONDS = 0.2
 class Blocks:
     """The blocks of the file `out`, each made from `size` lines of the file `source`.
 
-    `settings` are all other values that the output depends on, under names for the user; blocks
-    that were made with other settings are refused. Raises DataError if `source` is not a file that
-    can be read more than once.
+    `settings` has all other values that the output depends on, under names that the user sees;
+    blocks that were made with other settings are refused. Raises DataError if `source` is not a
+    file that can be read more than once.
     """
 
     def __init__(self, source: Path, out: Path, size: int, settings: dict[str, Any]):
@@ -48,11 +48,12 @@ class Blocks:
         self._claims = -1
 
     def begin(self, measure: Callable[[Lines, int], int]) -> None:
-        """Make the folder, or open that of an earlier start; only the first process may call this.
+        """Make the folder, or open it if it exists; only the first process may call this.
 
-        Before the folder is made, every line is read: `measure` is given the lines of a block and
-        the number of its first line, from 0, and returns their source tokens or raises DataError.
-        Raises RegardError if the folder was begun with other settings, or the output exists.
+        Before the folder is made, every line is read: `measure` is called with the lines of a block
+        and the number of its first line, from 0. It returns the number of their source tokens, or
+        raises DataError. Raises RegardError if the folder was begun with other settings, or if the
+        output exists.
         """
         self._remove_leftovers()
         begun = self._read_manifest()
@@ -66,7 +67,7 @@ class Blocks:
             self._open_claims()
 
     def join_in(self) -> bool:
-        """Wait until the first process has begun; return False if the output exists already."""
+        """Wait until the first process has made the folder; return False if the output exists."""
         while True:
             if self._read_manifest():
                 with suppress(FileNotFoundError):  # the blocks have been joined meanwhile
@@ -85,10 +86,10 @@ class Blocks:
     ) -> None:
         """Write each missing block that no other process has claimed.
 
-        `translate` is given the lines of a block and the number of its first line, from 0, and
-        returns the block's text. `listen` is called from time to time with the missing blocks.
-        With `wait`, return only when no block is missing: blocks of other processes that ended
-        before they finished are written here.
+        `translate` is called with the lines of a block and the number of its first line, from 0,
+        and returns the block's text. `listen` is called from time to time with the missing blocks.
+        With `wait`, return only when no block is missing: if another process ends before its block
+        is finished, the block is written here.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -147,7 +148,7 @@ class Blocks:
                 deque(some, maxlen=0)  # skip the lines of this block
                 continue
             block = list(some)
-            # The folder goes when no block is missing. If it is still there, this one is missing.
+            # The folder is removed when no block is missing. If it exists, this block is missing.
             if not self._path(number).exists() and self.folder.exists():
                 listen(self.missing())
                 text = translate(block, number * self.size)
@@ -170,7 +171,7 @@ class Blocks:
             )
 
     def _read_manifest(self) -> bool:
-        """Whether there is a manifest; raises RegardError if it is damaged or of other settings."""
+        """Whether there is a manifest; raises RegardError if it is damaged or settings differ."""
         try:
             manifest = read_manifest(self.folder, own=True)
             begun, lines, tokens = (manifest[key] for key in ("settings", "lines", "tokens"))
@@ -189,7 +190,7 @@ class Blocks:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove what is left if a process was killed while it made or removed the folder."""
+        """Remove the temporary folders of processes that were killed while they made or removed one."""
         if self.out.parent.is_dir():
             for path in self.out.parent.iterdir():
                 if path.name.startswith(f".{self.folder.name}.") and path.suffix == ".tmp":
@@ -203,7 +204,10 @@ class Blocks:
         weakref.finalize(self, os.close, self._claims)
 
     def _claim(self, number: int, *, wait: bool = False) -> bool:
-        """Lock byte `number` of the file "claims", which may be empty; False if it is locked."""
+        """Lock byte `number` of the file "claims"; the file may be empty.
+
+        Returns False if another process holds the lock, unless `wait` is True.
+        """
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
             fcntl.lockf(self._claims, kind, 1, number)

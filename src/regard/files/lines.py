@@ -1,7 +1,7 @@
-"""Lines of text: the form in which corpora come, one sentence on each line (§5.1).
+"""Lines of text, the form of corpora: one sentence on each line (§5.1).
 
-Plain, .gz, .xz and .zst files are told apart by their first bytes, not by their names; "-" is
-standard input. Memory is bounded for every file: one block is read ahead, and a line longer than
+Plain, .gz, .xz and .zst files are recognised by their first bytes, not by their names; "-" is
+standard input. Memory is limited for every file: one block is read ahead, and a line longer than
 LONGEST_LINE is refused.
 
 Only a line feed ends a line. A carriage return before it is dropped, and so is a byte order mark at
@@ -24,12 +24,13 @@ from regard.errors import DataError
 from regard.files.regular import checksum
 
 LONGEST_LINE = 4 * 2**20
-"""Bytes of the longest line that is read; a file with a longer one does not hold sentences."""
+"""A line with more bytes than this is refused: a file with such a line does not hold sentences."""
 READ_BYTES = 2**18
 """Number of bytes that are read, or unpacked, at once."""
 MOST_GROWTH, FREE_GROWTH = 200, 2**25
 """An archive is refused if it unpacks to more than 200 times its size and more than 32 MiB."""
-_ZSTD_INPUT = 2**10  # bytes unpacked at once: zstd may return 32,000 times as many
+_ZSTD_INPUT = 2**10
+"""Compressed bytes that are unpacked at once: zstd may return 32,000 times as many."""
 _ZSTD_WINDOW = 2**27
 
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
@@ -51,9 +52,10 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
 
 
 def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[bytes]:
-    """A file as blocks of whole lines, unpacked but not decoded; each ends with a line feed.
+    """A file as blocks of complete lines, unpacked but not decoded; each ends with a line feed.
 
-    `read` is called as by `read_lines`. Raises the same errors, except those of `decode_lines`.
+    `read` is called as by `read_lines`. Raises the errors of `read_lines`, except those of
+    `decode_lines`.
     """
     shown = _shown(path)
     number, rest = 0, b""
@@ -75,7 +77,7 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
 
 
 def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
-    """The lines of a block from `read_blocks`, before which the file has `before` lines.
+    """The lines of a block from `read_blocks`; the file has `before` lines before the block.
 
     Raises DataError, with file and line, for binary content and text that is not UTF-8.
     """
@@ -168,7 +170,7 @@ def _unpacked(raw: BufferedReader, shown: str) -> Iterator[bytes]:
                 )
             yield block
     else:
-        # read1 returns the bytes that are there: a typed line is processed before the next comes.
+        # read1 returns the bytes that are there, so that a typed line is processed at once.
         while block := raw.read1(READ_BYTES):
             yield block
 
@@ -195,7 +197,7 @@ def _unpacked_archive(packed: Any, head: bytes) -> Iterator[bytes]:
 
 
 def _zstd(raw: _Counted) -> Iterator[bytes]:
-    """Unpack frame after frame; the library's own reader does not notice a truncated frame."""
+    """Unpack frame after frame, as the library's own reader does not notice a truncated frame."""
     frame = None
     while packed := raw.read(_ZSTD_INPUT):
         while packed:

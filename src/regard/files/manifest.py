@@ -1,7 +1,7 @@
 """manifest.json describes a directory. In a sealed directory, it can prove that nothing is damaged.
 
-The manifest of a sealed directory has the checksum of every other file and of itself. When it is
-verified, a ModelError names the first file that is not as it was written.
+The manifest of a sealed directory has the checksum of every other file and of itself. When the
+directory is verified, a ModelError names the first file that has changed.
 """
 
 import errno
@@ -22,9 +22,10 @@ SEAL = ("format", "files", "checksum")
 SEALED_FORMAT = 1
 """Version of all sealed directories: models, checkpoints, unfinished translations of files."""
 LONGEST_MANIFEST = 2**20
-"""Bytes of the longest manifest that is read, except the user's own; a model's has hundreds."""
+"""A manifest with more bytes than this is refused, unless it is the user's own. The manifest of a
+model has hundreds of bytes."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
-"""Values of errno that mean, when a file is opened: it is missing, or not a regular file."""
+"""Values of errno, when a file is opened, that mean that it is missing or not a regular file."""
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
@@ -69,8 +70,8 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
 def unseal(directory: Path) -> dict[str, Any]:
     """Return the manifest after verifying it and every file that it lists.
 
-    Raises ModelError, which names the file, if one is missing or damaged; Unreadable if one may be
-    intact, but cannot be read now, or the directory has the format of another version.
+    Raises ModelError, which names the file, if a file is missing or damaged. Raises Unreadable if a
+    file may be undamaged but cannot be read now, or if the directory has another version's format.
     """
     path = directory / MANIFEST
     try:
@@ -102,7 +103,8 @@ def unseal(directory: Path) -> dict[str, Any]:
 def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:
     """The JSON object in a manifest; no checksum is verified.
 
-    Unless the user made it (`own`), it must be a regular file of at most LONGEST_MANIFEST bytes.
+    Unless the user made it (`own`), the manifest must be a regular file of at most LONGEST_MANIFEST
+    bytes.
     Raises OSError if it cannot be read, ValueError if it is too long or not a JSON object.
     """
     path = directory / MANIFEST

@@ -1,4 +1,4 @@
-"""Read files that a stranger may have made: only regular files are opened.
+"""Read files that somebody else may have made: only regular files are opened.
 
 A symbolic link could point to a private file of the user, and reading a pipe could wait for ever.
 """
@@ -15,7 +15,7 @@ COPY_AGAIN = "copy it again from where it came"
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading; raises OSError if the path is missing or anything else."""
+    """Open a file for reading; raises OSError if it is missing or is not a regular file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -31,12 +31,12 @@ def open_regular(path: Path) -> BufferedReader:
 def checksum(path: Path, *, follow_links: bool = False) -> str:
     """SHA-256 of a file's content, in hexadecimal digits; raises OSError if it cannot be read.
 
-    `follow_links`, which also admits other than regular files, is for the user's own files only.
+    `follow_links` allows symbolic links and all kinds of files; it is only for the user's own files.
     """
     with path.open("rb") if follow_links else open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def reason(error: Exception) -> str | Exception:
-    """The part of an error to show: for an OSError the system's message, else the whole error."""
+    """The part of an error to show: the system's message of an OSError, else the whole error."""
     return error.strerror or error if isinstance(error, OSError) else error

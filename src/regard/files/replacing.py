@@ -1,9 +1,9 @@
 """A directory that is replaced as a whole; even a kill never loses the earlier directory.
 
 Several processes may write the same directory `out` at the same time. In the folder that holds
-`out`, each writer has three paths with a number of its own:
+`out`, each writer has three paths with its own number:
 
-    .out.12345678.lock       locked until the writer ends, however it ends
+    .out.12345678.lock       locked until the writer ends, in whatever way
     .out.12345678.partial    the new directory, while it is written
     .out.12345678.earlier    the earlier directory, while it is replaced
 

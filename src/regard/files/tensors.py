@@ -11,19 +11,19 @@ from regard.errors import ModelError
 from regard.files.regular import COPY_AGAIN, open_regular, reason
 
 LONGEST_HEADER = 2**23
-"""Bytes of the longest header that is read; the header of the base model has 20,000."""
+"""A file whose header has more bytes than this is refused; the base model's header has 20,000."""
 
 
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors; for a view, only the elements that it shows. Raises OSError."""
+    """Write tensors, and only the elements that a view shows; raises OSError if this fails."""
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
     path.touch()
-    mode = path.stat().st_mode  # by the user's umask; safetensors lets only the owner read the file
+    mode = path.stat().st_mode  # from the umask; safetensors would let only the owner read the file
     try:
         safetensors.torch.save_file(copies, path, metadata)
     except safetensors.SafetensorError as error:

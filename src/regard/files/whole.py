@@ -1,7 +1,7 @@
-"""Files and directories that are written whole or not at all, even if the process is killed.
+"""Files and directories that are written completely or not at all, even if the process is killed.
 
 They are written under a temporary name in the same folder, synced to the disk, and renamed. After a
-kill or a power cut the earlier ones are there, and `remove_leftovers` removes the temporary ones.
+kill or a power cut, the old files are there, and `remove_leftovers` removes the temporary ones.
 """
 
 import errno
@@ -15,7 +15,7 @@ from typing import BinaryIO
 from regard.errors import RegardError
 
 LEFTOVERS = (".tmp", ".partial", ".earlier")
-"""Endings of the temporary names of this module and `replacing`; those names begin with a dot."""
+"""Endings of the temporary names in this module and in `replacing`; the names begin with a dot."""
 
 
 @contextmanager
@@ -47,8 +47,8 @@ def write_file(path: Path, content: str | bytes) -> None:
 def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write into, which replaces `path` at the end of the block.
 
-    Until then, the name of the file is `temporary`, or one that is chosen here. If the block
-    raises, `path` stays as it was. Raises OSError.
+    Until then, the name of the file is `temporary`; without it, a name is chosen here. If the block
+    raises an exception, `path` is not changed. Raises OSError.
     """
     temporary = temporary or _beside(path)
     try:
@@ -66,7 +66,8 @@ def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
 def new_directory(path: Path) -> Iterator[Path]:
     """A folder to write files into, which gets the name `path` at the end of the block.
 
-    If the block raises, the folder and any parents made for it are removed. Raises OSError.
+    If the block raises an exception, the folder and any parents made for it are removed. Raises
+    OSError.
     """
     with parents_made(path), fresh_folder(_beside(path)) as folder:
         yield folder
@@ -77,7 +78,10 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
-    """Make an empty folder, even if a killed process left one; remove it if the block raises."""
+    """Make an empty folder, in place of one that a killed process may have left.
+
+    It is removed if the block raises an exception.
+    """
     shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir()
@@ -89,7 +93,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def parents_made(path: Path) -> Iterator[None]:
-    """Make the missing parents of a path; if the block raises, remove them again."""
+    """Make the missing parents of a path; if the block raises an exception, remove them again."""
     missing = [parent for parent in path.absolute().parents if not parent.exists()]
     try:
         if missing:
@@ -117,7 +121,7 @@ def refuse_unwritable(directory: Path) -> None:
 
 
 class _Tried(Exception):
-    """A folder was made, and is to be removed again."""
+    """Raised when a folder was made, so that it is removed again."""
 
 
 def replace_files(directory: Path, folder: Path, last: str) -> None:
@@ -136,7 +140,10 @@ def replace_files(directory: Path, folder: Path, last: str) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory, if the system allows it; a kill never leaves a part under this name."""
+    """Remove a directory, if the system allows it.
+
+    The directory is renamed first, so that a kill never leaves a part of it under this name.
+    """
     temporary = _beside(path)
     with suppress(OSError):
         path.rename(temporary)
@@ -147,7 +154,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what killed writers left in a directory that no other process is writing to."""
+    """Remove the temporary files of killed writers; no other process may be writing there."""
     with refusing_write_errors(directory):
         for path in directory.glob(".*"):
             if path.suffix in LEFTOVERS:

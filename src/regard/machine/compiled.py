@@ -1,8 +1,8 @@
-"""A function as one program for a GPU: traced once, fused, perhaps launched as CUDA graphs.
+"""A function compiled to one program for a GPU: traced once, fused, and if wanted in CUDA graphs.
 
-A training step of the base model launches about twelve hundred kernels; fused and captured in
-graphs it launches a fifth. The tensors should keep their shapes: for each new shape a program is
-compiled, in a minute or so. On a CPU, compiling is not worth its time.
+A training step of the base model launches about 1,200 kernels; fused and captured in graphs, it
+launches a fifth as many. The tensors should keep their shapes: for each new shape, a program is
+compiled, which takes about a minute. On a CPU, compiling takes more time than it saves.
 """
 
 import warnings
@@ -24,7 +24,7 @@ def compiled(
     overwritten by the next call. Compiling it, or its backward pass, may fail with any exception,
     for example if there is no C compiler.
     """
-    # Inductor's advice is for those who write programs, not for those who run them.
+    # Inductor's advice is for the authors of programs, not for their users.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")
     mode = "reduce-overhead" if graphs and backend == "inductor" else None
     return torch.compile(function, dynamic=False, fullgraph=True, backend=backend, mode=mode)

@@ -2,7 +2,7 @@
 
 A copy begins with everything that is in memory, and shares each page with this process until one of
 them writes to it. Unlike threads, copies never wait for each other's interpreter lock. Changes that
-a job makes in a copy are lost. However this process ends, its copies end with it.
+a job makes in a copy are lost. In whatever way this process ends, its copies end, too.
 
 A lock that another thread holds during the fork stays locked in the copy for ever. Therefore no
 copy is made before all other threads are idle.
@@ -35,7 +35,8 @@ PR_SET_PDEATHSIG = 1
 """Option of Linux's prctl: the signal that a process receives when its parent ends."""
 
 _REST = 1.0
-"""The most seconds to wait until the other threads are idle."""
+"""The wait until the other threads are idle takes at most this many seconds, then an error is
+raised."""
 
 _is_copy = False
 
@@ -76,7 +77,7 @@ class Copies(Generic[_Task, _Result]):
     def __iter__(self) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order.
 
-        If a job raises an exception, it is raised here in place of that job's result. Raises
+        If a job raises an exception, this raises it in place of the job's result. Raises
         RegardError if a copy was killed, for example because memory ran out.
         """
         left, busy = iter(range(self._count)), set[Connection]()
@@ -122,7 +123,7 @@ class Copies(Generic[_Task, _Result]):
                 run(here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # ends a copy that was forked but, after an interrupt, not recorded
+            here.close()  # if the copy was forked, but an interrupt came before it was recorded
             raise
         finally:
             there.close()  # only this copy may hold this end; later copies must not inherit it
@@ -144,7 +145,8 @@ def _wait_for_rest() -> None:
     products.
     """
     until = time.monotonic() + _REST
-    while _others_run() or _others_run():  # twice: an idle thread may have waited for a running one
+    # Asked twice, because an idle thread may have waited for a running one.
+    while _others_run() or _others_run():
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")
         time.sleep(0.001)
@@ -168,7 +170,7 @@ def _run_tasks(
     parents_end: Connection,
     own_end: Connection,
 ) -> NoReturn:
-    """The main loop of a copy: receive the number of a task and send its result, until the end."""
+    """Run the main loop of a copy: receive a task's number and send its result, until the end."""
     global _is_copy
     try:
         _is_copy = True
@@ -194,7 +196,7 @@ def _answer(
 
 
 def _sent(error: Exception) -> Exception:
-    """The error itself, or if it cannot be pickled, a RegardError that describes it."""
+    """The error itself or, if it cannot be pickled, a RegardError that describes it."""
     try:
         return cast(Exception, pickle.loads(pickle.dumps(error)))
     except Exception:

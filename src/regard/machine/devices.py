@@ -13,11 +13,11 @@ from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
 MOST_THREADS = 1024
-"""The most threads to compute with: when the system refuses one, it ends the whole process."""
+"""More threads than this are refused: if the system refused to start one, the process would end."""
 
 
 def choose_device() -> torch.device:
-    """A GPU if there is one, else the CPU; each process of torchrun gets a GPU of its own.
+    """A GPU if there is one, otherwise the CPU; each process of torchrun gets its own GPU.
 
     Raises TrainingError if there is no GPU left for this process.
     """
@@ -39,7 +39,7 @@ def in_words(dtype: torch.dtype, precision: str) -> str:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the device has instructions for matrix products in bf16, faster than in fp32."""
+    """Whether the device has instructions for matrix products in bf16, which beat those in fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     try:
@@ -83,20 +83,23 @@ def free_memory(device: torch.device) -> None:
 
 
 def wait_for(device: torch.device) -> None:
-    """Return once the device has done all that it was given; a CPU always has."""
+    """Wait until the device has finished all its work; a CPU never has any left."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 @contextmanager
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
-    """Within the block, drawing changes nothing of the random numbers that come after it."""
+    """Restore the random states after the block, so that draws in it do not change later draws."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield
 
 
 def set_threads(threads: int) -> None:
-    """Use this many cores, or for 0 PyTorch's choice; raises RecipeError over MOST_THREADS."""
+    """Use this many cores, or with 0 as many as PyTorch chooses.
+
+    Raises RecipeError for more than MOST_THREADS.
+    """
     if not 0 <= threads <= MOST_THREADS:
         raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
     if threads:

@@ -9,7 +9,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal stopped training, whose state is saved; `status` is the program's exit status."""
+    """A signal stopped training after a save; `status` is the exit status of the program."""
 
     def __init__(self, signum: int, step: int):
         self.status = 128 + signum
@@ -21,7 +21,8 @@ class Interrupted(BaseException):
 class Interrupt:
     """Records the first signal; `patient` ignores later ones.
 
-    A process of torchrun should be patient: torchrun and a cluster's scheduler may each send one.
+    A process of torchrun should be patient, as torchrun and a cluster's scheduler may both send a
+    signal.
     """
 
     signum: int | None = None

@@ -49,7 +49,7 @@ def restart_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        with suppress(OSError, AttributeError):  # else memory kept by malloc hides new use
+        with suppress(OSError, AttributeError):  # otherwise new use of kept memory would not show
             ctypes.CDLL("libc.so.6").malloc_trim(0)
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -57,7 +57,7 @@ def restart_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Peak of the bytes in use since `restart_peak`; on a CPU, resident bytes of the process."""
+    """The most bytes in use at a time since `restart_peak`; on a CPU, resident bytes are counted."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -82,7 +82,7 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                # Inside a container this may be a path of the host: then only some parents exist.
+                # Inside a container, this may be a path of the host, of which only parents exist.
                 within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part

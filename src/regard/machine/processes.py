@@ -30,18 +30,19 @@ from regard.errors import RegardError, TrainingError, printable
 _Value = TypeVar("_Value")
 
 _WAIT = timedelta(days=7)
-"""The longest wait for work that only the first process does: preparing data may take hours."""
+"""The other processes wait at most this long for work that only the first process does, as
+preparing data may take hours."""
 SECONDS_TO_MEET = 300.0
-"""The longest time for which the first process waits until all others have started."""
+"""The first process waits at most this long until all others have started."""
 SECONDS_TO_DIE = 2.0
-"""The longest time until a killed process has disappeared: the system first frees its memory."""
+"""A killed process is expected to disappear within this time: the system first frees its memory."""
 
 MOST_NUMBERS = 8
-"""The most numbers that a step sums over all processes."""
+"""A step sums at most this many numbers over all processes."""
 
 
 class OutOfMemory(TrainingError):
-    """A batch does not fit the memory of some process; the model was not updated with it."""
+    """A batch does not fit the memory of a process; the model has not learned from the batch."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,15 @@ class Processes:
             dist.all_gather_single(whole, part)
 
     def add_up_shards(self, part: Tensor, whole: Tensor) -> None:
-        """Reduce-scatter: set `part` to this process's part of the sum of `whole` over all."""
+        """Reduce-scatter: sum `whole` over all processes, and set `part` to this process's part."""
         with self._noticing_an_end():
             dist.reduce_scatter_single(part, whole)
 
     def agree_on_memory(self, enough: bool = True, numbers: Sequence[int] = ()) -> list[int]:
         """Sum each number; raise OutOfMemory in all processes if `enough` is False in any of them.
 
-        Every call exchanges as many numbers, because a process that is out of memory calls this
-        where others call it from another place.
+        Every call exchanges equally many numbers: a process that is out of memory calls this from
+        another line of code than the other processes, but their calls must match.
         """
         unused = [0] * (MOST_NUMBERS - len(numbers))
         short, *sums = self.sum(not enough, *numbers, *unused)
@@ -99,7 +100,7 @@ class Processes:
         return sums[: len(numbers)]
 
     def give(self, tensor: Tensor) -> None:
-        """Broadcast, in place: replace the tensor by that of the first process."""
+        """Broadcast, in place: replace the tensor by the first process's tensor."""
         if self.count > 1:
             with self._noticing_an_end():
                 dist.broadcast(tensor, 0)
@@ -128,7 +129,7 @@ class Processes:
         return cast(_Value, self.all(result)[0])
 
     def refuse_differences(self, **values: object) -> None:
-        """Raise TrainingError, which names a rank, if a process has other values than this one."""
+        """Raise TrainingError, which names a rank, if a process has different values."""
         for rank, others in enumerate(self.all(values)):
             for name, value in values.items():
                 if others[name] != value:
@@ -156,7 +157,10 @@ class Processes:
         self.store.set(f"process/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
-        """The ranks that have ended; wait for one, as connections break before a process ends."""
+        """The ranks that have ended.
+
+        Wait up to SECONDS_TO_DIE for the first, as connections break before a process has ended.
+        """
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
             if time.monotonic() > until:
@@ -174,7 +178,7 @@ class Processes:
         return True
 
     def is_first_to_report(self) -> bool:
-        """Whether no other process has reported an error; the caller then does."""
+        """Whether no other process has reported an error; then the caller must report its own."""
         try:
             return int(self.store.add("ending", 1)) == 1
         except RuntimeError:  # the store was on a host that has ended
@@ -188,7 +192,7 @@ ALONE = Processes()
 def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
-    When one process raises an exception in the block, it ends at once, and so do the others, since
+    If a process raises an exception in the block, it ends at once, and the others do, too, since
     their pending communication cannot be cancelled. One of the processes prints the error.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -223,9 +227,9 @@ def _met() -> Processes:
 def _agreed_name(store: Store, rank: int, count: int) -> str:
     """Agree with the other processes on a new name, as a prefix for their keys in the store.
 
-    After torchrun has restarted the processes, its store still has the keys of the ended ones. So
-    each process stores a greeting with a name of its own, and the first process answers every
-    greeting with the agreed name; only a living process reads its answer and confirms it.
+    If torchrun has restarted the processes, its store still has the keys of the old ones. So each
+    process stores a greeting with its own name, and the first process answers every greeting with
+    the agreed name; only a living process reads its answer and confirms it.
     """
     name = uuid.uuid4().hex
     if rank:
@@ -246,7 +250,7 @@ def _agreed_name(store: Store, rank: int, count: int) -> str:
 
 
 def _end(processes: Processes, error: BaseException) -> NoReturn:
-    """Print the error, unless another process has done so, and exit at once without cleaning up."""
+    """Print the error, unless another process has printed one; exit at once without cleaning up."""
     expected = isinstance(error, RegardError | KeyboardInterrupt)
     if processes.is_first_to_report():
         if not expected:

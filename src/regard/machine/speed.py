@@ -1,4 +1,4 @@
-"""The speed of a device in single precision, by which Table 2 estimates what training costs."""
+"""The speed of a device in single precision, from which Table 2 estimates the cost of training."""
 
 import time
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ import torch
 from regard.machine.devices import wait_for
 
 SIZE = {"cpu": 1024, "cuda": 4096}
-"""Rows and columns of the matrices that are multiplied."""
+"""Rows, and columns, of the matrices that are multiplied."""
 PRODUCTS, LEAST_SECONDS = 5, 0.2
-"""At least this many products are timed, and more until they have taken this many seconds."""
+"""At least this many products are timed, and they take at least this many seconds together."""
 
 
 @cache
 def single_precision_speed(device: torch.device) -> float:
-    """Operations a second that the device sustains in a product of fp32 matrices; measured once.
+    """The operations per second of the device in a product of fp32 matrices; measured once.
 
-    A CPU computes with the threads of this process. No product is rounded to a shorter format on
-    the way, as TF32 would be. It is the speed of the fastest product within a fifth of a second, so
-    that other work of the machine lowers it little.
+    A CPU computes with the threads of this process. No number is rounded to a shorter format, such
+    as TF32. The result is the speed of the fastest of several products, so that other work of the
+    machine lowers it little.
     """
     size = SIZE.get(device.type, SIZE["cpu"])
     a, b = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
     seconds: list[float] = []
     with _in_full_precision(), torch.no_grad():
-        torch.mm(a, b)  # the first one also loads what it needs
+        torch.mm(a, b)  # not timed: the first product also loads libraries
         wait_for(device)
         while len(seconds) < PRODUCTS or sum(seconds) < LEAST_SECONDS:
             begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Work on several items at once, in threads that divide the cores among them."""
+"""Work on several items at the same time, in threads that divide the cores among them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +13,11 @@ Done = TypeVar("Done")
 def side_by_side(
     work: Callable[[Item], Done], items: Sequence[Item], workers: int, share: int | None = None
 ) -> Iterator[Done]:
-    """Yield `work(item)` for each item, in order; up to `workers` items are worked on at once.
+    """Yield `work(item)` for each item, in order; up to `workers` threads work at the same time.
 
-    Each worker is a thread that computes on `share` cores; None divides the cores equally. Except
-    for large matrix products, this is faster than to use all cores for one item after another. If
-    `share` is all cores, the calling thread does the work.
+    Each thread computes on `share` cores; None divides the cores equally. Except for large matrix
+    products, this is faster than using all cores for one item after another. If `share` is all
+    cores, the calling thread does the work.
     """
     workers, threads = max(1, min(workers, len(items))), torch.get_num_threads()
     share = share or threads // workers

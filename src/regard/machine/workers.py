@@ -1,8 +1,8 @@
 """Run a job on many tasks in worker processes; results come in the order of the tasks.
 
-Each worker is a new Python interpreter, connected to this process by two pipes only. However this
-process ends, the pipes close and its workers end too. When a worker ends, the next request to it
-fails at once.
+Each worker is a new Python interpreter, connected to this process by two pipes only. In whatever
+way this process ends, the pipes close, and its workers end, too. When a worker ends, the next
+request to it fails at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""The most tasks per process that are queued, or done and not yet fetched; this limits memory."""
+"""To limit memory, at most this many tasks per process are queued, or are done and not yet
+fetched."""
 
 
 def usable_cores() -> int:
@@ -37,7 +38,7 @@ def usable_cores() -> int:
 class Workers:
     """`count` processes, started by the constructor and ended at the end of a `with` block.
 
-    If `count` is 0, this process does the work. Raises RegardError if one cannot be started.
+    If `count` is 0, this process does the work. Raises RegardError if a process cannot be started.
     """
 
     def __init__(self, count: int):
@@ -68,10 +69,10 @@ class Workers:
         return [process.pid for process in self._processes]
 
     def map(self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
-        """Yield `job(task)` for each task, in order; only a few tasks are read ahead.
+        """Yield `job(task)` for each task, in order; only a few tasks are read in advance.
 
         `job` is pickled once for each process, and may keep state there. An error in a job, or a
-        RegardError in `tasks`, is raised after the results of the tasks before it. Raises
+        RegardError in `tasks`, is raised after the results of the earlier tasks. Raises
         RegardError if a process was killed.
         """
         if not self._processes:
@@ -88,9 +89,9 @@ class Workers:
     def unordered(
         self, job: Callable[[_Task], _Result], tasks: Sequence[_Task]
     ) -> Iterator[tuple[_Task, _Result]]:
-        """Yield each task with `job(task)`, as soon as it is done; they are begun in order.
+        """Yield each task with `job(task)`, as soon as it is done; tasks are begun in order.
 
-        Raises the error of a job, and RegardError if a process was killed.
+        Raises an error that a job raised, and RegardError if a process was killed.
         """
         if not self._processes:
             yield from ((task, job(task)) for task in tasks)
@@ -119,7 +120,7 @@ class Workers:
 
 
 class _Process:
-    """One of the processes; only one thread at a time may use it."""
+    """One of the worker processes; only one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._job: object = None
@@ -136,7 +137,7 @@ class _Process:
         self.pid = self._process.pid
 
     def ask(self, job: Callable[[_Task], _Result], task: _Task) -> _Result:
-        """Send one task, and the job if it is a new one; return the result or raise the error."""
+        """Send a task, and the job if it is a new one; return the result, or raise its error."""
         assert self._process.stdin
         assert self._process.stdout
         try:
@@ -162,7 +163,7 @@ class _Process:
         self._process.wait()
 
     def close(self) -> None:
-        """Close the pipes; to be called when no thread waits for an answer any more."""
+        """Close the pipes; call this when no thread waits for an answer any more."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
             with suppress(OSError):
@@ -170,7 +171,7 @@ class _Process:
 
 
 def answer_requests() -> None:
-    """The main loop of each process: receive a task and send its result, until the pipe ends."""
+    """Run the main loop of a worker: receive a task and send its result, until the pipe ends."""
     requests, answers = pipes()
     job: Any = None
     answer: tuple[Any, Exception | None]
