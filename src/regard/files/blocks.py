@@ -190,7 +190,7 @@ class Blocks:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove the temporary folders of processes that were killed while they made or removed one."""
+        """Remove the temporary folders of processes that were killed."""
         if self.out.parent.is_dir():
             for path in self.out.parent.iterdir():
                 if path.name.startswith(f".{self.folder.name}.") and path.suffix == ".tmp":

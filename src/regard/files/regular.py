@@ -31,7 +31,7 @@ def open_regular(path: Path) -> BufferedReader:
 def checksum(path: Path, *, follow_links: bool = False) -> str:
     """SHA-256 of a file's content, in hexadecimal digits; raises OSError if it cannot be read.
 
-    `follow_links` allows symbolic links and all kinds of files; it is only for the user's own files.
+    `follow_links` allows links and all kinds of files; it is only for the user's own files.
     """
     with path.open("rb") if follow_links else open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -57,7 +57,7 @@ def restart_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most bytes in use at a time since `restart_peak`; on a CPU, resident bytes are counted."""
+    """The most bytes in use at a time since `restart_peak`; on a CPU, the most resident bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -56,7 +56,7 @@ class _Data(_Known):
 
     @property
     def held_out(self) -> int:
-        """The number of training pairs held out for validation; 0 if validation files were given."""
+        """How many training pairs were held out to validate; 0 if validation files were given."""
         given = any(files for name, files in self.inputs.items() if name.startswith("valid."))
         return 0 if given else self.counts["valid"].kept
 
