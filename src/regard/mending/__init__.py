@@ -1,1 +1,1 @@
-"""Translations that look wrong: how they are found, and searched for again."""
+"""Finds translations that look wrong, and replaces them by a second search."""

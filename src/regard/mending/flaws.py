@@ -1,4 +1,4 @@
-"""Detect common flaws of neural translation from the text alone."""
+"""Detect common flaws of neural translation, from nothing but the text."""
 
 from typing import Literal
 
@@ -6,17 +6,17 @@ Flaw = Literal["echo", "repetition", "truncation"]
 """The output equals the source, repeats the same words, or is cut short."""
 
 COPIES, _LONGEST_PERIOD = 3, 4
-"""A repetition: the same words COPIES times in a row, at most _LONGEST_PERIOD words each time."""
+"""A repetition is a group of at most _LONGEST_PERIOD words that comes COPIES times in a row."""
 FEWEST_ECHOED = 3
-"""Fewest words of an echo: a shorter text may be a name, which stays as it is."""
+"""A text with fewer words than this is never an echo: it may be a name, which is not translated."""
 SHORTEST, SHARE = 10, 3
-"""The translation of at least 10 pieces is truncated if it has less than a third as many."""
+"""If a source has at least 10 pieces, a translation with less than a third as many is truncated."""
 
 
 def flaws(
     source: str, output: str, *, source_pieces: int, output_pieces: int, limit: int
 ) -> list[Flaw]:
-    """The flaws of a translation; `limit` is the most pieces that a search allows in an output."""
+    """The flaws of a translation; `limit` is the most pieces that the search allows an output."""
     before, after = _words(source), _words(output)
     found: list[Flaw] = []
     if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:
@@ -40,12 +40,12 @@ def _is_word(word: str) -> bool:
 
 
 def _repeats(text: str) -> bool:
-    """Whether a few words, or letters of a text without spaces, come COPIES times in a row."""
+    """Whether some words, or characters of a text without spaces, come COPIES times in a row."""
     words = _words(text.casefold())
-    # A single letter may well be tripled, so a repeated group of letters has at least two.
+    # A single letter may occur three times in a row, so a group of letters has at least two.
     shortest = 1 if " " in text.strip() else 2
     for period in range(shortest, _LONGEST_PERIOD + 1):
-        same = 0  # successive words that equal the word one period earlier
+        same = 0  # how many words in a row equal the word one period earlier
         for earlier, word in zip(words, words[period:], strict=False):
             same = same + 1 if earlier == word and _is_word(word) else 0
             if same >= period * (COPIES - 1):

@@ -16,15 +16,18 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
-"""How many times wider the beam is than in the first search."""
+"""The beam of the first search is multiplied by this."""
 ALPHA = 1.0
-"""Least exponent of the length penalty: a truncated translation should become longer."""
+"""The exponent of the length penalty is raised to this value if it is lower, so that a truncated
+translation becomes longer."""
 LONGEST_PERIOD = 8
-"""Most pieces of a group that must not come three times in a row."""
+"""A group of at most this many pieces must not come three times in a row."""
 
 
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
-    """Translations of each sentence, best first; no group of pieces comes three times in a row.
+    """Translate each sentence again; no short group of pieces comes three times in a row.
+
+    Returns the translations of each sentence, the best one first.
 
     A sentence must have at most `translator.longest` pieces, </s> included.
     """
@@ -43,7 +46,7 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
 
 @dataclass(frozen=True)
 class Remembering:
-    """The decoder's state of a model, and the tokens written so far."""
+    """The decoding state of a model, and the tokens written so far."""
 
     state: Any
     tokens: Tensor  # [rows, length]
@@ -70,7 +73,7 @@ class WithoutRepetition:
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
         logits = logits.clone()
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
-            recent = 2 * period - 1  # with the next token, two copies
+            recent = 2 * period - 1  # with the next token, these are two copies
             same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
             forbidden = written[:, -period].unsqueeze(1)
             barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)

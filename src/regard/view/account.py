@@ -1,4 +1,7 @@
-"""An account of a beam search: the fate of each candidate at each step, and why the winner won."""
+"""An account of a beam search: the fate of each candidate at each step, and why the winner won.
+
+A candidate is one of the best continuations of the hypotheses at a step.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from regard.view.pieces import labels
 Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
 """The fate of a candidate.
 
-    lives      it is kept, and so is at least one of its continuations
-    dies       it is kept, but none of its continuations is
-    dropped    it does not end in </s>, and is not among the `beam` best that do not
+    lives      it is kept, and at least one of its continuations is kept, too
+    dies       it is kept, but none of its continuations is kept
+    dropped    it does not end in </s>, and is not among the `beam` best of this kind
     finished   it ends in </s>, and is among the `beam` best finished hypotheses
-    too low    it ends in </s>, and is not among the `beam` best finished hypotheses; or, where
+    too low    it ends in </s>, and is not among the `beam` best finished hypotheses or, with
                search.finish = "beam", not among the `beam` best candidates
-    left       it was still alive when the search ended
+    left       it was still live when the search ended
 """
 
 
@@ -146,7 +149,7 @@ class SearchRecorder:
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """The hypotheses of the only sentence, without <s>, empty places, and padding after </s>."""
+    """The hypotheses of the only sentence, without <s>, padding after </s> and empty places."""
     fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
     found = []
     for tokens, _, log_p, score in zip(*fields, strict=True):

@@ -12,7 +12,8 @@ from regard.view.pieces import between_spaces, merged
 from regard.view.recording import record_attention
 
 WordPairs = list[tuple[int, int]]
-"""Pairs of words, of the source and of the translation; words stand between blanks, from 0."""
+"""Pairs of a word of the source and a word of the translation, by their numbers from 0. Blanks
+separate words."""
 
 
 @torch.no_grad()
@@ -21,10 +22,10 @@ def aligned(
 ) -> WordPairs:
     """Each word of a translation with the word of the sentence that it attends to most.
 
-    The weights are the mean of all heads of all layers of encoder-decoder attention; </s> is left
-    out, as it often takes what has no counterpart. Returns no pairs if either side is blank, or the
-    sentence has more than `longest` pieces, or the translation is too long for the model, or there
-    is no such attention.
+    The weights are the mean of all heads of all layers of encoder-decoder attention. </s> is left
+    out, as words without a counterpart often attend to it. Returns no pairs if either side is
+    blank, the sentence has more than `longest` pieces, the translation is too long for the model,
+    or the model has no encoder-decoder attention.
     """
     [read], [made] = tokenizer.encode([sentence]), tokenizer.encode_target([translation])
     source, written = [*read, EOS], [*made, EOS]

@@ -1,4 +1,4 @@
-"""Figure 1, drawn from a model's own modules: their names, their shapes, what they count."""
+"""Figure 1, drawn from a model's own modules: their names, shapes and numbers of parameters."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from regard.view.parts import Label, Sublayer, counted, embedding_parts, part_co
 PINK, ORANGE, YELLOW = "#fce0e1", "#ffe2bb", "#f2f4c1"
 BLUE, LILAC, GREEN, PALE = "#c2e8f7", "#dcdfef", "#cbe7d3", "#f3f3f5"
 FIGURE_1 = (1010.0, 942.0)
-"""The width and height of its sheet, in points."""
+"""The width and height of the sheet of Figure 1, in points."""
 _HIGHER = 190.0
-"""Points by which the sheet is higher where norms come first: each has a box of its own."""
+"""Points by which the sheet of a pre-norm model is higher, as each LayerNorm has its own box."""
 _ENCODER, _DECODER = 315.0, 695.0
-"""The x of the middle of either stack."""
+"""The x of the middle of the encoder, and of the decoder."""
 _BOX, _FRAME = 250.0, 165.0
 """The width of a box, and half the width of a stack."""
 _TALL, _LOW, _JOIN = 68.0, 50.0, 10.0
 _AROUND = 20.0
-"""How far from its boxes a residual connection passes."""
+"""The distance between a residual connection and the boxes that it passes, in points."""
 
 
 def architecture(model: Transformer, form: str) -> bytes:
@@ -38,7 +38,7 @@ def architecture(model: Transformer, form: str) -> bytes:
 
 
 def sheet_size(model: Transformer) -> tuple[float, float]:
-    """The width and height of Figure 1 for a model: FIGURE_1, or more where norms come first."""
+    """The width and height of Figure 1 for a model: FIGURE_1, or higher for a pre-norm model."""
     width, height = FIGURE_1
     return width, height + _HIGHER * isinstance(model.encoder_norm, nn.LayerNorm)
 
@@ -65,7 +65,7 @@ def _inputs(
     drawing: Drawing, x: float, side: int, parts: dict[str, Label], name: str,
     labels: tuple[str, str], learned: bool,
 ) -> float:  # fmt: skip
-    """Embedding and positions below a stack; returns the y where the stack begins."""
+    """Draw embedding and positions below a stack; return the y where the stack begins."""
     drawing.text(x, 30, labels[0], size=TITLE)
     drawing.text(x, 16, labels[1], colour=GREY)
     box = drawing.box(Box(x, 88, _BOX, 52), PINK, *parts[name])
@@ -89,7 +89,7 @@ def _inputs(
 
 
 class _Stack:
-    """A stack of layers, drawn as one layer with a number in front of it."""
+    """A stack of layers; it is drawn as one layer with the number of layers beside it."""
 
     def __init__(
         self, drawing: Drawing, name: str, layers: Sequence[nn.Module], x: float, side: int,
@@ -99,7 +99,7 @@ class _Stack:
         self.bottom, self.causal = bottom, causal
 
     def draw(self, memory: float | None) -> float:
-        """Draw it, with arrows from the encoder's output at height `memory`; returns its top."""
+        """Draw the stack, with arrows from the encoder's output at y = `memory`; return its top."""
         y = self.bottom
         for sublayer in sublayers(self.name, self.layers, self.causal):
             crosses = sublayer.name == "cross_attention"
@@ -137,7 +137,7 @@ class _Stack:
         return added.top
 
     def _added(self, sublayer: Sublayer, box: Box) -> Box:
-        """Draw above a sub-layer's box: Add & Norm, Norm, or a sum alone."""
+        """Draw Add & Norm, Norm, or only a sum above a sub-layer's box."""
         if sublayer.norm_above:
             added = Box(self.x, box.top + _JOIN + _LOW / 2, _BOX, _LOW)
             return self.drawing.box(added, YELLOW, *sublayer.norm_above)
@@ -149,7 +149,7 @@ class _Stack:
         return added
 
     def _from_encoder(self, memory: float, y: float, box: Box) -> None:
-        """Keys and values from the encoder's output, queries from the layer below."""
+        """Draw arrows: keys and values from the encoder's output, queries from the layer below."""
         drawing, middle = self.drawing, (_ENCODER + _DECODER) / 2
         third, enter = _BOX / 3.2, box.bottom - 18
         start = (_ENCODER, memory), (_ENCODER, memory + 36), (middle, memory + 36)
@@ -184,7 +184,7 @@ def _last_norm(drawing: Drawing, name: str, module: nn.Module, x: float, y: floa
 
 
 def _outputs(drawing: Drawing, y: float, parts: dict[str, Label]) -> None:
-    """Linear and softmax above the decoder, whose top is y."""
+    """Draw the linear layer and the softmax above the decoder; y is the decoder's top."""
     x = _DECODER
     height = 50 + 11 * (len(parts["linear"].lines) - 2)
     linear = drawing.box(Box(x, y + 39 + height / 2, _BOX, height), LILAC, *parts["linear"])
@@ -196,7 +196,7 @@ def _outputs(drawing: Drawing, y: float, parts: dict[str, Label]) -> None:
 
 
 def _sums(drawing: Drawing, model: Transformer) -> None:
-    """The numbers of parameters of the whole model, in the upper left corner."""
+    """Write the parameters of the model and of its parts in the upper left corner."""
     y, rows = sheet_size(model)[1] - 40, part_counts(model)
     drawing.text(60, y, f"The {type(model).__name__}", size=16, side="left")
     for row, (name, count) in enumerate(rows, 1):

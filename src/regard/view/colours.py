@@ -1,4 +1,4 @@
-"""A colour for each head; all have one lightness, so that they are seen on white and on black."""
+"""A colour for each head. All have the same lightness, to be visible on white and on black."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 
 LIGHTNESS, CHROMA = 0.61, 0.13
-"""Coordinates in OKLCH (Ottosson 2020), where equal lightness looks equal. With these values every
-hue has a contrast of over 3 : 1 with a white and with a dark page, as WCAG requires of graphics."""
+"""Coordinates in OKLCH (Ottosson 2020), in which colours of equal lightness look equally light.
+With these values, every hue has a contrast of more than 3 : 1 with a white and with a dark page, as
+WCAG requires for graphics."""
 
-# _LMS: from OKLab to the cube roots of the cone responses. _RGB: from cone responses to linear RGB.
+# Matrices. _LMS: from OKLab to the cube roots of cone responses. _RGB: from cone responses to
+# linear RGB.
 _LMS = (
     (0.3963377774, 0.2158037573),
     (-0.1055613458, -0.0638541728),
@@ -23,7 +25,7 @@ _RGB = (
 
 
 def head_colours(heads: int) -> list[str]:
-    """One colour `#rrggbb` per head; the hues of neighbouring heads are far apart."""
+    """One colour `#rrggbb` per head; neighbouring heads have very different hues."""
     step = max((n for n in range(1, heads // 2 + 1) if math.gcd(n, heads) == 1), default=1)
     return [_rgb(2 * math.pi * (0.07 + head * step / heads)) for head in range(heads)]
 

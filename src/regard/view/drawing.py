@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png", "pdf")
 GREY = "#555d68"
-"""Text that is beside the matter."""
+"""The colour of text that is of less importance."""
 TITLE, DETAIL = 11.0, 8.0
-"""Sizes of type, in points."""
+"""Font sizes of titles and of other text, in points."""
 _LINE, _LEAD = "#222222", 11.0
 _BEND, _HEAD = 6.0, 5.5
 
@@ -26,10 +26,10 @@ Point = tuple[float, float]
 
 @contextmanager
 def plotting() -> Iterator[type[Figure]]:
-    """Within the block, figures are drawn as here; yields their class.
+    """A context with our settings of matplotlib, to draw figures in; yields the class `Figure`.
 
-    Text stays text in an SVG, and the same drawing gives the same bytes. Raises MissingExtra
-    without matplotlib.
+    An SVG keeps its text as text, and the same drawing always gives the same bytes. Raises
+    MissingExtra if matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -48,7 +48,7 @@ def plotting() -> Iterator[type[Figure]]:
 
 
 def saved(figure: Figure, form: str) -> bytes:
-    """The figure as the bytes of an "svg", "png" or "pdf" file; to be called within `plotting`."""
+    """The figure as the bytes of an "svg", "png" or "pdf" file; call this within `plotting`."""
     file = io.BytesIO()
     stamp = {"svg": "Date", "pdf": "CreationDate"}.get(form)
     figure.savefig(
@@ -74,12 +74,12 @@ class Box:
         return self.y - self.height / 2
 
     def side(self, way: int) -> Point:
-        """The middle of the left edge (-1) or of the right one (1)."""
+        """The middle of the left edge if `way` is -1, of the right edge if it is 1."""
         return self.x + way * self.width / 2, self.y
 
 
 class Drawing:
-    """A sheet of width x height points, whose y points upwards; to be used within `plotting`."""
+    """A sheet of width x height points; its y axis points upwards. Use it within `plotting`."""
 
     def __init__(self, sheet: type[Figure], width: float, height: float):
         self.figure = sheet(figsize=(width / 72, height / 72))
@@ -88,7 +88,7 @@ class Drawing:
         self.axes.set(xlim=(0, width), ylim=(0, height))
 
     def box(self, box: Box, colour: str, title: str = "", lines: Sequence[str] = ()) -> Box:
-        """Draw a box with a title and smaller lines under it, in its middle."""
+        """Draw a box; its title and the smaller lines below it are in the middle of the box."""
         self._rectangle(box, colour, 5.0, 2)
         y = box.y + (_LEAD * len(lines) + (TITLE + 2 if title else 0)) / 2
         if title:
@@ -100,7 +100,7 @@ class Drawing:
         return box
 
     def frame(self, left: float, bottom: float, right: float, top: float, colour: str) -> None:
-        """Draw the background of what is repeated."""
+        """Draw the background of a part that is repeated, such as a layer."""
         middle = Box((left + right) / 2, (bottom + top) / 2, right - left, top - bottom)
         self._rectangle(middle, colour, 14.0, 0)
 
@@ -120,11 +120,14 @@ class Drawing:
         self, x: float, y: float, text: str, *, size: float = DETAIL, side: str = "center",
         colour: str = "black",
     ) -> None:  # fmt: skip
-        """Write one line whose middle is at y; `side` is the end of the line that is at x."""
+        """Write one line of text at (x, y).
+
+        y is the line's middle, and x its left or right end or its centre, as `side` says.
+        """
         self.axes.text(x, y, text, size=size, ha=side, va="center", color=colour, zorder=4)
 
     def arrow(self, *points: Point, head: bool = True) -> None:
-        """Draw a line from point to point, with round bends, that ends in the tip of an arrow."""
+        """Draw a line from point to point with round bends; `head` adds an arrowhead."""
         from matplotlib.patches import PathPatch, Polygon
         from matplotlib.path import Path
 
@@ -146,7 +149,7 @@ class Drawing:
             self.axes.add_patch(Polygon(ends, facecolor=_LINE, edgecolor="none", zorder=3))
 
     def sum(self, x: float, y: float, radius: float) -> None:
-        """Draw a circle with a plus."""
+        """Draw a circle with a plus sign in it."""
         self._circle(x, y, radius)
         for across, up in ((radius * 0.6, 0), (0, radius * 0.6)):
             self.axes.plot(
@@ -154,7 +157,7 @@ class Drawing:
             )
 
     def wave(self, x: float, y: float, radius: float) -> None:
-        """Draw a circle with one period of a sine."""
+        """Draw a circle with one period of a sine wave in it."""
         import numpy as np
 
         self._circle(x, y, radius)

@@ -1,4 +1,4 @@
-"""Figures 3 to 5: queries in a row above, keys in a row below, and a line for each weight."""
+"""Figures 3 to 5: queries in the upper row, keys in the lower row, and a line for each weight."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 Number = Literal[3, 4, 5]
 _WORD = 0.3
-"""Inches from the middle of a word to the middle of the next."""
+"""Inches from the middle of a word to the middle of the next word."""
 _LETTER = 0.085
-"""Inches per letter of a word; words are written vertically."""
+"""Inches for each letter of a word, as words are written vertically."""
 FAINT = 0.01
 """Weights below this are not drawn."""
 
@@ -29,7 +29,8 @@ def sharpest(
 ) -> list[int]:
     """The `count` heads of lowest entropy, the lowest first.
 
-    A head's entropy is that of the query at position `word`, or for None the mean over all queries.
+    A head's entropy is the entropy of the query at position `word`, or the mean over all queries if
+    `word` is None.
     """
     weights = look.weights[kind][layer : layer + 1]
     rows = weights if word is None else weights[:, :, word : word + 1]
@@ -49,8 +50,8 @@ def figure(
     """One of the paper's figures for this sentence, as the bytes of an "svg", "png" or "pdf" file.
 
     Figure 3 shows all `heads` for the query at position `word`. Figure 4 shows the first head for
-    all queries and, below, all `heads` for that query. Figure 5 shows each head for all queries, in
-    a panel of its own. Raises MissingExtra without matplotlib.
+    all queries and, below, all `heads` for the query at `word`. Figure 5 shows each head for all
+    queries, in its own panel. Raises MissingExtra if matplotlib is not installed.
     """
     panels: list[tuple[Sequence[int], int | None]] = [([head], None) for head in heads]
     if number < 5:

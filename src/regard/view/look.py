@@ -33,7 +33,7 @@ ATTENTION_NAMES: dict[AttentionKind, str] = {
 
 @dataclass(frozen=True)
 class Look:
-    """A sentence, its translation and all attention weights; a position is a piece or a word."""
+    """A sentence, its translation and all attention weights; each position is a piece or a word."""
 
     sentence: str
     translation: str
@@ -46,14 +46,15 @@ class Look:
     log_p: tuple[float, ...]
     """The log-probability of each position of `written`, given the positions before it."""
     weights: dict[AttentionKind, Weights]
-    """The weights by kind of attention, of those that the model has; those of a query sum to 1."""
+    """The weights of each kind of attention that the model has; a query's weights sum to 1."""
     account: Account | None
     """An account of the search, if it was recorded."""
 
     def kind(self, asked: str | None, usual: AttentionKind = "encoder") -> AttentionKind:
-        """The kind of attention to show if this one is asked for; for None the usual, if it exists.
+        """The kind of attention to show: the `asked` one, by its name.
 
-        Raises ModelError if the model has not what is asked for.
+        With None, it is the `usual` kind, or another one if the model does not have the usual kind.
+        Raises ModelError if the model does not have the kind that is asked for.
         """
         wanted = asked or (usual if usual in self.weights else next(iter(self.weights)))
         for kind in self.weights:
@@ -63,11 +64,11 @@ class Look:
         raise ModelError(f"this model has no {wanted} attention: it has {has}")
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """The positions that attend; in encoder-decoder attention, each is named by its output."""
+        """Labels of the queries: in encoder-decoder attention, the pieces that are written."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:
-        """The positions that are attended to."""
+        """Labels of the keys."""
         return self.read if kind == "decoder" else self.source
 
     def as_json(self) -> dict[str, Any]:
@@ -79,7 +80,7 @@ class Look:
             "read": self.read,
             "written": self.written,
             "log_p": [round(x, 6) for x in self.log_p],
-            # Round in fp64: an fp32 number that is rounded to 7 digits is printed with 17.
+            # Rounded in fp64: an fp32 number rounded to 7 digits would be written with 17 digits.
             "attention": {
                 kind: np.round(weights.astype(float), 7).tolist()
                 for kind, weights in self.weights.items()
@@ -89,7 +90,7 @@ class Look:
 
 
 def entropy(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Mean entropy of the queries, in bits; 0 if every query attends to a single position."""
+    """Mean entropy of the queries' weights, in bits; 0 if every query attends to one position."""
     logs = np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
     found: NDArray[np.float32] = -(weights * logs).sum(-1).mean(-1)
     return found + 0.0  # turns -0.0 into 0.0
@@ -114,9 +115,10 @@ def look_at(
 ) -> Look:
     """Translate the sentence, or take `target` as its translation, and record every head.
 
-    The model must be in fp32. `by_words` merges the pieces of a word (see `pieces.merged`).
-    `listen` adds an account of the search, unless `target` is given. Raises DataError if a text is
-    empty or too long for the model; ModelError if the model's logits are not finite.
+    The model must be in fp32. With `by_words`, the pieces of a word are merged, as by
+    `pieces.merged`. With `listen`, an account of the search is added, unless `target` is given.
+    Raises DataError if a text is empty or too long for the model, ModelError if the model's logits
+    are not finite.
     """
     source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
     positions = model.transformer.longest
@@ -157,8 +159,8 @@ def seen(
     """Record how the model attends when it reads the ids `source` and writes the ids `written`.
 
     `source` encodes `sentence`. `source` and `written` end in </s>, but `written` may be cut at the
-    model's last position. Raises ModelError if the model's logits are not finite, or if it does not
-    attend at all.
+    model's last position. Raises ModelError if the model's logits are not finite, or if the model
+    has no attention.
     """
     if not transformer.attentions():
         raise ModelError("this model has no attention to look at: name one of another model.family")

@@ -1,4 +1,4 @@
-"""Figure 2, drawn from a model's own attention: one head, and all heads together."""
+"""Figure 2, drawn from a model's own attention module: one head, and all heads together."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from regard.view.drawing import GREY, TITLE, Box, Drawing, plotting, saved
 from regard.view.parts import counted, numbered, own_parameters
 
 FIGURE_2 = (940.0, 560.0)
-"""The width and height of its sheet, in points."""
+"""The width and height of the sheet of Figure 2, in points."""
 _ONE, _ALL = 200.0, 640.0
-"""The x of the middle of either half."""
+"""The x of the middle of the left half, and of the right half."""
 _SHADOW = 6.0
-"""How far each sheet of a pile lies from the one before it."""
+"""In a pile of boxes, the distance between a box and the next one, in points."""
 VIOLET = "#dfd5ee"
 
 
 def multihead(model: Transformer, form: str) -> bytes:
     """Figure 2 for this model, as the bytes of an "svg", "png" or "pdf" file.
 
-    What is drawn is the first layer's attention; that of a decoder may have another number of
-    heads. Raises MissingExtra without matplotlib.
+    It shows the attention of the encoder's first layer; in the decoder, the number of heads may
+    differ. Raises MissingExtra if matplotlib is not installed.
     """
     with plotting() as sheet:
         drawing = Drawing(sheet, *FIGURE_2)
@@ -57,7 +57,7 @@ def draw_multihead(drawing: Drawing, model: Transformer) -> None:
 
 
 def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
-    """The left half: equation (1) with the sizes of one head."""
+    """Draw the left half: equation (1) with the sizes of one head."""
     x, d_k, d_v = _ONE, attention.d_k, attention.d_v
     drawing.text(x, FIGURE_2[1] - 24, _name(attention), size=14)
     dropped = f", dropout {attention.dropout:g}" if attention.dropout else ""
@@ -89,7 +89,7 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
 
 
 def _name(attention: MultiHeadAttention) -> str:
-    """The name of what each head computes."""
+    """The name of the attention function that each head computes."""
     match attention:
         case AdditiveAttention():
             return "Additive Attention"
@@ -99,7 +99,7 @@ def _name(attention: MultiHeadAttention) -> str:
 
 
 def _scoring(attention: MultiHeadAttention) -> list[tuple[str, str, str]]:
-    """The steps from Q and K to the scores: titles, lines and colours."""
+    """The steps from Q and K to the scores: the title, the line of text and the colour of each."""
     d_k = attention.d_k
     product = ("MatMul", "Q Kᵀ: queries × keys", LILAC)
     match attention:
@@ -115,7 +115,7 @@ def _scoring(attention: MultiHeadAttention) -> list[tuple[str, str, str]]:
 
 
 def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
-    """The right half: projections, heads, their concatenation, and a projection of that."""
+    """Draw the right half: projections, heads, their concatenation, and the last projection."""
     x, heads = _ALL, attention.heads
     drawing.text(x, FIGURE_2[1] - 24, "Multi-Head Attention", size=14)
     together = Box(x, 300, 410, 56)
@@ -149,14 +149,14 @@ def _all_heads(drawing: Drawing, attention: MultiHeadAttention) -> None:
 
 
 def _lift(heads: int) -> float:
-    """How far a pile rises above its first sheet."""
+    """How much higher a pile is than its first box, in points."""
     return _SHADOW * (min(heads, 3) - 1)
 
 
 def _pile(
     drawing: Drawing, box: Box, colour: str, title: str, lines: tuple[str, ...], heads: int
 ) -> Box:
-    """A box on up to two others: one sheet for each head, as far as there is room."""
+    """Draw a pile of boxes, one for each head but at most three."""
     for sheet in range(min(heads, 3) - 1, 0, -1):
         by = sheet * _SHADOW
         drawing.box(Box(box.x + by, box.y + by, box.width, box.height), colour)

@@ -19,7 +19,7 @@ from regard.view.colours import head_colours
 from regard.view.look import ATTENTION_NAMES, Look, distance, entropy
 
 STEPS = 255
-"""A weight is stored in one byte, from 0 to 255: the error, below 0.2 %, cannot be seen."""
+"""A weight is stored in one byte, from 0 to 255; the error is less than 0.2 % and not visible."""
 
 
 def attention_page(
@@ -31,8 +31,9 @@ def attention_page(
 ) -> str:
     """An HTML page of all attention weights of a sentence; user input is escaped.
 
-    The page first shows this kind of attention, this layer and these heads (all if none is given),
-    with the query at position `place` pinned. Layers and heads count from 0; -1 is the last layer.
+    At first, the page shows this kind of attention, this layer and these heads (all if none are
+    given), with the query at position `place` pinned. Layers and heads are numbered from 0; -1 is
+    the last layer.
     """
     first = {
         "kind": kind,
@@ -63,7 +64,7 @@ def _data(look: Look) -> dict[str, Any]:
 
 
 def _most_heads(look: Look) -> int:
-    """The heads of the encoder or the decoder, whichever has more."""
+    """The largest number of heads in a layer, of the encoder or of the decoder."""
     return max(weights.shape[1] for weights in look.weights.values())
 
 
@@ -91,7 +92,7 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """The source expression by which a content security policy allows this text alone."""
+    """The source expression with which a content security policy allows only this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

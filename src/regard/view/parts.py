@@ -1,4 +1,4 @@
-"""Texts of the boxes of Figure 1: the modules of a model, their sizes, what they count."""
+"""Texts of the boxes of Figure 1: a model's modules, their sizes and numbers of parameters."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from regard.variants import Add, HalvesEmbedding, NormOnly, SmoothFeedForward
 
 
 class Label(NamedTuple):
-    """A box's title and lines, about modules of the model."""
+    """The title and the lines of a box, which describe modules of the model."""
 
     title: str
     lines: tuple[str, ...]
 
 
 class Sublayer(NamedTuple):
-    """A sub-layer of a layer, from the bottom up, and what stands below and above it."""
+    """A sub-layer of a layer, and the boxes below and above it."""
 
     module: nn.Module
     name: str
-    """Its name in the layer."""
+    """The sub-layer's name in the layer."""
     label: Label
     norm_below: Label | None
-    """The LayerNorm of its input, by pre-norm."""
+    """The LayerNorm of the sub-layer's input; None in a post-norm model."""
     norm_above: Label | None
-    """The LayerNorm of its output, with or without the residual connection; None by pre-norm."""
+    """The LayerNorm of the sub-layer's output, with or without the residual connection; None in a
+    pre-norm model."""
     residual: bool
 
 
 def counted(module: nn.Module) -> str:
-    """The number of a module's parameters, in words."""
+    """The number of a module's parameters, such as "1,024 parameters"."""
     return f"{sum(p.numel() for p in module.parameters()):,} parameters"
 
 
 def own_parameters(sublayer: nn.Module) -> int:
-    """The number of a sub-layer's parameters, without the LayerNorm of its input."""
+    """The number of a sub-layer's parameters, except those of the LayerNorm of its input."""
     named = sublayer.named_parameters()
     return sum(p.numel() for name, p in named if not name.startswith("norm."))
 
 
 def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
-    """The name of a stack with the numbers of its layers, as `named_modules` has them."""
+    """The name of a stack with the numbers of its layers, as in `named_modules`."""
     return f"{stack}.0" if len(layers) == 1 else f"{stack}.0…{len(layers) - 1}"
 
 
 def sublayers(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Sublayer]:
     """Each sub-layer of a layer, from the bottom up.
 
-    A box is about one layer; its name says which layers have such a module. `causal`: the decoder's
-    self-attention is masked. Raises TypeError for a module that Figure 1 does not have.
+    A box describes one layer; its name says which layers have such a module. `causal` is True for
+    the decoder, whose self-attention is masked. Raises TypeError for a module that Figure 1 does
+    not have.
     """
     which = numbered(stack, layers)
     modules = list(layers[0].named_children())
@@ -90,7 +92,7 @@ def _about(module: nn.Module, masked: bool) -> tuple[str, str]:
 
 
 def _addition(module: nn.Module) -> tuple[bool, nn.LayerNorm | None]:
-    """Whether a sub-layer's output is added to its input, and what normalises the result."""
+    """Whether a sub-layer's output is added to its input, and the LayerNorm of the result."""
     match module:
         case AddNorm():
             return not isinstance(module, NormOnly), module.norm
@@ -107,7 +109,10 @@ def _norm(title: str, name: str, module: nn.Module | None) -> Label | None:
 
 
 def embedding_parts(model: Transformer) -> dict[str, Label]:
-    """The boxes of what embeds, adds positions and gives logits: in the paper, of one module."""
+    """The labels of embeddings, positions, output layer and softmax.
+
+    In the paper, one matrix serves both embeddings and the output layer.
+    """
     source, target, output = model.embedding, model.target_side, model.output_matrix
     homes = {id(source.tokens): ("embedding.tokens", "Input Embedding")}
     homes.setdefault(id(target.tokens), ("target_embedding.tokens", "Output Embedding"))
@@ -138,7 +143,7 @@ def embedding_parts(model: Transformer) -> dict[str, Label]:
 
 
 def _positions(embedding: Embedding, name: str) -> Label:
-    """The box of an embedding's positions; no name: those of the source's, again."""
+    """The label of an embedding's positions; an empty name means that the source's are shared."""
     title, width = "Positional Encoding", embedding.tokens.embedding_dim
     if embedding.learned:
         rows, count = embedding.positions.shape[0], embedding.positions.numel()
@@ -151,7 +156,7 @@ def _positions(embedding: Embedding, name: str) -> Label:
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:
-    """The numbers of parameters of the model's parts, and of itself, with their names."""
+    """The names of the model's parts with their numbers of parameters, then the whole model's."""
     children = model.named_children()
     parts = {name: sum(p.numel() for p in its.parameters()) for name, its in children}
     if model.output_bias is not None:

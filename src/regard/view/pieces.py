@@ -18,12 +18,12 @@ Words = list[list[int]]
 
 
 def words(pieces: Sequence[str]) -> Words:
-    """Group pieces into words at spaces; <s>, </s> and punctuation at either end stand alone."""
+    """Group pieces into words at spaces; <s>, </s> and punctuation around words are separate."""
     return [part for word in between_spaces(pieces) for part in _without_punctuation(word, pieces)]
 
 
 def between_spaces(pieces: Sequence[str]) -> Words:
-    """Group pieces into words at spaces alone; <s> and </s> stand alone."""
+    """Group pieces into words only at spaces; <s> and </s> are separate."""
     found: Words = []
     for place, piece in enumerate(pieces):
         if not found or piece.startswith(" ") or {piece, pieces[place - 1]} & set(SPECIAL):
@@ -46,7 +46,7 @@ def _is_punctuation(text: str) -> bool:
 
 
 def labels(pieces: Sequence[str]) -> list[str]:
-    """A label for each piece; a middle dot marks a piece that continues a word."""
+    """A label for each piece; it begins with a middle dot if the piece continues a word."""
     return [
         ("·" if place else "") + _shown(pieces[piece])
         for word in words(pieces)
@@ -75,8 +75,8 @@ def merged(
 ) -> Float[NDArray[np.float32], "*heads words others"]:
     """Attention between words, from attention between pieces.
 
-    The weight of a query word is the mean over its pieces; the weight of a key word is the sum over
-    its pieces. So each row still sums to 1.
+    The weights are averaged over the pieces of a query word, and summed over the pieces of a key
+    word. So each row still sums to 1.
     """
     mean, total = _belonging(queries), _belonging(keys)
     mean /= mean.sum(1, keepdims=True)

@@ -1,6 +1,6 @@
 """Record the attention weights of every head, by the definition of equation (1).
 
-The faster implementations never have all weights in memory.
+The faster implementations cannot be used, as they never have all weights in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS: tuple[AttentionKind, ...] = get_args(AttentionKind)
 
 @dataclass
 class Recording:
-    """The attention weights of each layer, by its number from 0, in the model's last pass."""
+    """The attention weights of each layer in the model's last pass; layers are numbered from 0."""
 
     encoder: dict[int, Float[Tensor, "rows heads source source"]] = field(default_factory=dict)
     decoder: dict[int, Float[Tensor, "rows heads target target"]] = field(default_factory=dict)
@@ -38,13 +38,13 @@ class Recording:
 
 @contextmanager
 def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
-    """Within the block, the model attends by the definition, and its attention weights are stored.
+    """A context in which the model attends by the definition, and attention weights are stored.
 
         with record_attention(model) as recording:
             model(source, target)
         recording.layers("cross")
 
-    The model's parameters may be in a layout for inference.
+    The model's weights may be in a layout for inference.
     """
     recording = Recording()
     modules = [
@@ -59,7 +59,7 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
             module.by = cast(Arithmetic, _Recorder(module.by, weights, layer))
         yield recording
     finally:
-        del model.whole_rows  # that of the class counts again
+        del model.whole_rows  # the class's value applies again
         for (_, _, module), by in zip(modules, before, strict=True):
             module.by = by
 
@@ -76,7 +76,7 @@ class _Recorder:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1); a cache may have slots not in use, and a lower precision than the query."""
+        """Equation (1). A cache may have unused slots, and a lower precision than the query."""
         keys = mask.allowed.shape[-1]
         key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
         output, weights = attention(query, key, value, mask.allowed, dropout)
@@ -84,7 +84,7 @@ class _Recorder:
         return output
 
     def weigh(self, scores: Tensor, values: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-        """The sum of the values by the softmax of the scores."""
+        """The sum of the values, weighted by the softmax of the scores."""
         each = torch.eye(values.shape[2], dtype=values.dtype, device=values.device)
         weights = self._by.weigh(scores, each.expand(*values.shape[:2], -1, -1), mask, dropout)
         self._weights[self._layer] = weights.detach()
