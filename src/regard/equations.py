@@ -122,6 +122,18 @@ class Moments(NamedTuple):
     variance: Float[Tensor, " weights"]
 
 
+class Learned(NamedTuple):
+    """All weights of a model that learns, and what updates them, in flat buffers."""
+
+    master: Float[Tensor, " weights"]
+    """The weights in fp32."""
+    weights: Float[Tensor, " weights"]
+    """The weights as the model computes with them: `master` itself, or rounded."""
+    gradient: Float[Tensor, " weights"]
+    """The summed gradient, in fp32 or in the precision of `weights`."""
+    moments: Moments
+
+
 class Arithmetic(ABC):
     """How the equations of the paper are computed."""
 
@@ -227,28 +239,17 @@ class Arithmetic(ABC):
     @abstractmethod
     def cross_entropy(
         self,
-        states: Float[Tensor, "tokens d_model"],
+        states: Float[Tensor, "passes_x_tokens d_model"],
         embedding: Float[Tensor, "vocabulary d_model"],
         labels: Int[Tensor, " tokens"],
         smoothing: float,
+        consistency: float = 0.0,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """(smoothed, plain) loss of the logits x E^T, in nats, summed over tokens (§5.4).
 
-        Labels of 0 are padding and do not count. Only the smoothed loss has a gradient.
-        """
-
-    @abstractmethod
-    def consistent_cross_entropy(
-        self,
-        states: Float[Tensor, "both d_model"],
-        embedding: Float[Tensor, "vocabulary d_model"],
-        labels: Int[Tensor, " tokens"],
-        smoothing: float,
-        weight: float,
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """(smoothed, plain) loss of two passes over the same tokens; see `loss.consistency_loss`.
-
-        `states` has those of the first pass, then those of the second; `labels` are of one pass.
+        Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient. With
+        `consistency`, it is `loss.consistency_loss` with this weight, and `states` has those of all
+        tokens of the first pass, then those of the second.
         """
 
     @abstractmethod
@@ -266,20 +267,10 @@ class Arithmetic(ABC):
         """
 
     @abstractmethod
-    def adam(
-        self,
-        master: Float[Tensor, " weights"],
-        weights: Float[Tensor, " weights"],
-        gradient: Float[Tensor, " weights"],
-        moments: Moments,
-        constants: Adam,
-        rate: float,
-        tokens: int | Tensor,
-    ) -> None:
-        """Update the fp32 `master` and the moments with gradient / tokens (§5.3), in place.
+    def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
+        """Update `master` and the moments with gradient / tokens (§5.3), in place.
 
-        Then round `master` to `weights`, which may be the same tensor, and set the gradient to 0.
-        The gradient is in fp32 or in the precision of `weights`.
+        Then round `master` to `weights`, and set the gradient to 0.
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.arithmetic.plain import PLAIN
-from regard.equations import Adam, Arithmetic, Moments
+from regard.equations import Adam, Arithmetic, Learned, Moments
 from regard.recipe import TrainingRecipe
 
 
@@ -78,9 +78,8 @@ class FlatAdam:
         if self._collected:
             self._collect()
         gradient = self._total if self._collected else self._latest
-        self._by.adam(
-            self.master, self.weights, gradient, self._moments, self._constants, rate, tokens
-        )
+        learned = Learned(self.master, self.weights, gradient, self._moments)
+        self._by.adam(learned, self._constants, rate, tokens)
         self._passed = self._collected = False
 
     def is_finite(self) -> bool:

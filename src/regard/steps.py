@@ -63,26 +63,23 @@ def steps_for(
 def loss_for(recipe: TrainingRecipe) -> BatchLoss:
     """The loss that a recipe asks for."""
     if recipe.consistency:
-        return partial(consistent_loss, weight=recipe.consistency)
+        return partial(batch_loss, consistency=recipe.consistency)
     return batch_loss
 
 
-def batch_loss(model: EncoderDecoder, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-    """(smoothed, plain) loss summed over the batch's target tokens, in nats (§5.4)."""
-    states = model.decode(batch.target, model.encode(batch.source), batch.source)
-    return model.by.cross_entropy(
-        *model.factors(states.flatten(0, 1)), batch.labels.flatten(), smoothing
-    )
-
-
-def consistent_loss(
-    model: EncoderDecoder, batch: Batch, smoothing: float, weight: float
+def batch_loss(
+    model: EncoderDecoder, batch: Batch, smoothing: float, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """(smoothed, plain) loss of two passes at once; see `regard.loss.consistency_loss`."""
-    source, target = batch.source.twice(), batch.target.twice()
+    """(smoothed, plain) loss summed over the batch's target tokens, in nats (§5.4).
+
+    With `consistency`, it is that of two passes at once; see `regard.loss.consistency_loss`.
+    """
+    source, target = batch.source, batch.target
+    if consistency:
+        source, target = source.twice(), target.twice()
     states = model.decode(target, model.encode(source), source)
-    return model.by.consistent_cross_entropy(
-        *model.factors(states.flatten(0, 1)), batch.labels.flatten(), smoothing, weight
+    return model.by.cross_entropy(
+        *model.factors(states.flatten(0, 1)), batch.labels.flatten(), smoothing, consistency
     )
 
 

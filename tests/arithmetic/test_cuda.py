@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arithmetic.cases import of_a_gpu
 from regard.arithmetic.cuda import Cuda, adam_in_one_pass
 from regard.arithmetic.plain import PLAIN
-from regard.equations import Adam, Moments
+from regard.equations import Adam, Learned, Moments
 from run.killing import PROCESSES
 
 CONSTANTS = Adam(0.9, 0.98, 1e-9)
@@ -50,7 +50,7 @@ def updated(by: Cuda, rates: tuple[float, ...] = (0.01, 0.02, 0.03)) -> list[tor
     master, weights, moments = state()
     for rate in rates:
         gradient = torch.randn(101).bfloat16()
-        by.adam(master, weights, gradient, moments, CONSTANTS, rate, 7)
+        by.adam(Learned(master, weights, gradient, moments), CONSTANTS, rate, 7)
         assert not gradient.any()
     return [master, weights, *moments]
 

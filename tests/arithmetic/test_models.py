@@ -14,7 +14,7 @@ from arithmetic.holding import assert_near
 from regard.data.batches import Batch
 from regard.data.rows import one_per_row
 from regard.recipe import Recipe
-from regard.steps import batch_loss, consistent_loss
+from regard.steps import batch_loss
 from regard.transformer import Transformer
 
 FIELDS: Mapping[str, dict[str, Any]] = {
@@ -85,7 +85,7 @@ def batch() -> Batch:
     return Batch(source, target, one_per_row(targets).ids, source.tokens, target.tokens)
 
 
-LOSSES = {"one pass": batch_loss, "two passes": partial(consistent_loss, weight=1.5)}
+LOSSES = {"one pass": batch_loss, "two passes": partial(batch_loss, consistency=1.5)}
 
 
 def learned(model: Transformer, loss: Any) -> tuple[Tensor, Tensor, Tensor]:

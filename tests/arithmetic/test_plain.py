@@ -53,7 +53,6 @@ def test_training_and_validation_call_the_definitions_alone(
     functions = called(lambda: trained(tmp_path / "run", data, recipe))
     assert functions >= DEFINITIONS | {("training.py", "update"), ("arithmetic/plain.py", "adam")}
     assert RANKING not in functions
-    assert ("arithmetic/plain.py", "fused_adam") not in functions
     assert files_of_arithmetic(functions) == {"plain.py", "choose.py"}
 
     validate = validator(data, recipe)

@@ -3,29 +3,26 @@
 import torch
 from torch import Tensor, nn
 
-from regard.arithmetic import consistency, cross_entropy, int8, layouts
+from regard.arithmetic import int8, layouts
 from regard.arithmetic.attention import VECTOR, CpuAttention, CpuMask
-from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.dropout import keep_mask
+from regard.arithmetic.fused import Fused
 from regard.arithmetic.int8 import Rounded
-from regard.arithmetic.plain import Plain, fused_adam, fused_lstm
 from regard.arithmetic.products import Products
-from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.arithmetic.residual import CpuAddNorm
-from regard.equations import Adam, Cache, Mask, Moments, Ranking
-
-_LOGITS_AT_ONCE = 2**20
-"""At most this many logits are ranked together: 4 MiB in fp32."""
+from regard.equations import Cache, Mask
 
 
-class Cpu(Plain):
-    """Computes every equation by PyTorch's operations, and linear layers by `products`.
+class Cpu(Fused):
+    """Every equation by PyTorch's operations; linear layers are multiplied by `products`.
 
     Dropout masks are drawn from `generator`; None means PyTorch's default generator.
     """
 
     chunk = 1024
-    """The loss computes the logits of at most this many tokens together: few enough for caches."""
+    """Tokens whose logits the loss computes together: few enough to stay near the caches."""
+    logits_at_once = 2**20
+    """Logits ranked together: 4 MiB in fp32."""
 
     def __init__(self, products: Products, generator: torch.Generator | None = None):
         self.products, self.generator = products, generator
@@ -45,14 +42,6 @@ class Cpu(Plain):
         output: Tensor = CpuAttention.apply(self, query, key, value, mask, dropout)
         return output
 
-    def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """PyTorch's LSTM over whole rows."""
-        return fused_lstm(x, of_input, of_state)
-
-    def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
-        """x W^T + b of all layers in one product."""
-        return self.products.linear(self, x, layers, relu)
-
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
         """Add & Norm as one operation."""
         out: Tensor = CpuAddNorm.apply(self, x, y, norm.weight, norm.bias, norm.eps, dropout)
@@ -66,46 +55,7 @@ class Cpu(Plain):
         """x E^T, plus a bias."""
         return self.products.logits(self, x, embedding, bias)
 
-    def cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """The loss, computed without keeping all logits."""
-        return cross_entropy.smoothed_cross_entropy(
-            self, states, embedding, labels, smoothing, learning=True
-        )
-
-    def consistent_cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of two passes, computed without keeping all logits."""
-        return consistency.consistent_cross_entropy(
-            self, states, embedding, labels, smoothing, weight
-        )
-
-    def most_likely(
-        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
-    ) -> Ranking:
-        """The best continuations, found by the maxima of blocks of the vocabulary."""
-        return most_likely_by_blocks(live, logits, never, count, _LOGITS_AT_ONCE)
-
-    def adam(
-        self,
-        master: Tensor,
-        weights: Tensor,
-        gradient: Tensor,
-        moments: Moments,
-        constants: Adam,
-        rate: float,
-        tokens: int | Tensor,
-    ) -> None:
-        """PyTorch's fused Adam."""
-        fused_adam(master, weights, gradient, moments, constants, rate, tokens)
-
-    def chunk_of(self, tokens: int) -> int:
-        """`chunk` tokens."""
-        return self.chunk
-
-    # The equations above call these methods between matrix products; `one_core.Loops` has others.
+    # What the equations above compute between matrix products; `one_core.Loops` does it by loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""
@@ -138,22 +88,6 @@ class Cpu(Plain):
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
-
-    def softmax_gradient(
-        self, logits: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
-        return cross_entropy.softmax_gradient(logits, labels, smoothing)
-
-    def pair_gradient(
-        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> PairLosses:
-        """Turn the logits of two passes into their gradients, in place."""
-        return consistency.pair_gradient(first, second, labels, smoothing, weight)
-
-    def is_one(self, gradient: Tensor) -> bool:
-        """Whether the gradient of the loss is 1, as when backward() starts from the loss."""
-        return bool(gradient == 1)
 
     def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
         """x times a factor for each column, rounded to signed 8 bits with a scale for each row."""

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.arithmetic.consistency import PairLosses
 from regard.arithmetic.products import Products
 
 
@@ -24,6 +25,8 @@ class LossParts(Protocol):
     """The attributes and methods of an `Arithmetic` that the loss uses."""
 
     products: Products
+    learning: bool
+    """Whether the loss has a gradient."""
 
     def chunk_of(self, tokens: int) -> int:
         """How many tokens have their logits computed together, if there are `tokens` in all."""
@@ -36,33 +39,35 @@ class LossParts(Protocol):
         Returns each label's logit and log p, both in fp32, [tokens, 1].
         """
 
+    def pair_gradient(
+        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> PairLosses:
+        """Turn the logits of two passes into their gradients; see `consistency.pair_gradient`."""
+
     def is_one(self, gradient: Tensor) -> bool:
         """Whether the gradient of the loss is known to be 1."""
 
 
-def smoothed_cross_entropy(
+def cross_entropy_by_chunks(
     by: LossParts,
-    states: Float[Tensor, "tokens d_model"],
+    states: Float[Tensor, "passes_x_tokens d_model"],
     embedding: Float[Tensor, "vocabulary d_model"],
     labels: Int[Tensor, " tokens"],
     smoothing: float,
-    *,
-    learning: bool,
+    consistency: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The (smoothed, plain) loss as `regard.loss.smoothed_loss` defines it: a sum in fp32, in nats.
+    """(smoothed, plain) loss, as `Arithmetic.cross_entropy` specifies it: summed, fp32, nats.
 
-    Labels of 0 are padding and do not count. Only the smoothed loss has a gradient, and only if
-    `learning` is True. In bf16, each token's loss has the rounding error of one bf16 probability,
-    unless it is computed without a gradient or by loops, which use fp32. The smoothed loss also has
-    the rounding error of the mean of the embeddings.
+    Only the smoothed loss has a gradient, and only if `by.learning`. In bf16, each token's loss has
+    the rounding error of one bf16 probability, unless it is computed without a gradient or by
+    loops, which use fp32. The smoothed loss also has the rounding error of the mean of the
+    embeddings.
     """
-    smoothed, plain = _SmoothedCrossEntropy.apply(
-        by, states, embedding, labels, smoothing, learning
-    )
+    smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain
 
 
-class _SmoothedCrossEntropy(torch.autograd.Function):
+class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -71,38 +76,36 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         embedding: Tensor,
         labels: Tensor,
         smoothing: float,
-        learning: bool,
+        consistency: float,
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
-        mean = embedding.sum(0).float() / len(embedding)  # .float().sum() would copy all of it
+        passes, tokens = 2 if consistency else 1, len(labels)
+        mean = embedding.sum(0).float() / len(embedding)  # sum() after .float() would copy
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
-        d_states = torch.empty_like(states if learning else states[:0])
+        d_states = torch.empty_like(states if by.learning else states[:0])
         z_sum = torch.zeros_like(mean)
-        d_embedding = torch.zeros_like(embedding if learning else embedding[:0])
-        chunk = by.chunk_of(len(states))
-        to_logits = by.products.to_logits(by, embedding, min(chunk, len(states)))
-        for first in range(0, len(states), chunk):
+        d_embedding = torch.zeros_like(embedding if by.learning else embedding[:0])
+        chunk = by.chunk_of(tokens)
+        products = [by.products.to_logits(by, embedding, min(chunk, tokens)) for _ in range(passes)]
+        for first in range(0, tokens, chunk):
             here = slice(first, first + chunk)
             t = labels[here, None]
-            z = states[here] * (t != 0)  # padding adds nothing to the embedding's gradient
-            logits = to_logits(z)
-            if learning:
-                right, log_p = by.softmax_gradient(logits, t, smoothing)
-            else:
-                right = logits.gather(1, t).float()
-                log_p = right - logits.float().logsumexp(1, keepdim=True)
-            nll = -(log_p * (t != 0)).sum()
-            plain = plain + nll
-            smoothed = smoothed + nll + smoothing * (right - z.float() @ mean[:, None]).sum()
-            if learning:
-                torch.addmm(
-                    mean.to(z.dtype), logits, embedding, beta=-smoothing, out=d_states[here]
-                )
-                d_embedding.addmm_(logits.t(), z)
-                z_sum = z_sum + z.sum(0, dtype=torch.float32)
-        if learning:
-            d_embedding -= (smoothing / len(embedding) * z_sum).to(embedding.dtype)
-            d_states *= (labels != 0)[:, None]
+            # Padding adds nothing to the embedding's gradient.
+            z = [one[here] * (t != 0) for one in states.chunk(passes)]
+            logits = [to_logits(one) for to_logits, one in zip(products, z, strict=True)]
+            terms = _terms(by, z, logits, t, mean, smoothing, consistency)
+            plain = plain + terms[0]
+            for term in terms:
+                smoothed = smoothed + term
+            if by.learning:
+                for one, gradient, out in zip(z, logits, d_states.chunk(passes), strict=True):
+                    beta, low = -smoothing / passes, mean.to(one.dtype)
+                    torch.addmm(low, gradient, embedding, beta=beta, out=out[here])
+                    d_embedding.addmm_(gradient.t(), one)
+                    z_sum = z_sum + one.sum(0, dtype=torch.float32)
+        if by.learning:
+            d_embedding -= (smoothing / passes / len(embedding) * z_sum).to(embedding.dtype)
+            d_states *= (labels != 0)[:, None].repeat(passes, 1)
         ctx.save_for_backward(d_states, d_embedding)
         ctx.mark_non_differentiable(plain)
         return smoothed, plain
@@ -115,6 +118,33 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             # In place, because these gradients are used only once.
             d_states, d_embedding = d_states.mul_(gradient), d_embedding.mul_(gradient)
         return None, d_states, d_embedding, None, None, None
+
+
+def _terms(
+    by: LossParts,
+    z: list[Tensor],
+    logits: list[Tensor],
+    t: Tensor,
+    mean: Tensor,
+    smoothing: float,
+    consistency: float,
+) -> tuple[Tensor, ...]:
+    """The plain loss of a chunk, and what smoothing and the divergence of two passes add to it.
+
+    The logits of each pass become their gradient, if there is one.
+    """
+    real = t != 0
+    if consistency:
+        right, log_p, divergence = by.pair_gradient(logits[0], logits[1], t, smoothing, consistency)
+        uniform = ((z[0] + z[1]).float() @ mean[:, None]).sum() / 2
+        smoothed = smoothing * ((right * real).sum() - uniform)
+        return -(log_p * real).sum(), smoothed, consistency / 4 * (divergence * real).sum()
+    if by.learning:
+        right, log_p = by.softmax_gradient(logits[0], t, smoothing)
+    else:
+        right = logits[0].gather(1, t).float()
+        log_p = right - logits[0].float().logsumexp(1, keepdim=True)
+    return -(log_p * real).sum(), smoothing * (right - z[0].float() @ mean[:, None]).sum()
 
 
 def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -9,16 +9,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.arithmetic import consistency
-from regard.arithmetic.consistency import PairLosses
-from regard.arithmetic.cross_entropy import smoothed_cross_entropy
-from regard.arithmetic.plain import Plain, fused_adam, fused_lstm
+from regard.arithmetic.fused import Fused
 from regard.arithmetic.products import Products
-from regard.arithmetic.ranking import most_likely_by_blocks
-from regard.equations import Adam, Mask, Moments, Ranking
+from regard.equations import Adam, Learned, Mask
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 
@@ -26,9 +22,7 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH computes the widths of
 heads that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
-_LOGITS_AT_ONCE = 2**27
-"""At most this many logits are ranked together: 512 MiB in fp32."""
+"""The kernels with cuDNN's first, for steps in which all batches have one shape."""
 
 
 class CudaMask(Mask):
@@ -43,8 +37,8 @@ class CudaMask(Mask):
         self.open = allowed | ~self.reachable
 
 
-class Cuda(Plain):
-    """Computes every equation in the way that is fast on a GPU.
+class Cuda(Fused):
+    """Every equation as it is fast on a GPU.
 
     `learning` says whether losses have gradients, `kernels` which attention kernels may be used.
     """
@@ -52,7 +46,9 @@ class Cuda(Plain):
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
-    """The loss computes the logits of at most this many tokens together: enough for a busy GPU."""
+    """Most tokens whose logits the loss computes together: enough to occupy the device."""
+    logits_at_once = 2**27
+    """Logits ranked together: 512 MiB in fp32."""
 
     def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
         self.learning, self.kernels, self.products = learning, kernels, Products()
@@ -70,59 +66,20 @@ class Cuda(Plain):
             output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
         return output * mask.reachable
 
-    def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """cuDNN's LSTM over whole rows."""
-        return fused_lstm(x, of_input, of_state)
-
-    def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
-        """x W^T + b of all layers in one product."""
-        return self.products.linear(self, x, layers, relu)
-
-    def cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """The loss, computed without keeping all logits."""
-        return smoothed_cross_entropy(
-            self, states, embedding, labels, smoothing, learning=self.learning
-        )
-
-    def consistent_cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of two passes, computed without keeping all logits."""
-        return consistency.consistent_cross_entropy(
-            self, states, embedding, labels, smoothing, weight
-        )
-
-    def most_likely(
-        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
-    ) -> Ranking:
-        """The best continuations, found by the maxima of blocks of the vocabulary."""
-        return most_likely_by_blocks(live, logits, never, count, _LOGITS_AT_ONCE)
-
-    def adam(
-        self,
-        master: Tensor,
-        weights: Tensor,
-        gradient: Tensor,
-        moments: Moments,
-        constants: Adam,
-        rate: float,
-        tokens: int | Tensor,
-    ) -> None:
-        """Adam, compiled to one pass over all tensors; in fp32, PyTorch's fused Adam."""
-        if weights is master or self._one_pass is None:
-            fused_adam(master, weights, gradient, moments, constants, rate, tokens)
+    def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
+        """Adam compiled to one pass over all that it reads and writes; in fp32, PyTorch's fused."""
+        if learned.weights is learned.master or self._one_pass is None:
+            super().adam(learned, constants, rate, tokens)
             return
-        # Tensors, because a program is compiled again for each new value of a Python number.
-        numbers = (torch.full_like(moments.updates, 1.0) * number for number in (rate, tokens))
+        # Tensors, because a program is compiled anew for each new number.
+        one = torch.full_like(learned.moments.updates, 1.0)
         try:
-            self._one_pass(master, weights, gradient, moments, constants, *numbers)
-        except Exception as error:  # compiling may raise any exception; nothing is changed then
+            self._one_pass(learned, constants, one * rate, one * tokens)
+        except Exception as error:  # a compiler may raise any, before it has changed anything
             if is_out_of_memory(error):
                 raise
             self._one_pass = None
-            self.adam(master, weights, gradient, moments, constants, rate, tokens)
+            self.adam(learned, constants, rate, tokens)
 
     @cached_property
     def _one_pass(self) -> Any:
@@ -145,29 +102,15 @@ class Cuda(Plain):
         p.scatter_(1, labels, (chosen - (1 - smoothing)).to(p.dtype))
         return right, chosen.clamp(min=1e-38).log()
 
-    def pair_gradient(
-        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> PairLosses:
-        """Turn the logits of two passes into their gradients, in place."""
-        return consistency.pair_gradient(first, second, labels, smoothing, weight)
-
     def is_one(self, gradient: Tensor) -> bool:
         """False, because reading the gradient would wait for the GPU."""
         return False
 
 
-def adam_in_one_pass(
-    master: Tensor,
-    weights: Tensor,
-    gradient: Tensor,
-    moments: Moments,
-    constants: Adam,
-    rate: Tensor,
-    tokens: Tensor,
-) -> None:
-    """Update as `Arithmetic.adam` specifies, in a form that a compiler turns into one kernel."""
+def adam_in_one_pass(learned: Learned, constants: Adam, rate: Tensor, tokens: Tensor) -> None:
+    """Update as `Arithmetic.adam` specifies, written so that a compiler makes one kernel of it."""
+    master, weights, gradient, (updates, mean, variance) = learned
     beta1, beta2, epsilon = constants
-    updates, mean, variance = moments
     updates += 1
     mean_scale, variance_scale = 1 - beta1**updates, (1 - beta2**updates).sqrt()
     one = gradient.float() / tokens

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from regard.arithmetic.attention import VECTOR, CpuMask, attend_without_gradient
 from regard.arithmetic.cpu import Cpu
-from regard.arithmetic.cross_entropy import smoothed_cross_entropy
 from regard.arithmetic.exact import BlockedLinear, blocks_agree, widths_agree
 from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.plain import Plain
@@ -23,6 +22,8 @@ class Inference(Cpu):
     Keys and values are cached and multiplied in the precision `keep_in`; with None, they keep their
     precision.
     """
+
+    learning = False
 
     def __init__(self, products: Products, keep_in: torch.dtype | None = None):
         super().__init__(products)
@@ -45,12 +46,6 @@ class Inference(Cpu):
 
     add_norm = Plain.add_norm  # not that of `Cpu`, which defines its own gradient
     lstm = Plain.lstm  # multiplies by `products`, which may hold the weights
-
-    def cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """The loss, computed in fp32, without its gradient."""
-        return smoothed_cross_entropy(self, states, embedding, labels, smoothing, learning=False)
 
 
 class ExactInference(Inference):

@@ -26,7 +26,7 @@ from regard.arithmetic.loops import layouts as layout_loops
 from regard.arithmetic.loops import linear as linear_loops
 from regard.arithmetic.loops import residual as residual_loops
 from regard.arithmetic.loops import search as search_loops
-from regard.equations import Adam, Moments, Ranking
+from regard.equations import Adam, Learned, Ranking
 from regard.machine.threads import side_by_side
 
 
@@ -163,24 +163,12 @@ class OneCore(Loops):
         out: Tensor = _LoopAddNorm.apply(self, x, y, norm.weight, norm.bias, norm.eps, dropout)
         return out
 
-    def adam(
-        self,
-        master: Tensor,
-        weights: Tensor,
-        gradient: Tensor,
-        moments: Moments,
-        constants: Adam,
-        rate: float,
-        tokens: int | Tensor,
-    ) -> None:
-        """Adam in one pass, in which each core updates a part of the weights.
-
-        PyTorch's Adam is used if gradients are in fp32.
-        """
+    def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
+        """Adam in one pass, each core for a part of the weights; PyTorch's for fp32 gradients."""
+        master, weights, gradient, (updates, mean, variance) = learned
         if gradient.dtype != torch.bfloat16:
-            super().adam(master, weights, gradient, moments, constants, rate, tokens)
+            super().adam(learned, constants, rate, tokens)
             return
-        updates, mean, variance = moments
         updates += 1
         beta1, beta2, epsilon = constants
         step = int(updates)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from regard.attention import attention, causal_mask, segment_mask
-from regard.equations import Adam, Arithmetic, Cache, Mask, Moments, Ranking
+from regard.equations import Adam, Arithmetic, Cache, Learned, Mask, Ranking
 from regard.loss import consistency_loss, smoothed_loss
 from regard.recurrence import first_state, lstm_cell
 from regard.search import most_likely
@@ -71,18 +71,20 @@ class Plain(Arithmetic):
         return F.linear(x, embedding.weight, bias)
 
     def cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
+        self,
+        states: Tensor,
+        embedding: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        consistency: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
-        """The loss of all logits at once, by `regard.loss.smoothed_loss`."""
-        smoothed, plain = smoothed_loss(F.linear(states, embedding), labels, smoothing)
-        return smoothed, plain.detach()
-
-    def consistent_cross_entropy(
-        self, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of all logits of both passes, by `regard.loss.consistency_loss`."""
-        first, second = F.linear(states, embedding).chunk(2)
-        smoothed, plain = consistency_loss(first, second, labels, smoothing, weight)
+        """The loss of all logits at once, as `regard.loss` defines it."""
+        logits = F.linear(states, embedding)
+        if consistency:
+            first, second = logits.chunk(2)
+            smoothed, plain = consistency_loss(first, second, labels, smoothing, consistency)
+        else:
+            smoothed, plain = smoothed_loss(logits, labels, smoothing)
         return smoothed, plain.detach()
 
     def most_likely(
@@ -91,67 +93,32 @@ class Plain(Arithmetic):
         """The best of all continuations, by `regard.search.most_likely`."""
         return most_likely(live, logits, never, count)
 
-    def adam(
-        self,
-        master: Tensor,
-        weights: Tensor,
-        gradient: Tensor,
-        moments: Moments,
-        constants: Adam,
-        rate: float,
-        tokens: int | Tensor,
-    ) -> None:
+    def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's Adam, one operation after another."""
-        _adam(master, gradient.float() / tokens, moments, constants, rate, fused=False)
-        if weights is not master:
-            weights.copy_(master)
-        gradient.zero_()
+        gradient = learned.gradient.float() / tokens
+        torch_adam(learned, gradient, constants, rate, fused=False)
 
 
-def fused_lstm(x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-    """PyTorch's LSTM over whole rows. On a GPU cuDNN computes it, from weights in one tensor."""
-    weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
-    if x.is_cuda:
-        parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])
-        weights = [part.view(w.shape) for part, w in zip(parts, weights, strict=True)]
-    zeros = x.new_zeros(1, len(x), of_state.in_features)
-    y: Tensor = torch.lstm(x, (zeros, zeros), weights, True, 1, 0.0, True, False, True)[0]
-    return y
-
-
-def fused_adam(
-    master: Tensor,
-    weights: Tensor,
+def torch_adam(
+    learned: Learned,
     gradient: Tensor,
-    moments: Moments,
-    constants: Adam,
-    rate: float,
-    tokens: int | Tensor,
-) -> None:
-    """Update as `Arithmetic.adam` specifies, in one pass over the weights, on a CPU or a GPU."""
-    scale = torch.ones_like(moments.updates) * tokens  # the kernel divides gradients by it
-    _adam(master, gradient.float(), moments, constants, rate, fused=True, grad_scale=scale)
-    if weights is not master:
-        weights.copy_(master)
-    gradient.zero_()
-
-
-def _adam(
-    master: Tensor,
-    gradient: Tensor,
-    moments: Moments,
     constants: Adam,
     rate: float,
     *,
     fused: bool,
     grad_scale: Tensor | None = None,
 ) -> None:
+    """Update with this fp32 gradient, which a fused Adam first divides by `grad_scale`."""
+    master, weights, _, moments = learned
     adam(
         [master], [gradient], [moments.mean], [moments.variance], [], [moments.updates],
         foreach=False, fused=fused, grad_scale=grad_scale,
         beta1=constants.beta1, beta2=constants.beta2, lr=rate, eps=constants.epsilon,
         weight_decay=0.0, amsgrad=False, maximize=False,
     )  # fmt: skip
+    if weights is not master:
+        weights.copy_(master)
+    learned.gradient.zero_()
 
 
 PLAIN = Plain()

@@ -1,0 +1,82 @@
+"""The equations for which a CPU and a GPU have the same operations."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.arithmetic import consistency, cross_entropy
+from regard.arithmetic.consistency import PairLosses
+from regard.arithmetic.plain import Plain, torch_adam
+from regard.arithmetic.products import Products
+from regard.arithmetic.ranking import most_likely_by_blocks
+from regard.equations import Adam, Learned, Ranking
+
+
+class Fused(Plain):
+    """Equations by operations that do several steps at once; `products` multiplies by weights."""
+
+    products: Products
+    chunk: int
+    """Tokens whose logits the loss computes together."""
+    logits_at_once: int
+    """Logits ranked together."""
+    learning: bool = True
+    """Whether losses have gradients."""
+
+    def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
+        """PyTorch's LSTM over whole rows; on a GPU it is cuDNN's, whose weights are one tensor."""
+        weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
+        if x.is_cuda:
+            parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])
+            weights = [part.view(w.shape) for part, w in zip(parts, weights, strict=True)]
+        zeros = x.new_zeros(1, len(x), of_state.in_features)
+        y: Tensor = torch.lstm(x, (zeros, zeros), weights, True, 1, 0.0, True, False, True)[0]
+        return y
+
+    def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
+        """x W^T + b of all layers in one product."""
+        return self.products.linear(self, x, layers, relu)
+
+    def cross_entropy(
+        self,
+        states: Tensor,
+        embedding: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        consistency: float = 0.0,
+    ) -> tuple[Tensor, Tensor]:
+        """The loss, computed without keeping all logits."""
+        return cross_entropy.cross_entropy_by_chunks(
+            self, states, embedding, labels, smoothing, consistency
+        )
+
+    def chunk_of(self, tokens: int) -> int:
+        """`chunk` tokens."""
+        return self.chunk
+
+    def softmax_gradient(
+        self, logits: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
+        return cross_entropy.softmax_gradient(logits, labels, smoothing)
+
+    def pair_gradient(
+        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
+    ) -> PairLosses:
+        """Turn the logits of two passes into their gradients, in place."""
+        return consistency.pair_gradient(first, second, labels, smoothing, weight)
+
+    def is_one(self, gradient: Tensor) -> bool:
+        """Whether the gradient of the loss is 1, as it is where backward() begins."""
+        return bool(gradient == 1)
+
+    def most_likely(
+        self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
+    ) -> Ranking:
+        """The best continuations, found by the maxima of blocks of the vocabulary."""
+        return most_likely_by_blocks(live, logits, never, count, self.logits_at_once)
+
+    def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
+        """PyTorch's fused Adam, in one pass over the weights."""
+        scale = torch.ones_like(learned.moments.updates) * tokens
+        gradient = learned.gradient.float()
+        torch_adam(learned, gradient, constants, rate, fused=True, grad_scale=scale)
