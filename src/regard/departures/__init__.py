@@ -1,5 +1,5 @@
-"""Where regard, the paper, its authors' code and other code bases differ: as values, and computed.
+"""The differences between regard, the paper, its authors' code and other code bases.
 
-Each departure is a value with the paper's words, and a function that judges a recipe and what is
-known of its run. `docs/deviations.md` is their print: `python -m regard.departures`.
+Each departure is a value with the paper's words, and a function that judges a recipe and the known
+facts of its run. `python -m regard.departures` prints all departures: `docs/deviations.md`.
 """

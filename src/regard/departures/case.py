@@ -1,4 +1,4 @@
-"""A departure, what it judges, and what it finds."""
+"""The types of a departure, of the case that it judges, and of its finding."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from regard.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts that a run or a model shows besides its recipe; None where it does not show one."""
+    """Facts about a run or a model that its recipe does not tell; None for a fact not known."""
 
     vocabulary: int | None = None
-    """Entries of its tokenizer."""
+    """The number of entries of the tokenizer."""
     pairs: int | None = None
-    """Sentence pairs, or trees, that it is trained on."""
+    """The number of sentence pairs, or trees, in the training text."""
     sample: float | None = None
     """The share of its training text from which the sub-words were learned."""
     held_out: int | None = None
-    """Pairs of its training text that were set aside for validation; 0 if files were given."""
+    """The number of training pairs that were set aside for validation; 0 if files were given."""
     mix: tuple[int, ...] | None = None
-    """How often an epoch has the pairs of each text; empty if it has all of them once."""
+    """How often an epoch has the pairs of each text; empty if it has every pair once."""
     dtype: str | None = None
     """The number formats of training in words, such as "bfloat16"."""
     device: str | None = None
     """The device of training, such as "cpu"."""
     steps: int | None = None
-    """Optimizer steps done."""
+    """The number of optimizer steps that were made."""
     averaged: tuple[int, ...] | None = None
     """The steps whose checkpoints were averaged."""
     tuned: bool | None = None
-    """Whether beam and alpha were chosen by a development set."""
+    """Whether beam and alpha were chosen on a development set."""
     begins_with_model: bool | None = None
     """Whether training began with the weights of another model."""
 
@@ -44,7 +44,7 @@ class Compared(NamedTuple):
 
     recipe: Recipe
     row: str
-    """A name in `PAPER_RECIPES`."""
+    """The name of the row in `PAPER_RECIPES`."""
     facts: Facts = Facts()
 
     @property
@@ -60,15 +60,15 @@ class Compared(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A departure of one case."""
+    """The result of judging one case by a departure."""
 
     kind: Literal["departs", "unstated", "unseen"]
     """departs: the paper, or its row, says otherwise. unstated: the paper does not say. unseen: the
-    paper says it, and what is given here does not show whether it is so."""
+    paper says it, but the recipe and the facts do not show whether it is so here."""
     paper: str = ""
-    """The row's values; empty if the quotation says it all."""
+    """The row's values; empty if the departure's `quote` already has them."""
     here: str = ""
-    """The values here; empty if the departure's `ours` says it."""
+    """The values here; empty if the departure's `ours` already has them."""
 
 
 Judge = Callable[[Compared], Finding | None]
@@ -84,15 +84,15 @@ class Departure:
     quote: str
     """The paper's words; empty if it does not say."""
     theirs: str
-    """The way of the authors' code; "later" is what it became after June 2017."""
+    """The behaviour of the authors' code; "later" means its behaviour after June 2017."""
     ours: str
-    """The way of regard."""
+    """The behaviour of regard."""
     why: str
     tests: tuple[str, ...]
-    """Paths of the tests that hold what regard does."""
+    """Paths of the tests that check what regard does."""
     judge: Judge
     fields: tuple[str, ...] = ()
-    """The fields of a recipe that it judges, as `section.key`."""
+    """The fields of a recipe that `judge` looks at, as `section.key`."""
 
 
 def value(recipe: Recipe, field: str) -> Any:
@@ -102,7 +102,7 @@ def value(recipe: Recipe, field: str) -> Any:
 
 
 def values(recipe: Recipe, fields: tuple[str, ...] | list[str]) -> str:
-    """Fields and their values in words."""
+    """Fields and their values as text, such as `model.layers = 6`."""
     return ", ".join(f"{field} = {json.dumps(value(recipe, field))}" for field in fields)
 
 
@@ -112,7 +112,7 @@ def all_fields() -> list[str]:
 
 
 def as_row(*fields: str) -> Judge:
-    """It departs if a field is not that of the row."""
+    """A judge: a case departs if one of the fields differs from the row's."""
 
     def judge(case: Compared) -> Finding | None:
         if not (changed := case.changed(*fields)):
@@ -123,7 +123,10 @@ def as_row(*fields: str) -> Judge:
 
 
 def unstated(*fields: str) -> Judge:
-    """The paper says nothing; it departs if a field is not that of the row, which are our guess."""
+    """A judge where the paper says nothing: a case departs if a field differs from our guess.
+
+    Our guesses are the row's values.
+    """
 
     def judge(case: Compared) -> Finding | None:
         return as_row(*fields)(case) or Finding("unstated", here=values(case.recipe, fields))
@@ -132,12 +135,12 @@ def unstated(*fields: str) -> Judge:
 
 
 def never(case: Compared) -> Finding | None:
-    """It is as published, whatever the recipe."""
+    """A judge that finds nothing: every recipe is as published."""
     return None
 
 
 def departs_if(condition: Callable[[Compared], bool]) -> Judge:
-    """It departs under a condition; `ours` of the departure says how."""
+    """A judge: a case departs if the condition is true; the departure's `ours` says how."""
     return lambda case: Finding("departs") if condition(case) else None
 
 

@@ -15,7 +15,7 @@ from regard.recipe import Recipe
 _SUB_WORDS = ("tokenizer.kind", "tokenizer.vocabulary")
 _BATCH = ("data.source_tokens", "data.target_tokens", "training.accumulate")
 _NEAR = 0.1
-"""How far a corpus may be from the printed size, which is rounded."""
+"""A corpus departs if its size differs by more than this share from the printed, rounded size."""
 
 
 def corpus_of(row: str) -> str:
@@ -66,7 +66,7 @@ def _batch(case: Compared) -> Finding | None:
 
 
 def _tokens(recipe: Recipe) -> str:
-    """The tokens of a step: batches whose gradients are summed count as one."""
+    """The tokens of a step, in words; batches whose gradients are summed are added up."""
     times = recipe.training.accumulate
     source, target = recipe.data.source_tokens * times, recipe.data.target_tokens * times
     return f"{source:,} source and {target:,} target tokens"

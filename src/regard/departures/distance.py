@@ -1,4 +1,4 @@
-"""The distance from the paper: which row a recipe is closest to, and what departs from it."""
+"""The distance from the paper: the row closest to a recipe, and the departures from the row."""
 
 from math import log2
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class Distance(NamedTuple):
     row: str
     """The row of the paper's tables that was compared with, a name in `PAPER_RECIPES`."""
     closest: str
-    """The row that is nearest."""
+    """The row that is nearest to the recipe."""
     found: tuple[tuple[Departure, Finding], ...]
 
     def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:
@@ -27,10 +27,10 @@ class Distance(NamedTuple):
 
 
 def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = None) -> Distance:
-    """Judge a recipe, and what is known of its run, by every departure.
+    """Judge a recipe, and the known facts of its run, by every departure.
 
-    It is compared with the row of this name, or else with the closest. Raises RecipeError for an
-    unknown row.
+    The recipe is compared with the row of this name or, without a name, with the closest row.
+    Raises RecipeError for an unknown row.
     """
     if row is not None and row not in PAPER_RECIPES:
         raise unknown("row", row, list(PAPER_RECIPES))
@@ -41,10 +41,11 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 
 
 def closest_row(recipe: Recipe) -> str:
-    """The name of the paper's recipe of this task that is nearest.
+    """The name of the paper's recipe for the same task that is nearest.
 
-    Each field is as far off as it has doublings, or 1 if it is no number, or 0 in one recipe. Of
-    equally near ones it is the first in the order of the paper.
+    Distances of fields are added up. The distance of two numbers is how many doublings lie between
+    them; it is 1 if a value is 0, or is not a number. Of equally near recipes, the first in the
+    order of the paper is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))
@@ -60,6 +61,6 @@ def _how_far(before: Recipe, after: Recipe) -> float:
 
 
 def changes(before: Recipe, after: Recipe) -> list[str]:
-    """The fields, as `section.key`, in which two recipes differ, except what cannot depart."""
+    """The fields, as `section.key`, in which two recipes differ, without CANNOT_DEPART."""
     fields = (field for field in all_fields() if field not in CANNOT_DEPART)
     return [field for field in fields if value(before, field) != value(after, field)]

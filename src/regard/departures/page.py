@@ -34,7 +34,7 @@ a setting leaves open is empty.
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of the page."""
     parts = [_INTRODUCTION, _departures(), _FIELDS, _not_judged(), _USUAL, _settings()]
     return "\n".join(parts)
 

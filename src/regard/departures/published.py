@@ -19,7 +19,7 @@ _PARSERS = {"wsj": "WSJ only, discriminative", "wsj-semi": "semi-supervised"}
 
 
 def published(row: str) -> list[str]:
-    """The figures that the paper printed for a row, a sentence each."""
+    """The figures that the paper printed for a row, each as a sentence."""
     if row in _PARSERS:
         [f1] = (one.f1 for one in TABLE_4 if (one.name, one.training) == (_OURS, _PARSERS[row]))
         return [f"Table 4: F1 {f1} on section 23 of the Wall Street Journal"]
@@ -41,7 +41,7 @@ def published(row: str) -> list[str]:
 
 
 def row_in_words(row: str) -> str:
-    """A row in words: how its recipe differs from base."""
+    """A description of a row: how its recipe differs from base."""
     changed = values(PAPER_RECIPES[row], changes(BASE, PAPER_RECIPES[row]))
     return f"base with {changed}" if changed else "the base model"
 

@@ -1,4 +1,4 @@
-"""All departures, in the order of the paper, and the fields of a recipe that cannot be one."""
+"""All departures, in the order of the paper, and the fields of a recipe that cannot depart."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -21,7 +21,8 @@ _SAVES = ("training.save_every", "training.save_minutes", "training.resume_minut
 _CHECKPOINTS_APART = 600
 """Seconds between two of the paper's checkpoints."""
 _NEAR = 0.1
-"""How far the spacing of checkpoints may be from the printed one, since step times are rounded."""
+"""Checkpoints depart if their spacing differs by more than this share from the printed one, which
+follows from rounded step times."""
 
 
 def _steps(case: Compared) -> Finding | None:
@@ -54,12 +55,12 @@ def _rate(case: Compared) -> Finding | None:
 
 
 def _averages_nothing(row: str) -> bool:
-    """Whether a row is one of Table 3 whose figures are of a single checkpoint."""
+    """Whether the paper's figures of a row, in Table 3, were measured on a single checkpoint."""
     return row in TABLE_3 and row not in ("base", "big")
 
 
 def _average(case: Compared) -> Finding | None:
-    """Rows base and big are in Table 2 as well, which is of averaged checkpoints."""
+    """Rows base and big are in Table 2 as well, where checkpoints are averaged."""
     wanted = 1 if _averages_nothing(case.row) else case.printed.training.average
     averaged, training = case.facts.averaged, case.recipe.training
     paper = f"the last {wanted} checkpoints are averaged" if wanted > 1 else "none are averaged"
@@ -73,7 +74,7 @@ def _average(case: Compared) -> Finding | None:
 
 
 def _spacing(case: Compared) -> Finding | None:
-    """Ten minutes of another machine are another number of steps."""
+    """Ten minutes on another machine are another number of steps."""
     if is_parser(case):
         return as_row(*_SAVES)(case) or Finding("unstated", here=values(case.recipe, _SAVES))
     time = BIG_TIME if case.row.startswith("big") else BASE_TIME

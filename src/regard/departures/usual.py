@@ -1,6 +1,6 @@
-"""The usual settings of other code bases, and what differs between one of them and a recipe.
+"""The usual settings of other code bases, and how a recipe differs from them.
 
-The values are those of public files, named by each setting. They may have changed since.
+The values are taken from public files, which each setting names. They may have changed since.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Usual:
     source: str
     """The public repository and file that has it."""
     fields: Mapping[str, Any]
-    """Its values by the names of a recipe's fields; fields that it leaves open are absent."""
+    """Its values, by the names of a recipe's fields; a field that the setting lacks is absent."""
     beyond: tuple[Beyond, ...]
 
 
@@ -213,10 +213,10 @@ USUAL: Mapping[str, tuple[Usual, ...]] = MappingProxyType(
 
 
 class FieldDifference(NamedTuple):
-    """A field in which a recipe is not the usual setting."""
+    """A field in which a recipe differs from a usual setting."""
 
     field: str
-    """Its name as `section.key`."""
+    """The name of the field, as `section.key`."""
     theirs: Any
     ours: Any
 
