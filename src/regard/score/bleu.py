@@ -1,7 +1,7 @@
 """§6.1 "BLEU": translation quality, computed by sacreBLEU so that others can reproduce the number.
 
-The paper's own figures count other words, which gives about one point more (`report.py`): a number
-means something only together with sacreBLEU's signature.
+The paper's own figures divide text into other words, which gives about one point more
+(`report.py`). So a BLEU can be compared only with a BLEU of the same sacreBLEU signature.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def score_translations(
 
 @dataclass(frozen=True)
 class Figure:
-    """A score of one system, and how sure it is."""
+    """A score of one system, with its confidence interval and its significance."""
 
     score: float
     interval: float
@@ -63,8 +63,8 @@ class Figure:
     mean: float
     """Mean of the samples, the middle of the interval."""
     p: float | None
-    """Probability of a difference as large as that from the first system, if both were equally
-    good, by paired bootstrap; None for the first system."""
+    """The p-value of the difference from the first system, by paired bootstrap: its probability if
+    both systems were equally good. None for the first system."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -111,7 +111,7 @@ def compare_by(
 def _figure(found: Result, first: Result) -> Figure:
     p = found.p_value
     if p is not None and found.score == first.score:
-        p = 1.0  # sacreBLEU counts differences above 0, of which there are none, as 0.001
+        p = 1.0  # there is no difference, for which sacreBLEU would give 0.001
     return Figure(float(found.score), float(found.ci or 0), float(found.mean or 0), p)
 
 
@@ -120,7 +120,7 @@ def bleu(
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
 ) -> float:
-    """Only the BLEU of `score_translations`, without the time that TER takes; raises as it does."""
+    """The BLEU of `score_translations` alone, without the slow TER; raises the same errors."""
     _refuse_misaligned(hypotheses, references)
     return float(_bleu(tokenizer, force=True).corpus_score(hypotheses, references).score)
 

@@ -1,7 +1,7 @@
-"""Table 4's F1: the brackets of parsed sentences compared with those of a treebank.
+"""Table 4's F1: compare the brackets of parsed sentences with the brackets of a treebank.
 
-The figures, to the last printed digit, and the messages are those of EVALB (Sekine and Collins,
-1997), the program with which the field compares parsers.
+The figures, to the last printed digit, and the messages are the same as EVALB's (Sekine and
+Collins, 1997), the program with which the field compares parsers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,8 +40,8 @@ def compare(
     """Compare trees line by line, as bytes, with one sentence on each line.
 
     Yields rows, messages and remarks in the order in which EVALB prints them. Raises TooManyErrors
-    after the message that was one too many. A bare word, that is, one without its own bracket,
-    always leads to this, because EVALB repeats the message about it without end.
+    after a message that has more than `parameters.max_errors` messages before it. A bare word, that
+    is, a word without its own bracket, always raises it: EVALB repeats the message without end.
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):
@@ -102,7 +102,7 @@ def _said(
 def score_brackets(
     gold: Iterable[bytes], test: Iterable[bytes], parameters: EvalbParameters = COLLINS
 ) -> BracketScores:
-    """The figures of a whole corpus, from trees given as to `compare`; raises TooManyErrors."""
+    """The figures of a whole corpus, from the trees that `compare` takes; raises TooManyErrors."""
     scores = BracketScores(parameters.cutoff)
     for said in compare(gold, test, parameters):
         if isinstance(said, Row):

@@ -1,8 +1,8 @@
-"""§6.1 "BLEU": words as Moses' scripts divide them, which the paper's figures count.
+"""§6.1 "BLEU": divide text into words as Moses' scripts do; the paper's figures count such words.
 
-Each public function gives, for one line, what the script in its docstring prints, to the byte. The
-lists of abbreviations are Moses' own, as the package sacremoses carries them. That package has a
-tokeniser, too, which differs where a line ends in a full stop (docs/decisions.md).
+Each public function returns, for one line, exactly the text that the script in its docstring
+prints. The lists of abbreviations are Moses' own, from the package sacremoses. The tokeniser of
+that package is not used: it differs where a line ends in a full stop (docs/decisions.md).
 """
 
 import re
@@ -27,9 +27,9 @@ def split_compounds(line: str) -> str:
 
 
 def tokenise(line: str, language: str) -> str:
-    """Words and punctuation marks apart: `tokenizer.perl -l LANGUAGE -no-escape -q`.
+    """Separate words and punctuation marks: `tokenizer.perl -l LANGUAGE -no-escape -q`.
 
-    A language without a list of abbreviations gets that of English, as in the script.
+    As in the script, a language without a list of abbreviations uses the English list.
     """
     if not regex.search(f"[^{_BLANKS}]", line):
         return line
@@ -41,11 +41,11 @@ def tokenise(line: str, language: str) -> str:
 
 
 def normalise(line: str, language: str) -> str:
-    """Plain quotation marks, dashes and blanks: `normalize-punctuation.perl -l LANGUAGE`.
+    """Make quotation marks, dashes and blanks plain: `normalize-punctuation.perl -l LANGUAGE`.
 
-    The script reads bytes: its letters, digits and blanks are those of ASCII.
+    The script reads bytes: for it, only ASCII has letters, digits and blanks.
     """
-    text = _replaced(f"{line}\n", _PLAIN)  # one rule of the script asks what follows, a line's end
+    text = _replaced(f"{line}\n", _PLAIN)  # one rule of the script needs a character after the line
     if language == "en":
         text = re.sub(r'"([,.]+)', r'\1"', text)
     elif language not in ("cs", "cz"):
@@ -55,7 +55,7 @@ def normalise(line: str, language: str) -> str:
 
 
 def has_abbreviations(language: str) -> bool:
-    """Whether Moses lists abbreviations of a language; for others it takes those of English."""
+    """Whether Moses has a list of abbreviations for a language; if not, it uses the English one."""
     return language in _lists()
 
 
@@ -108,9 +108,9 @@ _WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
 
 @cache
 def _separating(language: str) -> _Rules:
-    """Blanks around what is no letter, digit, hyphen or one of .'`, and then around some of these.
+    """Rules that put blanks around all other characters than letters, digits, hyphens and .'`.
 
-    Blanks are squeezed later: only whether there is one counts.
+    Further rules put blanks around some of these, too. Several blanks become one later.
     """
     inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
     return (
@@ -151,7 +151,10 @@ _INSIDE_WORDS = {
 
 
 def _end_apart(word: str, language: str, after: str) -> str:
-    """A word before another, divided from its full stop unless that seems to be part of it."""
+    """Divide a word from its full stop, unless the stop seems to be part of the word.
+
+    `after` is the next word.
+    """
     whole = _WORD_AND_STOP.fullmatch(word)
     if not whole:
         return word
@@ -171,8 +174,8 @@ def _end_apart(word: str, language: str, after: str) -> str:
 def _abbreviations(language: str) -> dict[str, str]:
     """When each abbreviation of a language keeps its full stop, from the lists of Moses.
 
-    Lines are read as the script reads them: a blank at the end of one belongs to the word, which
-    then is never met.
+    Lines are read as the script reads them: a blank at the end of a line belongs to the
+    abbreviation, which then occurs in no text.
     """
     lists = _lists()
     found = {}

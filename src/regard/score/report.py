@@ -1,4 +1,4 @@
-"""§6.1 "BLEU": five scores of a translation, each with its meaning; one is the paper's own.
+"""§6.1 "BLEU": five scores of a translation, each with its meaning; one is the paper's BLEU.
 
 The paper does not describe how its BLEU was computed. The script that its authors released divides
 words by Moses' tokenizer.perl, splits compounds and counts with multi-bleu.perl.
@@ -18,17 +18,17 @@ from regard.score.bleu import Figure, compare_by
 from regard.score.moses import normalise, split_compounds, tokenise
 
 Step = Literal["normalise", "tokenise", "split"]
-"""One thing that can be done to a line before its words are counted, by moses.py."""
+"""A step of preparing a line before its words are counted, which moses.py can do."""
 TextSteps = tuple[Step, ...]
 ALL_STEPS: TextSteps = get_args(Step)
-"""All steps, in their order."""
+"""All steps, in the order in which they are done."""
 PAPER_STEPS: TextSteps = ("tokenise", "split")
 """The steps of the script that the paper's authors released."""
 
 _BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
 _AS_LETTERS = {ord(one): 0xF0000 + ord(one) for one in _BLANKS}
-"""Blanks at which Python divides words and multi-bleu.perl does not, to characters of no use."""
+"""A map to unused characters, from blanks at which Python divides words but multi-bleu.perl not."""
 
 _MEANINGS = {
     "bleu_13a": "BLEU of detokenised, cased text, whose words sacreBLEU divides as WMT's script "
@@ -49,10 +49,10 @@ _DONE = {
 
 @dataclass(frozen=True)
 class ReportedScore:
-    """One score of all systems, and what it is."""
+    """One kind of score, for all systems."""
 
     meaning: str
-    """One sentence."""
+    """A sentence that says what the score measures."""
     signature: str
     """How it was computed, in sacreBLEU's notation."""
     figures: list[Figure]
@@ -62,7 +62,7 @@ class ReportedScore:
 class MultiBleu(BLEU):
     """BLEU as multi-bleu.perl counts it: cased, unsmoothed, words divided at ASCII's blanks.
 
-    Before it counts, `steps` are done to each line, for text in `language`, such as "de".
+    Before words are counted, each line is prepared by `steps`, as text in `language`, such as "de".
     multi-bleu.perl fails if all translations are empty; here their score is 0.
     """
 
@@ -77,7 +77,7 @@ class MultiBleu(BLEU):
 
 @lru_cache(maxsize=1 << 16)
 def prepare_line(line: str, language: str, steps: TextSteps = PAPER_STEPS) -> str:
-    """A line after some steps, which are done in the order of `ALL_STEPS`."""
+    """Prepare a line by some steps, in the order of `ALL_STEPS`."""
     if "normalise" in steps:
         line = normalise(line, language)
     if "tokenise" in steps:
@@ -114,7 +114,7 @@ def report_translations(
 def score_by_steps(
     translations: Sequence[str], references: Sequence[Sequence[str]], language: str
 ) -> dict[str, float]:
-    """The BLEU of multi-bleu.perl by what was done to the text, for the usual choices of steps."""
+    """The BLEU of multi-bleu.perl for each usual choice of steps, such as `tokenise+split`."""
     choices: list[TextSteps] = [("tokenise",), PAPER_STEPS, ("normalise", "tokenise"), ALL_STEPS]
     return {
         "+".join(steps): float(
@@ -131,7 +131,7 @@ def looks_tokenised(lines: Sequence[str]) -> bool:
 
 
 def recognise(lines: int) -> str | None:
-    """A sentence about the test set of the paper that has this number of lines, or None."""
+    """A sentence that names the paper's test set with this number of lines; None for others."""
     said = {
         3003: "looks like newstest2014 in full; 2,737: the filtered one",
         2737: "looks like newstest2014, the filtered one; 3,003: in full",

@@ -9,7 +9,7 @@ from regard.score.evalb.quotes import put_back
 from regard.score.evalb.reading import EvalbSentence
 
 Bracket = tuple[bytes, int, int]
-"""The label as `_cut` leaves it, and the numbers of words before the bracket's start and end."""
+"""The label without function tags and indices, and the numbers of words before start and end."""
 
 
 class BracketCounts(NamedTuple):
@@ -70,7 +70,7 @@ def count(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters)
 
 
 def _kept(sentence: EvalbSentence, parameters: EvalbParameters) -> list[Bracket]:
-    """The brackets that hold a word and have no deleted label, with their labels cut."""
+    """The brackets that contain a word and whose label is not deleted."""
     deleted = parameters.deleted_brackets
     return [
         (cut, start, end)

@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.errors import DataError
 
 LARGEST_FILE = 2**20
-"""Bytes of the largest parameter file that is read; the official ones have under 4,000."""
+"""A parameter file of more bytes is refused; the official files have fewer than 4,000."""
 
 _EqualPairs = frozenset[tuple[bytes, bytes]]
 """Pairs of labels or words that count as equal, each in both orders."""
@@ -31,9 +31,9 @@ class EvalbParameters:
     labelled: bool = True
     """LABELED: whether matching brackets must have equal labels."""
     cutoff: int = 40
-    """CUTOFF_LEN: words of the longest sentence in the second summary."""
+    """CUTOFF_LEN: the second summary counts only sentences of at most this many words."""
     max_errors: int = 10
-    """MAX_ERROR: one message more than this is allowed, and the next ends the comparison."""
+    """MAX_ERROR: this many messages and one more are allowed; the next ends the comparison."""
 
     def same_label(self, one: bytes, other: bytes) -> bool:
         """Whether two labels, or two tags, count as equal."""
@@ -67,10 +67,10 @@ _LABELS = [b"DELETE_LABEL", b"DELETE_LABEL_FOR_LENGTH", b"QUOTE_LABEL"]
 
 
 def read_parameters(path: str | Path) -> tuple[EvalbParameters, list[str]]:
-    """The parameters in a file, and messages on its lines: EVALB's, and ours where EVALB is silent.
+    """Read the parameters in a file; return them and messages about lines that are ignored.
 
-    A line that cannot be understood is ignored. Raises DataError if the file cannot be read or has
-    more than LARGEST_FILE bytes.
+    The messages are EVALB's, or ours where EVALB is silent. Raises DataError if the file cannot be
+    read or has more than LARGEST_FILE bytes.
     """
     values: dict[bytes, list[bytes]] = {key: [] for key in _NUMBERS + _PAIRS + _LABELS}
     said = []

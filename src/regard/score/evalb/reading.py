@@ -42,7 +42,7 @@ class Quote:
     word: bytes
     tag: bytes
     place: int
-    """Number of kept words before it."""
+    """Number of words before it whose tags are not deleted."""
     brackets: int
     """Number of brackets opened before it."""
     around: tuple[int, ...]
@@ -71,7 +71,7 @@ class EvalbSentence:
     stuck: bool = False
     """Whether the line has a bare word, which EVALB never gets past."""
     remarks: list[str] = field(default_factory=list)
-    """Notes on this line where EVALB should say something, but is silent."""
+    """Our notes about this line, where EVALB should print a message but is silent."""
 
 
 def read_sentence(line: bytes, parameters: EvalbParameters) -> EvalbSentence:

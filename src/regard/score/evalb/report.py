@@ -19,7 +19,7 @@ class Status(IntEnum):
 
     VALID = 0
     ERROR = 1
-    """Its brackets are unbalanced, or its words are not those of the treebank."""
+    """The sentence's brackets are unbalanced, or its words differ from the treebank's."""
     SKIPPED = 2
     """The test sentence has no words."""
 
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 @dataclass
 class LengthSummary:
-    """The figures of many sentences: all of a corpus, or those up to some length."""
+    """The figures of many sentences: all sentences of a corpus, or only short ones."""
 
     sentences: int = 0
     error: int = 0
