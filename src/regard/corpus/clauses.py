@@ -57,7 +57,7 @@ class Clause:
     def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
         """The German main clause: one constituent, the finite verb, ..., the particle at the end.
 
-        `before`, if given, is that constituent. Separated verbs are recorded in `d`.
+        `before`, if given, is the first constituent. Separated verbs are recorded in `d`.
         """
         subject = self.subject.german + self.subject.relative
         front = before or (self.front[1] if self.front else [])
@@ -76,7 +76,7 @@ class Clause:
         return words
 
     def final(self) -> list[Word]:
-        """The German subordinate clause: the finite verb is last, its particle joined to it."""
+        """The German subordinate clause: the finite verb is last, and includes its particle."""
         words = self.subject.german + self.subject.relative
         for part in self.predicates:
             if part is not self.predicates[0]:
@@ -138,7 +138,7 @@ def clause(
     """Make a clause about `subject`, or about a random one.
 
     topic: a later `it` may refer to the subject or object. rich: a relative clause or an adverbial
-    of time is likely. front: this adverbial may come first. tail: another clause follows this one.
+    of time is likely. front: the adverbial may come first. tail: another clause follows this one.
     """
     subject = subject or some_subject(d, topic=topic)
     extra = d.pick(_EXTRAS if rich else _FEW_EXTRAS)

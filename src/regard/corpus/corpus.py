@@ -1,4 +1,4 @@
-"""The examples of the built-in corpus, and how well translations of them choose pronouns."""
+"""The examples of the built-in corpus, and the accuracy of pronouns in their translations."""
 
 from __future__ import annotations
 
@@ -185,9 +185,10 @@ def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -
     """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
     The n-th third-person pronoun of a translation is compared, in lower case, with the n-th of its
-    reference; pronouns that do not translate `it` or `its` are counted in n too. So a missing one
-    is wrong, and may make later ones wrong. A translator that makes every pronoun masculine scores
-    0.44, feminine 0.31, neuter 0.41 (`sein` and `ihm` are both masculine and neuter).
+    reference. Pronouns that do not translate `it` or `its` are counted in n, too. So a missing
+    pronoun is wrong, and may make later pronouns wrong. If all pronouns are masculine, the accuracy
+    is 0.44; if all are feminine, 0.31; if all are neuter, 0.41 (`sein` and `ihm` are both masculine
+    and neuter).
 
     Raises DataError if the lengths differ or no example has a gendered pronoun.
     """

@@ -1,4 +1,4 @@
-"""A sentence of the built-in corpus in the making: words, random choices, dependencies."""
+"""The derivation of a sentence of the built-in corpus: words, random choices, dependencies."""
 
 from __future__ import annotations
 

@@ -21,9 +21,10 @@ Frame = Literal[
     "none", "accusative", "dative", "both", "phrase", "motion", "placement", "transport", "clause",
     "product", "result",
 ]  # fmt: skip
-"""The complements a verb requires; `both` is two objects, `phrase` one with a preposition.
+"""The complements that a verb requires.
 
-`product` is the object of `make`, and `result` an object with a comparative: make it more modern.
+`both` means two objects, `phrase` an object with a preposition, `product` the object of `make`, and
+`result` an object of `make` with a comparative: make it more modern.
 """
 
 
@@ -162,7 +163,7 @@ def _read_time(entry: str) -> TimeAdverbial:
 NOUNS = tuple(_read_nouns())
 PERSONS = nouns("person")
 MAN = PERSONS[0]
-"""Decides which verbs and adjectives fit a subject without a noun, such as a name."""
+"""The noun whose verbs and adjectives also fit a subject without a noun, such as a name."""
 OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELATIVES)}
 """Nouns that may follow a possessive such as `my`."""
 QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)

@@ -93,7 +93,7 @@ EVENTS = {
     noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
     for noun, shapes in SHAPES.items()
 }
-"""SHAPES without those that only state how things are."""
+"""SHAPES without the shapes that only state how things are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def predicate(
 def _add_time(
     d: Derivation, draft: _Draft, when: When, limits: PredicateLimits, time: TimePosition
 ) -> None:
-    """Add an adverbial of time if one fits: where `time` asks for it, at random in the future."""
+    """Add an adverbial of time if one fits: as `time` asks or, in the future tense, at random."""
     if draft.tense == "will" and not (time or limits.short) and d.chance(0.5):
         time = "last"
     if not time or draft.timeless or draft.tense == "perfect":

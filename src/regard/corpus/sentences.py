@@ -1,7 +1,7 @@
 """The sentences of the built-in corpus: one clause, or connected clauses.
 
-`it`, and `its` in the subject of a clause, refer to the subject of the clause before; if that is a
-person, to the object. Elsewhere, `its` refers to the subject of the clause in which it stands.
+`it`, and `its` in the subject of a clause, refer to the subject of the clause before or, if this
+subject is a person, to its object. Elsewhere, `its` refers to the subject of its own clause.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """Like `_same_person`, but with `they` for a subject that is several animals or things."""
+    """Like `_same_person`, but with `they` if the subject is several animals or things."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -162,9 +162,10 @@ def _conjoined(d: Derivation, when: When) -> tuple[Clause, Phrase | Word, Word, 
 
 
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
-    """A main clause whose English tree holds a subordinate clause, and that clause in German.
+    """A main clause whose English tree contains a subordinate clause, and its German words.
 
-    The German words are returned apart, with the conjunction and commas: they end the sentence.
+    The German words of the subordinate clause are returned separately, with the conjunction and
+    commas, because they come at the end of the sentence.
     """
     first, english, german, second = _conjoined(d, when)
     first.predicates[0].core.children.append(Phrase("SBAR", [english, second.english()]))
@@ -290,7 +291,7 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 is `_made`. Each of the others is the one that `_FORMS` alone would give."""
+"""One sentence in 20 is `_made`. All others are the sentences that `_FORMS` alone would give."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:
