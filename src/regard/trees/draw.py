@@ -36,7 +36,7 @@ def drawn(tree: Tree, columns: int | None = None) -> str:
 
 
 def outlined(tree: Tree) -> str:
-    """Draw the tree with one phrase or word on each line, indented; raises as `drawn`."""
+    """Draw the tree with one phrase or word on each line, indented; raises DataError as `drawn`."""
     refuse_deep(tree)
     lines = []
     todo = [(tree, "", "")]

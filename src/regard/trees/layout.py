@@ -11,7 +11,7 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_LEVELS = 1000
-"""Levels of the deepest tree that is drawn."""
+"""A tree with more levels is refused."""
 GAP = 2
 """Empty cells between neighbouring subtrees."""
 
@@ -73,7 +73,7 @@ _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The layout of a subtree; `start`, of the text, and `centre` count from the left edge."""
+    """The layout of a subtree: the places of the text's `start` and `centre` from its left edge."""
 
     text: str
     kind: NodeKind

@@ -31,7 +31,7 @@ _SPECIAL = r"()\s"
 
 
 class IllFormed(ValueError):
-    """The sequence is not a tree over the words; `position` is that of the wrong token, from 1."""
+    """The sequence is not a tree over the words; `position` counts to the wrong token, from 1."""
 
     def __init__(self, problem: str, position: int):
         super().__init__(f"token {position}: {problem}")
@@ -39,7 +39,11 @@ class IllFormed(ValueError):
 
 
 def linearise(tree: Tree, form: Form = "tags") -> list[str]:
-    """The tokens of a tree; `delinearise` undoes this with the words (and tags, if normalised)."""
+    """The tokens of a tree.
+
+    `delinearise` restores the tree from the tokens and the words; in the form "normalised", it
+    needs the tags as well.
+    """
     tokens: list[str] = []
     todo: list[Tree | str] = [tree]
     while todo:

@@ -21,7 +21,7 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""Most brackets and words of a tree over several lines; if there are more, a bracket is missing."""
+"""A tree over several lines with more brackets and words is refused: a bracket must be missing."""
 DEEPEST_INDENT = 30
 """The most levels by which `pretty` indents a line."""
 
@@ -41,7 +41,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
     Lines may end in a line feed, with or without a carriage return, or have no end. Raises
     DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty,
-    a word outside all brackets or beside one, and a tree of over MOST_TOKENS.
+    a word outside all brackets or beside a bracket, and a tree of over MOST_TOKENS.
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -54,7 +54,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
     """Read a file with a score, a tab and a tree on each line, which is what a parser prints.
 
-    Empty lines are skipped, and so are those where the parser failed, (()), whatever their score.
+    Empty lines are skipped, and so are lines on which the parser failed, (()), with any score.
     Raises DataError as `read_trees` does, and for a line that does not have a finite score and
     exactly one tree.
     """
@@ -73,7 +73,7 @@ def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, 
 
 
 def bracketed(tree: Tree) -> str:
-    """The tree on one line; `read_trees` gives it back.
+    """The tree on one line; `read_trees` restores the tree from it.
 
     Round brackets in labels and words are written -LRB- and -RRB-. Raises DataError for an empty
     word, blanks in a label, or blanks other than single spaces in a word.
@@ -129,7 +129,7 @@ class _Bracket:
 
 
 class _Reader:
-    """Reads line after line, and keeps the brackets that are still open after each."""
+    """Reads line after line, and keeps the brackets that are still open after each line."""
 
     def __init__(self, name: str):
         self._name = name

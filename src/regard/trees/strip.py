@@ -56,7 +56,7 @@ def category(label: str) -> str:
 
 
 def without_outer(tree: Tree) -> Tree:
-    """The tree inside its outer brackets: those with a label of OUTER and a single child."""
+    """The tree without outer brackets, which have a label of OUTER and a single child."""
     while tree.label in OUTER and len(tree.children) == 1:
         tree = tree.children[0]
     return tree

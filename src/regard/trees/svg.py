@@ -12,16 +12,16 @@ FONT_SIZE = 16
 CELL = 10
 """Width of a cell in pixels; a character of a fixed-width font of FONT_SIZE takes 9.6."""
 LEVEL = 44
-"""Pixels from the base line of one level to that of the next."""
+"""Pixels between the base lines of neighbouring levels."""
 MARGIN = 8
 
 _UNDER, _OVER = 7, 17
-"""Pixels from a base line down to where branches begin, and from the next one up to their end."""
+"""Branches begin _UNDER pixels below a base line, and end _OVER pixels above the next base line."""
 _STYLES: dict[NodeKind, str] = {"phrase": ' font-weight="600"', "tag": ' opacity="0.8"', "word": ""}
 
 
 def svg(tree: Tree) -> str:
-    """The tree as an SVG element, from the top down. Raises DataError for one too deep to draw."""
+    """The tree as an SVG element, from the top down; raises DataError if it is too deep to draw."""
     texts, branches = [], []
     width = height = 0
     for item in placed(tree):

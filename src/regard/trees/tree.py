@@ -61,7 +61,7 @@ class Tree:
         return [leaf.label for leaf in self.leaves()]
 
     def spans(self) -> list[Span]:
-        """The spans of all phrases; a phrase comes after those inside it."""
+        """The spans of all phrases; a phrase comes after the phrases inside it."""
         found: list[Span] = []
         words = 0
 
