@@ -1,7 +1,7 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
-The machine decides how many target tokens a model learns from: some steps of each are timed. Tokens
-that are seen again count for less. T tokens, of which U are different, T > U, are worth
+The machine's speed decides how many target tokens a model learns from: some steps of each model are
+timed. Repeated tokens count less: T tokens, of which U are distinct (T > U), are worth
 
     E = U + U r (1 - exp(-(T / U - 1) / r))     tokens; r is `repeats`
 
@@ -47,27 +47,29 @@ from regard.text.tokenizer import EOS
 from regard.training import update
 
 BUDGETS = (10.0, 60.0, 480.0, 4320.0)
-"""Minutes of the times that `for_several_times` compares."""
+"""The times, in minutes, that `for_several_times` compares."""
 USED = 0.9
-"""Share of the time that steps take; preparing, validating and saving take the rest."""
+"""The share of the time that steps take; preparing, validating and saving take the rest."""
 ENOUGH = 100
-"""Times the expected number of steps after which a run ends though it has time left."""
+"""A run ends after this many times the expected number of steps, even if there is time left."""
 MOST_PARTS = 256
-"""Most parts of a batch that the trial learns from one after the other, if memory is short."""
+"""If memory is short, the trial divides a batch into more parts, but not into more than this."""
 CHECKPOINTS, AVERAGED = 30, 9
-"""Checkpoints of a run, each of which is validated, and how many are averaged: the last 30 %."""
+"""The number of a run's checkpoints, which are all validated, and how many are averaged at the
+end: the last 30 %."""
 VALIDATED = 100
-"""Sentences translated for the BLEU of a validation, which only informs."""
+"""The number of sentences translated for the BLEU of a validation, which only informs."""
 LEAST_STEPS = 3000
-"""Batches are made smaller, to a limit, until so many steps fit in the time."""
+"""Batches are halved, down to rule.toml's least size, until this many steps fit in the time."""
 WARM_UP = 1 / 6
-"""Most of a run that is warm-up. In a short run, the rate reaches the same peak sooner."""
+"""Warm-up takes at most this share of a run. In a short run, the rate reaches the same peak
+sooner."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
-"""Seconds for which steps of a model are timed, and how many are timed at least and at most."""
+"""Steps of a model are timed for this many seconds; at least and at most so many are timed."""
 RATE = 1e-4
-"""Learning rate of the trial, which learns from arbitrary sub-words and is discarded."""
+"""The learning rate of the trial, which learns from arbitrary sub-words and is discarded."""
 LONGEST_STEP = 3.0
-"""Seconds of the longest step that is timed."""
+"""A model whose step would take more seconds is not timed: its speed is computed."""
 
 
 class Choice(NamedTuple):
@@ -75,15 +77,15 @@ class Choice(NamedTuple):
 
     recipe: Recipe
     tokens_per_second: float
-    """Target tokens learned from in a second."""
+    """The number of target tokens that training learns from in a second."""
     steps: int
     epochs: float
     tokens_per_weight: float
-    """Tokens learned from for each weight; those seen again count for less."""
+    """Tokens to learn from for each weight; repeated tokens count less."""
     loss: float
-    """Nats per character of the target."""
+    """The expected loss, in nats per character of the target."""
     perplexity: float
-    """Expected on unseen text, of a sub-word."""
+    """The expected perplexity of unseen text, per sub-word."""
 
     def sentences(self) -> list[str]:
         """Three sentences that say what is trained, for how long, and what is expected."""
@@ -108,14 +110,15 @@ def choose(
 ) -> Choice:
     """Choose the recipe that is expected to be best after this time.
 
-    `measure` is called for one model after the other, smallest first, until one would learn from
-    too few tokens for its size; the speed of one that would take long to time is computed from that
-    of the last one timed. `asked` are texts for `Recipe.set` that every recipe keeps to.
+    `measure` is called for one model after the other, smallest first, until a model would learn
+    from too few tokens for its size. If timing a model would take long, its speed is computed from
+    the speed of the last model that was timed. `asked` are the user's changes, as `Recipe.set`
+    takes them, which every recipe keeps.
     """
     best: Choice | None = None
     timed, speed, least = 0, 0.0, rule_of_times()["size"]["tokens_per_weight"]
     recipes = [_start(corpus, fields, asked) for fields in rule_of_times()["model"]]
-    for recipe in dict.fromkeys(recipes):  # `asked` may make some equal
+    for recipe in dict.fromkeys(recipes):  # `asked` may make recipes equal
         size = parameters(recipe.model, recipe.tokenizer.vocabulary)
         try:
             if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
@@ -148,7 +151,7 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
 
 
 def _in_smaller_batches(start: Recipe, tokens: float) -> Recipe:
-    """The recipe with batches so small that LEAST_STEPS of them have these tokens, if possible.
+    """The recipe with batches so small that `tokens` make LEAST_STEPS batches, if possible.
 
     The rate falls with the square root of the batch, as gradients become less certain.
     """
@@ -212,7 +215,7 @@ def expected_loss(
     """The loss that the second formula above gives, in nats per target character.
 
     The model learns from `tokens` target tokens, of which `different` are distinct. `rule` has the
-    constants, by default those of rule.toml.
+    constants; by default, they are read from rule.toml.
     """
     rule = rule or rule_of_times()["loss"]
     effective = worth(tokens, different, rule["repeats"])
@@ -223,7 +226,7 @@ def expected_loss(
 def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     """Time a few updates of a model on sentences of the corpus's lengths, in arbitrary sub-words.
 
-    The random numbers of this process stay as they are.
+    The state of this process's random numbers is not changed.
     """
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
@@ -250,7 +253,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
                 continue
             wait_for(device)
             speeds.append(loss.target_tokens / (time.perf_counter() - began))
-        return median(speeds[len(speeds) // 3 :])  # the first ones also load what they need
+        return median(speeds[len(speeds) // 3 :])  # the first steps also load code
 
 
 class _Arbitrary:

@@ -16,7 +16,7 @@ from regard.files.lines import read_lines, refuse_unreadable
 from regard.recipe import Recipe
 
 SAMPLED = 2000
-"""Pairs of the text whose lengths are kept."""
+"""The lengths of the first pairs are kept, of at most this many."""
 
 
 @cache
@@ -36,7 +36,10 @@ class ParallelText(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
-        """Read the files whole; raises DataError if one cannot be read. Other flaws are ignored."""
+        """Read all lines of the files; raises DataError if a file cannot be read.
+
+        Other flaws are ignored.
+        """
         for path in (*sources, *targets):
             refuse_unreadable(path)
         lengths: list[tuple[int, int]] = []
@@ -71,7 +74,7 @@ class ParallelText(NamedTuple):
         )
 
     def characters_per_token(self) -> float:
-        """The estimated mean length of a sub-word; those of a larger vocabulary are longer."""
+        """The estimated mean length of a sub-word; a larger vocabulary has longer sub-words."""
         return 1.0 + 0.8 * math.log10(self.vocabulary())
 
     def row_length(self) -> int:
