@@ -65,11 +65,13 @@ WARM_UP = 1 / 6
 """Warm-up takes at most this share of a run. In a short run, the rate reaches the same peak
 sooner."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
-"""Steps of a model are timed for this many seconds; at least and at most so many are timed."""
+"""Steps of a model are timed for TIMED seconds, but at least LEAST_TIMED and at most MOST_TIMED
+steps."""
 RATE = 1e-4
 """The learning rate of the trial, which learns from arbitrary sub-words and is discarded."""
 LONGEST_STEP = 3.0
-"""A model whose step would take more seconds is not timed: its speed is computed."""
+"""A model whose step would take more seconds is not timed: its speed is computed from a smaller
+model's."""
 
 
 class Choice(NamedTuple):

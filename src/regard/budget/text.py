@@ -52,7 +52,7 @@ class ParallelText(NamedTuple):
             for line in read_lines(path):
                 pairs, characters = pairs + 1, characters + len(line)
         for path in sources:
-            for _ in read_lines(path):  # what cannot be read is refused before the trial
+            for _ in read_lines(path):  # lines that cannot be read are refused before the trial
                 pass
         return cls(pairs, characters, tuple(lengths or [(1, 1)]))
 

@@ -62,7 +62,7 @@ def of_ratio(ratio: int) -> dict[str, Any]:
 
 
 def _one_head(d_k: int, score: str) -> dict[str, Any]:
-    """Fields for one head of width d_k, on short sentences: additive attention costs much."""
+    """Fields for one head of width d_k; sentences are short, as additive attention costs much."""
     text = {
         "max_length": SHORT_PIECES,
         "row_length": SHORT_PIECES,

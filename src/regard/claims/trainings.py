@@ -44,7 +44,7 @@ class Trained:
     name: str
 
     def settings(self, size: Size) -> str:
-        """The recipe, and the size."""
+        """The recipe and the size, as text."""
         return f"{settings_of(training_recipe(self.name, 1, 1))} {size}"
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:

@@ -62,7 +62,7 @@ class Certificate(BaseModel):
     conversion: str
     """The kind of conversion, such as "hf to regard"."""
     date: str
-    """The day and time at which it was done, in UTC."""
+    """The day and time of the conversion, in UTC."""
     versions: dict[str, str]
     """Versions of the packages on both sides."""
     files: dict[str, str]
@@ -87,7 +87,7 @@ class Certificate(BaseModel):
     """The kind of length penalty. With `beam` and `alpha` it describes the search of both sides."""
 
     def summary(self) -> str:
-        """One line: what was compared, and what differed."""
+        """A line that tells what was compared, and how much differed."""
         if self.not_run:
             return f"nothing was compared: {self.not_run}"
         return (

@@ -22,10 +22,10 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A foreign model, as a model of regard would hold it."""
+    """A foreign model, converted to the parts of a model of regard."""
 
     format: str
-    """The name of its format, such as "hf"."""
+    """The name of the foreign format, such as "hf"."""
     where: Path
     recipe: Recipe
     weights: dict[str, Tensor]

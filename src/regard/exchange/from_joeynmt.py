@@ -1,4 +1,4 @@
-"""`regard import joeynmt`: a model directory of JoeyNMT with a Transformer."""
+"""`regard import joeynmt`: read a model directory of JoeyNMT with a Transformer."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`regard import marian`: a .npz file of marian-nmt, with the vocabularies it was trained with.
+"""`regard import marian`: read a .npz file of marian-nmt, with the vocabularies of its training.
 
 The configuration is the text `special:model.yml` inside the file.
 """
@@ -115,7 +115,7 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 
 
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """A parameter under another form of its name: x_Wq as x_q.weight, x_bq as x_q.bias."""
+    """Rename a parameter: x_Wq becomes x_q.weight, and x_bq becomes x_q.bias."""
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()
         return {f"{stem}{pre or ''}.{'weight' if kind == 'scale' else kind}": tensor.flatten()}

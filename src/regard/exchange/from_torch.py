@@ -1,4 +1,4 @@
-"""`regard import torch`: a state dict of nn.Transformer, with embeddings and an output layer.
+"""`regard import torch`: read a state dict of nn.Transformer, embeddings and an output layer.
 
 The file holds only weights, so the user has to describe the program around nn.Transformer.
 """

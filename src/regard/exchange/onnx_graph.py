@@ -57,7 +57,7 @@ class Graph:
         return name
 
     def output(self, value: str, name: str, shape: Sequence[str | int]) -> None:
-        """Declare `value` as an output of this name."""
+        """Declare `value` as the output `name`."""
         self._nodes.append(helper.make_node("Identity", [value], [name], name=name))
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
@@ -87,7 +87,7 @@ class Graph:
         return self.constant(f"float {value}", np.array(value, np.float32))
 
     def linear(self, x: str, name: str) -> str:
-        """x W^T + b."""
+        """Add a linear layer: x W^T + b."""
         product = self.node("MatMul", x, self.weight(f"{name}.weight", transposed=True))
         return self.node("Add", product, self.weight(f"{name}.bias"))
 
@@ -102,7 +102,7 @@ class Graph:
         return self.node("Add", scaled, self.node("Slice", table, first, end, self.integers(0)))
 
     def norm(self, x: str, name: str) -> str:
-        """LayerNorm(x)."""
+        """Add LayerNorm(x)."""
         weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         epsilon = self.recipe.norm_epsilon
         return self.node("LayerNormalization", x, weight, bias, axis=-1, epsilon=epsilon)
@@ -121,7 +121,7 @@ class Graph:
         return x if self.recipe.norm == "post" else self.norm(x, name)
 
     def feed_forward(self, x: str, name: str) -> str:
-        """§3.3, equation (2)."""
+        """§3.3: add the feed-forward network of equation (2)."""
         inner = self.linear(self.before(x, name), f"{name}.W_1")
         return self.linear(self._activated(inner), f"{name}.W_2")
 
@@ -175,7 +175,7 @@ class Graph:
 def encoder_graph(
     recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
 ) -> ModelProto:
-    """The encoder, and the keys and values of its output for each layer of the decoder."""
+    """The graph of the encoder, and of the keys and values of its output for each decoder layer."""
     graph = Graph(recipe, weights, positions)
     source = graph.input("source", ["sentences", "source"], TensorProto.INT64)
     x = graph.embedded(source, graph.integers(0), matrices_of(recipe).source)
@@ -199,7 +199,7 @@ def encoder_graph(
 def decoder_graph(
     recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
 ) -> ModelProto:
-    """One step of the decoder."""
+    """The graph of one step of the decoder."""
     graph = Graph(recipe.decoder, weights, positions)
     tokens = graph.input("tokens", ["rows"], TensorProto.INT64)
     source = graph.input("source", ["rows", "source"], TensorProto.INT64)

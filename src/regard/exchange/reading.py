@@ -1,6 +1,6 @@
-"""Read the files of foreign models, which a stranger may have made: numbers and text, never code.
+"""Read the files of foreign models, which anybody may have made: numbers and text, never code.
 
-Every file is regular, of a bounded size, and read without unpickling objects.
+Every file must be a regular file. It is read without running code, and its size is limited.
 """
 
 import argparse

@@ -24,9 +24,9 @@ class Texts:
     """The files of a tokenizer: one of each kind, or one for the source and one for the target."""
 
     vocabularies: Sequence[Path] = ()
-    """Pieces and their ids: .json or .yml, or one piece a line."""
+    """Files of pieces and their ids: .json, .yml, or text with a piece on each line."""
     cutters: Sequence[Path] = ()
-    """SentencePiece models."""
+    """Files of SentencePiece models."""
     codes: Sequence[Path] = ()
     """Files of merges by subword-nmt. Without codes and SentencePiece models, a word is a piece."""
     languages: Sequence[str] = ()

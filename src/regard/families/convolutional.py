@@ -44,7 +44,7 @@ class GatedLayer(Computing):
         draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))  # a gate leaves 1/4 of it
 
     def dropped(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Dropout(x) while training."""
+        """Dropout(x) in training; x otherwise."""
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x
 
 
@@ -118,7 +118,7 @@ class DecoderConvolution(GatedLayer):
 
 
 class Ends(Computing):
-    """The linear layers before the first layer of a stack and after its last."""
+    """The linear layers before the first layer of a stack and after its last layer."""
 
     def __init__(self, recipe: ModelRecipe):
         super().__init__()
@@ -191,5 +191,5 @@ class ConvolutionalModel(EncoderDecoder):
 
 
 def _scale(real: Tensor, like: Tensor) -> Float[Tensor, "rows 1 1"]:
-    """sqrt(m) for a sentence of m positions: m sqrt(1/m), as it was published."""
+    """sqrt(m) for a sentence of m positions, which ConvS2S writes as m sqrt(1/m)."""
     return real.sum(1).sqrt().to(like.dtype)[:, None, None]

@@ -39,7 +39,10 @@ def unfolded(length: int) -> int:
 
 
 class DilatedBlock(Computing):
-    """x + Dropout(W_2 ReLU(N(C ReLU(N(W_1 ReLU(N(x))))))): half as wide inside; N normalises."""
+    """A residual block: x + Dropout(W_2 ReLU(N(C ReLU(N(W_1 ReLU(N(x))))))).
+
+    N is LayerNorm. C is the convolution, which is half as wide as x.
+    """
 
     def __init__(self, recipe: ModelRecipe, dilation: int, *, causal: bool):
         super().__init__()
@@ -58,13 +61,13 @@ class DilatedBlock(Computing):
         return self.widened(x, self.convolution(inner if real is None else inner * real))
 
     def narrowed(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch inner"]:
-        """The inputs of the convolution."""
+        """The inputs of the convolution, half as wide as x."""
         return F.relu(self.norms[1](self.by.linear(F.relu(self.norms[0](x)), self.W_1)))
 
     def widened(
         self, x: Float[Tensor, "*batch d"], convolved: Float[Tensor, "*batch inner"]
     ) -> Float[Tensor, "*batch d"]:
-        """The residual sum."""
+        """The residual sum of x and the convolution's outputs, which are widened."""
         y = self.by.linear(F.relu(self.norms[2](convolved)), self.W_2)
         return x + (self.by.drop(y, self.dropout) if self.training and self.dropout else y)
 
@@ -146,7 +149,7 @@ class DilatedModel(EncoderDecoder):
 
 
 def _writes(reads: Bool[Tensor, "rows source"]) -> Bool[Tensor, "rows unfolded"]:
-    """True where the encoder writes."""
+    """True at the positions that the encoder writes."""
     lengths = reads.sum(1, keepdim=True)
     places = torch.arange(unfolded(reads.shape[1]), device=reads.device)
     return places < lengths + -(-lengths // 5)

@@ -44,7 +44,7 @@ class Lstm(Computing):
         return self.by.lstm(self.dropped(x), self.W_x, self.W_h)
 
     def dropped(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch inputs"]:
-        """Dropout(x) while training."""
+        """Dropout(x) in training; x otherwise."""
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x
 
     def step(

@@ -57,7 +57,7 @@ def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
 
 
 def _device(layer: str) -> torch.device:
-    """The meta device, which computes nothing; for recurrent layers, computing is faster."""
+    """The meta device, which computes nothing; the CPU for recurrent layers, which is faster."""
     return torch.device("cpu" if layer == "recurrent" else "meta")
 
 

@@ -31,7 +31,7 @@ class PlannedRow:
     seconds: float
     """Seconds of the training in one process of this machine, at its speed of matrix products."""
     disk: int
-    """Bytes of its run directory at the end."""
+    """The size of the run directory at the end, in bytes."""
 
     @property
     def p100_hours(self) -> float:

@@ -31,7 +31,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType({"mini": Mini(), "small": Small()
 
 
 def experiments_named(name: str) -> list[Experiment]:
-    """The table of this name, or every one for `all`; raises RecipeError for another name."""
+    """The table of this name, or every table for `all`; raises RecipeError for another name."""
     if name == "all":
         return list(EXPERIMENTS.values())
     if name not in EXPERIMENTS:

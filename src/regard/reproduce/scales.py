@@ -107,6 +107,6 @@ class Mini:
         return self.recipe
 
     def unseen(self, out: Path) -> TestSet:
-        """Pairs of another seed."""
+        """Pairs of a seed that no training uses."""
         found = list(islice(examples(_TEST), self.tested))
         return [one.source for one in found], [one.target for one in found]

@@ -18,7 +18,7 @@ from regard.study.kept import Figures, Measured, Task
 NS = (32, 128, 512, 2048, 8192)
 DS = (64, 256, 1024)
 KERNEL, NEIGHBOURHOOD = 3, 64
-"""k and r."""
+"""k, the width of convolutions, and r, the neighbourhood of restricted self-attention."""
 PATHS = (9, 27, 81, 243)
 """The n of path lengths: powers of k."""
 CHAINS = (32, 64, 128)
@@ -37,7 +37,7 @@ _PRINTED = {
         SEPARABLE_COMPLEXITY, TABLE_1["Convolutional"].sequential, CONTIGUOUS_PATH
     ),
 }
-"""The orders that the paper prints for each layer, in Table 1 or in the text of §4."""
+"""The orders of growth that the paper prints for each layer, in Table 1 or in the text of §4."""
 
 
 def measured_layer(layer: str) -> Measured:

@@ -1,7 +1,7 @@
 """Verdicts from figures: the same few rules for every claim.
 
 Models are compared seed by seed: with one seed, both models have the same text in the same order. A
-verdict is given only if a one-sided 95 % bound of the mean difference, by Student's t, supports it.
+verdict is given only if the one-sided 95 % bounds of the mean difference (Student's t) support it.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def bounds(values: Sequence[float], others: Sequence[float]) -> tuple[float, flo
 
 
 def judge_more(values: Sequence[float], others: Sequence[float]) -> Judgement:
-    """Whether values are larger than others."""
+    """Whether `values` are larger than `others` on average."""
     low, high = bounds(values, others)
     return Judgement.HOLDS if low > 0 else Judgement.FAILS if high < 0 else Judgement.UNDECIDED
 
 
 def judge_alike(values: Sequence[float], others: Sequence[float], margin: float) -> Judgement:
-    """Whether values and others differ by less than `margin`."""
+    """Whether `values` and `others` differ on average by less than `margin`."""
     low, high = bounds(values, others)
     if -margin < low and high < margin:
         return Judgement.HOLDS

@@ -1,4 +1,4 @@
-"""The ids of words, remembered: a corpus repeats its words."""
+"""Keep the ids of words in memory: a corpus repeats its words."""
 
 import numpy as np
 import tokenizers
@@ -11,9 +11,9 @@ _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 class WordIds(dict[str, bytes]):
     """A table from words to their ids; a word that is not in the table is encoded.
 
-    The ids of a word include the space before it.
-    A corpus repeats its words, so this is five times faster than encoding whole lines. Ids are kept
-    as the bytes of uint32, which are small, fast to join and not tracked by the garbage collector.
+    The ids of a word include the space before it. A corpus repeats its words, so the table is five
+    times faster than encoding lines. Ids are kept as the bytes of uint32, which are small, fast to
+    join and not tracked by the garbage collector.
     """
 
     def __init__(self, library: tokenizers.Tokenizer):

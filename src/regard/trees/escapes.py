@@ -7,7 +7,7 @@ import re
 
 
 def escaped(label: str, special: str) -> str:
-    r"""The label with special characters and backslashes as `\`, hexadecimal code point and `;`."""
+    r"""Write each special character and backslash as `\`, its hexadecimal code point and `;`."""
     return re.sub(rf"[\\{special}]", lambda found: f"\\{ord(found[0]):x};", label)
 
 

@@ -45,13 +45,13 @@ def without_traces(tree: Tree) -> Tree | None:
 def without_functions(tree: Tree) -> Tree:
     """The tree with each label reduced to its category: NP-SBJ-1, NP=2 and NP all become NP.
 
-    Tags of words are cut in the same way. A label that begins with a hyphen, -LRB-, is left whole.
+    Tags of words are cut in the same way. A label that begins with a hyphen, -LRB-, is not cut.
     """
     return tree.fold(lambda node, inside: Tree(category(node.label), tuple(inside), node.word))
 
 
 def category(label: str) -> str:
-    """A label up to its first hyphen or equals sign; -LRB-, which begins with one, stays whole."""
+    """A label up to its first hyphen or equals sign; -LRB-, which begins with one, is not cut."""
     return _FUNCTION.split(label, maxsplit=1)[0] or label
 
 

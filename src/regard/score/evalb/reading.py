@@ -58,9 +58,9 @@ class EvalbSentence:
     words: list[bytes] = field(default_factory=list)
     """Words, without those whose tag is deleted."""
     tags: list[bytes] = field(default_factory=list)
-    """The whole tag of each word."""
+    """The full tag of each word."""
     labels: list[bytes] = field(default_factory=list)
-    """The whole label of each bracket."""
+    """The full label of each bracket."""
     starts: list[int] = field(default_factory=list)
     """For each bracket, the number of words before it."""
     ends: list[int] = field(default_factory=list)

@@ -83,15 +83,15 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @abstractmethod
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterable[list[int]]:
-        """Our ids of each line."""
+        """Encode each line as a list of our ids."""
 
     @abstractmethod
     def _joined(self, foreign: list[int], side: SideName) -> str:
-        """The text of foreign ids."""
+        """Decode foreign ids to text."""
 
     @abstractmethod
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
-        """Names of the pieces of a sentence, by foreign ids, as `AnyTokenizer.names`."""
+        """The names of the pieces with these foreign ids, as `AnyTokenizer.names` gives them."""
 
     @property
     def size(self) -> int:

@@ -58,7 +58,7 @@ class MosesSettings(Section):
     None, no piece in that file is divided."""
     source_threshold: int | None = None
     unknown: str = "<unk>"
-    """The piece for all that the vocabulary lacks."""
+    """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
     """Pieces that decoding leaves out."""
 
@@ -254,7 +254,7 @@ def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
 
 
 def _frequent(file: Original, threshold: int | None) -> set[str]:
-    """Pieces that occur often enough, from lines of a piece and its count."""
+    """The pieces whose count is at least `threshold`; a line has a piece and its count."""
     found = set()
     for number, line in enumerate(_lines(file), 1):
         piece, _, count = line.strip("\r\n ").partition(" ")

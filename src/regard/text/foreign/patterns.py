@@ -67,7 +67,7 @@ class _Scanner:
         return not self._rest
 
     def alternatives(self) -> _Ways:
-        """Parts separated by |, up to the end or a closing parenthesis."""
+        """Read parts separated by |, up to the end or a closing parenthesis."""
         found = [self._sequence()]
         while self._take("|"):
             found.append(self._sequence())
@@ -98,7 +98,7 @@ class _Scanner:
         return ways
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
-        """The rest of {2}, {2,3} or {2,} after a character, or a group that matches so `once`."""
+        """Read the rest of {2}, {2,3} or {2,}; `once` are the ways of the part that it repeats."""
         least, comma, most = self._until("}").partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe
@@ -109,7 +109,7 @@ class _Scanner:
         return _Ways(1 + abs(int(most) - int(least or 0)), 0) if comma else once
 
     def _endless(self, is_group: bool) -> _Ways:
-        """A part without an upper bound, which must be a single character."""
+        """The ways of a part without an upper bound, which must be a single character."""
         if is_group:
             raise _Unsafe
         return _Ways(1, 1)
@@ -127,7 +127,7 @@ class _Scanner:
         return ways
 
     def _character(self) -> _Ways:
-        """One character, a class, or an anchor."""
+        """Read one character, a class, or an anchor."""
         if self._take("["):
             self._class()
         elif self._take("\\"):

@@ -35,7 +35,7 @@ class SentencePieceSettings(Section):
     """Settings of a SentencePiece tokenizer."""
 
     unknown: str = "<unk>"
-    """The piece for all that the vocabulary lacks."""
+    """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
     """Pieces that decoding leaves out."""
     language_codes: bool = False
