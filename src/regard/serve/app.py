@@ -35,11 +35,11 @@ def create_app(
     keys: Keys | None = None,
     origins: Sequence[str] = (),
 ) -> ASGIApp:
-    """The application that serves these models, one per language pair.
+    """The application that serves these models, one for each language pair.
 
-    In a browser, only pages from `origins` and from the server itself may read its answers. At its
-    shutdown it translates the sentences that wait, then ends its threads. Raises RecipeError for
-    two models of the same pair.
+    In a browser, only pages from `origins` and from the server itself may read its answers. At
+    shutdown, it translates the sentences that are waiting, then ends its threads. Raises
+    RecipeError if two models have the same pair.
     """
     limits, metrics, turn = limits or ServerLimits(), Metrics(), threading.Lock()
     pairs = [pair for pair, _ in translators]
@@ -110,7 +110,7 @@ async def _fail(_: Request, error: Any) -> Response:
 
 
 async def _refuse_fields(_: Request, error: Any) -> Response:
-    """Name the field and the problem, without repeating what was sent."""
+    """Answer 400 with the field and the problem, without repeating the client's text."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:2]) or "body"
     problem = printable(f"Invalid request: {field[:50]}: {first['msg']}")

@@ -12,9 +12,10 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 BUDGET = 2048
-"""Most tokens of a batch, including padding to its longest sentence."""
+"""A batch has at most this many tokens, including padding to its longest sentence. A sentence that
+is longer is a batch of its own."""
 _WAIT = 0.003
-"""Most seconds that the thread waits for a batch to fill."""
+"""The thread waits at most this many seconds for a batch to fill."""
 
 
 class QueueFull(Exception):
@@ -31,8 +32,8 @@ class _Waiting(Generic[_Item, _Result]):
 class Batcher(Generic[_Item, _Result]):
     """A queue of sentences, and one thread that translates sentences of similar length together.
 
-    Only that thread calls `translate`. `measure` returns the number of tokens of each sentence. A
-    sentence whose future is cancelled while it waits is never translated.
+    Only this thread calls `translate`. `measure` returns the number of tokens of each sentence. If
+    the future of a waiting sentence is cancelled, the sentence is not translated.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class Batcher(Generic[_Item, _Result]):
         return self._closed or len(self._queue) >= self._most
 
     def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
-        """Add all of the sentences to the queue; returns the future result of each.
+        """Add all of the sentences to the queue; return the future result of each.
 
-        They may exceed the limit of the queue, so that a long request has a chance too. Raises
-        QueueFull, and adds none, if the queue is at its limit or the batcher is closed.
+        If the queue is at its limit or the batcher is closed, none is added and QueueFull is
+        raised. Below the limit all are added, even beyond it, so that a long request can be served.
         """
         if self.full:  # checked before `measure`, which is slow, and again with the lock
             raise QueueFull
@@ -102,13 +103,13 @@ class Batcher(Generic[_Item, _Result]):
                 results = self._translate([w.item for w in active])
                 for waiting, result in zip(active, results, strict=True):
                     waiting.result.set_result(result)
-            except Exception as error:  # the reader of the result gets it; this thread continues
+            except Exception as error:  # raised where the result is read; this thread continues
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)
 
     def _next(self) -> list[_Waiting[_Item, _Result]]:
-        """Wait for the next batch; it is empty only if the batcher is closed and nothing waits."""
+        """Wait for the next batch; it is empty if the batcher is closed and no sentence waits."""
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._queue or self._closed)
@@ -122,7 +123,7 @@ class Batcher(Generic[_Item, _Result]):
         return sum(w.tokens for w in list(self._queue.values())) >= self._budget
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """Take the oldest sentence, so that each gets its turn, and those closest to its length."""
+        """Take the oldest sentence, so that none waits for ever, and others of similar length."""
         waiting = list(self._queue.items())
         if not waiting:
             return []

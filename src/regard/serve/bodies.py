@@ -16,7 +16,7 @@ MOST_FIELDS = 100
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """The fields of the body, if it is JSON; otherwise of the form and the query string.
+    """The fields of the body if it is JSON, otherwise the fields of the form and the query string.
 
     Raises HTTPException: 415 for a compressed body, 400 for a malformed one.
     """
@@ -51,7 +51,10 @@ def _form(body: bytes) -> dict[str, str]:
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of `work`; if the client disconnects first, cancels it and raises Disconnected."""
+    """The result of `work`.
+
+    If the client disconnects first, `work` is cancelled and Disconnected is raised.
+    """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
     try:

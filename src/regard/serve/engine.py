@@ -25,16 +25,16 @@ This many weights take 16 MB.
 
 @dataclass(frozen=True, eq=False)
 class SentenceRequest:
-    """A sentence to translate, and what to return besides its translation."""
+    """A sentence to translate, and requests for more than its translation."""
 
     sentence: str
     n_best: int = 1
     on_partial: PartialListener | None = None
-    """Called, in any thread, with the part of the translation that is written so far."""
+    """A function that is called, in any thread, with the part of the translation so far."""
     align: bool = False
     """Whether to return the word alignment."""
     attend: bool = False
-    """Whether to return the weights of every head."""
+    """Whether to return the attention weights of every head."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class WordAlignment:
     """The encoder-decoder attention between words, averaged over all heads of all layers."""
 
     source: tuple[str, ...]
-    """Words, then </s>."""
+    """The source words, then </s>."""
     target: tuple[str, ...]
-    """Words, then </s>."""
+    """The target words, then </s>."""
     weights: list[list[float]]
-    """One row per target word, one column per source word."""
+    """One row for each target word, one column for each source word."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,23 @@ class Rendering:
     """The result for one sentence."""
 
     translations: list[Translation]
-    """At least one, best first."""
+    """At least one translation; the best comes first."""
     flaws: tuple[Flaw, ...] = ()
     """Flaws of the best translation."""
     retried: bool = False
     """Whether a second search was made."""
     alignment: WordAlignment | None = None
-    """Alignment of the best translation, if requested; None if the sentence is too long, or another
-    program computes the model."""
+    """The word alignment of the best translation. None if it is not requested, the sentence is too
+    long, or another program computes the model."""
     look: Look | None = None
-    """The weights of every head, if requested; None if the sentence is too long."""
+    """The attention weights of every head. None if they are not requested, the sentence is too
+    long, or another program computes the model."""
 
 
 class Engine:
     """A translator with a queue, and a second search for translations that look wrong.
 
-    Engines that share a `turn` translate one after another, so that each can use all cores.
+    Engines that share the lock `turn` translate one after another, so that each can use all cores.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class Engine:
     def read(self, text: str, *, is_html: bool) -> Passage:
         """Split a text into sentences by the rules of the source language.
 
-        A code such as `>>de<<`, with which a text for a model of several languages begins, is put
-        before each of them.
+        A text for a model of several languages begins with a code such as `>>de<<`; it is put
+        before each sentence.
         """
         code = self._translator.tokenizer.prefix(text)
         read = read_html if is_html else read_text
@@ -108,7 +109,7 @@ class Engine:
         return replace(passage, sentences=tuple(code + one for one in passage.sentences))
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
-        """Add sentences to the queue, as `Batcher.submit`; raises QueueFull."""
+        """Add sentences to the queue by `Batcher.submit`; raises QueueFull."""
         return self._batcher.submit(requests)
 
     def close(self) -> None:
@@ -145,8 +146,9 @@ class Engine:
         return renderings
 
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
-        """Add the requested attention weights of the best translation, unless they are too many,
-        or another program computes the model.
+        """Add the requested attention weights of the best translation.
+
+        They are left out if they are too many, or if another program computes the model.
         """
         if not self._translator.model.members:
             return rendering

@@ -17,9 +17,10 @@ from regard.serve.service import Service, busy
 log = logging.getLogger("regard.serve")
 
 MOST_DISCARDED = 32 * 2**20
-"""Most bytes read of a body that is too large; a client may read the refusal only after them."""
+"""If a body is too large, it is still read up to this many bytes before it is refused: many clients
+read an answer only after they have sent the whole body."""
 TRANSLATING = frozenset(["/translate", "/v1/translate", "/v1/look"])
-"""Paths of requests that put sentences into a queue."""
+"""Paths of the requests that put sentences into a queue."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -27,11 +28,11 @@ HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""Headers to add to each answer, except those that it has already."""
+"""Headers that are added to each answer, unless it has them already."""
 
 
 class TooLarge(Exception):
-    """The body is larger than that of any valid request."""
+    """The body has more bytes than any valid request can have."""
 
 
 class Disconnected(Exception):
@@ -39,7 +40,7 @@ class Disconnected(Exception):
 
 
 class Guard:
-    """An ASGI application around `app`; it reads each body whole, and raises no error."""
+    """An ASGI application around `app`; it reads each body completely, and raises no error."""
 
     def __init__(self, app: ASGIApp, service: Service):
         self._app, self._service = app, service
@@ -47,7 +48,7 @@ class Guard:
         self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer an HTTP request; leave everything else, such as lifespan, to the inner app."""
+        """Answer an HTTP request; pass other scopes, such as lifespan, to the inner application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -70,7 +71,7 @@ class Guard:
         declared = dict(scope["headers"]).get(b"content-length", b"")
         try:
             if declared.isdigit() and int(declared) > max(limit, MOST_DISCARDED):
-                raise TooLarge  # early: it would not be read to its end
+                raise TooLarge  # at once: a body of this size is not read to its end
             async with asyncio.timeout(self._limits.seconds):
                 body = await _whole(receive, limit)
         except TooLarge:
@@ -83,7 +84,7 @@ class Guard:
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
             async with self._turn:  # one request per turn of the event loop, so that others run too
                 await asyncio.sleep(0)
-            if self._service.busy:  # this costs a tenth of refusing it in the route
+            if self._service.busy:  # a refusal here takes a tenth of the time of one in the route
                 scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
@@ -102,8 +103,8 @@ class Guard:
 
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
-        problem = state.pop("problem", None)  # as long as it is kept, so are its frames
-        path = getattr(scope.get("route"), "path", "other")  # never text from the client
+        problem = state.pop("problem", None)  # a stored exception would keep its frames in memory
+        path = getattr(scope.get("route"), "path", "other")  # the route's path, not the client's
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)
@@ -140,7 +141,10 @@ class _Answer:
 
 
 async def _whole(receive: Receive, limit: int) -> bytes:
-    """The body; raises TooLarge beyond `limit` bytes, Disconnected if the client leaves."""
+    """Read and return the body.
+
+    Raises TooLarge if it has more than `limit` bytes, Disconnected if the client disconnects.
+    """
     body, size, more = bytearray(), 0, True
     while more:
         message = await receive()
@@ -163,7 +167,7 @@ def _refusal(status: int, problem: str) -> Response:
 
 
 def _place(error: BaseException) -> str:
-    """The type of an error and where it was raised, without its message, which may quote a user."""
+    """The type of an error and where it was raised, but not its message, which may quote a user."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"

@@ -1,4 +1,4 @@
-"""API keys, and how many requests a client may make."""
+"""API keys, and the limit of requests for each client."""
 
 import hashlib
 import hmac
@@ -11,7 +11,8 @@ from regard.errors import DataError
 from regard.files.lines import read_lines
 
 MOST_CLIENTS = 10_000
-"""Most clients whose requests are counted; then the one that asked longest ago is dropped."""
+"""The requests of at most this many clients are counted; if there are more, the client whose last
+request is the oldest is forgotten."""
 
 
 class Keys:
@@ -22,7 +23,10 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file with one key a line and comments after #; raises DataError if it has none."""
+        """Read a file with one key on each line and comments after #.
+
+        Raises DataError if the file has no key.
+        """
         lines = (line.partition("#")[0].strip() for line in read_lines(path))
         keys = cls(line for line in lines if line)
         if not keys:
@@ -33,7 +37,7 @@ class Keys:
         return len(self._digests)
 
     def accepts(self, key: str) -> bool:
-        """Whether the key is valid; the time taken reveals nothing about the valid keys."""
+        """Whether the key is valid; the time that this takes reveals nothing about valid keys."""
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
 
@@ -43,11 +47,11 @@ def _digest(key: str) -> bytes:
 
 
 class Allowance:
-    """A limit of `a_minute` requests a minute for each client, all of which may come at once."""
+    """A limit of `a_minute` requests per minute for each client; all may come at the same time."""
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
         self._a_minute, self._clock = a_minute, clock
-        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
+        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, at which time
 
     def wait(self, client: str) -> float:
         """Seconds until the client may make a request; 0 if it may now."""
@@ -55,16 +59,16 @@ class Allowance:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
 
     def take(self, client: str) -> float:
-        """Count one request if the client may make it now; returns the same as `wait`."""
+        """Count one request if the client may make it now; return the value of `wait` before."""
         wait, left = self.wait(client), self._saved(client)
         self._left.pop(client, None)
         self._left[client] = (left if wait else left - 1, self._clock())
-        if len(self._left) > MOST_CLIENTS:  # the client that asked longest ago
+        if len(self._left) > MOST_CLIENTS:  # forget the client whose last request is the oldest
             del self._left[next(iter(self._left))]
         return wait
 
     def _saved(self, client: str) -> float:
-        """The number of requests that the client may make now, with a fraction."""
+        """The number of requests that the client may make now, as a number with a fraction."""
         now = self._clock()
         left, before = self._left.get(client, (float(self._a_minute), now))
         return min(self._a_minute, left + (now - before) * self._a_minute / 60)

@@ -13,7 +13,7 @@ from regard.errors import RecipeError
 
 CODE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})?")
 LOOKED_AT = 2000
-"""Number of characters, from the beginning of a text, by which its language is detected."""
+"""The language of a text is detected from at most this many characters at its beginning."""
 _NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
     "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto",
@@ -30,14 +30,14 @@ _NAMES = {
 
 
 def usual(code: str) -> str:
-    """The code with hyphens and the usual upper and lower case: en, pt-BR, zh-Hans."""
+    """The code with hyphens and the usual upper-case and lower-case letters: en, pt-BR, zh-Hans."""
     language, *rest = code.lower().replace("_", "-").split("-")
     cased = (part.upper() if len(part) == 2 else part.capitalize() for part in rest)
     return "-".join([language, *cased])
 
 
 def base(code: str) -> str:
-    """The code without region or script: pt for pt-BR."""
+    """The code without its region or script, such as pt for pt-BR."""
     return code.partition("-")[0]
 
 
@@ -75,7 +75,7 @@ def language_name(code: str) -> str:
 
 @dataclass(frozen=True)
 class Detected:
-    """A language that a text may be in, and how probable it is, from 0 to 100."""
+    """A language that a text may be in, and its probability in per cent."""
 
     language: str
     confidence: float
@@ -94,16 +94,17 @@ class Detector:
 
     def __init__(self, languages: Sequence[str]):
         self._identifier = copy(_identifier())
-        self._codes: dict[str, list[str]] = {}  # by code without region
+        self._codes: dict[str, list[str]] = {}  # by the code without region and script
         for code in languages:
             self._codes.setdefault(base(code), []).append(code)
         self._known = sorted(self._codes.keys() & set(self._identifier.labels))
         self._identifier.set_languages(self._known or None)
 
     def rank(self, text: str) -> list[Detected]:
-        """The languages, most probable first; with confidence 0 if py3langid knows none of them.
+        """The languages, the most probable one first.
 
-        Languages that differ only in region or script, as pt-BR and pt-PT, get the same confidence.
+        All have confidence 0 if py3langid knows none of them. Languages that differ only in region
+        or script, such as pt-BR and pt-PT, get the same confidence.
         """
         unknown = [(language, 0.0) for language in self._codes]
         ranked = self._identifier.rank(text[:LOOKED_AT]) if self._known else unknown

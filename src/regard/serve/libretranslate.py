@@ -1,6 +1,6 @@
 """LibreTranslate's interface, so that its clients work unchanged.
 
-Paths, fields, answers and error messages are those of https://libretranslate.com/docs.
+Paths, fields, answers and error messages are as described at https://libretranslate.com/docs.
 """
 
 from typing import Annotated, Any, Literal
@@ -41,7 +41,7 @@ class DetectQuery(BaseModel):
 
 
 class Language(BaseModel):
-    """A language, and those that it can be translated into."""
+    """A language, and the languages that it can be translated into."""
 
     code: str
     name: str
@@ -103,7 +103,7 @@ def libretranslate_routes(service: Service) -> APIRouter:
     @router.head("/languages", include_in_schema=False)
     @router.get("/languages")
     async def languages() -> list[Language]:
-        """List the languages, each with those that it can be translated into."""
+        """List the languages, each with the languages that it can be translated into."""
         return [
             Language(code=code, name=language_name(code), targets=service.targets(code))
             for code in service.languages
@@ -118,7 +118,7 @@ def libretranslate_routes(service: Service) -> APIRouter:
     @router.head("/frontend/settings", include_in_schema=False)
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
-        """Settings for a web page that uses this server."""
+        """Return the settings for a web page that uses this server."""
         return _settings(service)
 
     return router
@@ -180,7 +180,7 @@ async def _made(
 def _answer(
     found: list[list[str]], wanted: int, guesses: list[Detected], as_list: bool
 ) -> Translated:
-    """The answer: lists if `as_list`, otherwise the only item of each list."""
+    """The answer to a request: lists if `as_list` is True, otherwise the only item of each list."""
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
         fields["alternatives"] = [versions[1:] for versions in found]
@@ -190,7 +190,7 @@ def _answer(
 
 
 async def _versions(job: Job, n_best: int) -> list[str]:
-    """Up to `n_best` translations of a text; the k-th joins the k-th best of each sentence."""
+    """Up to `n_best` translations of a text; the k-th consists of each sentence's k-th best."""
     best = [[t.text for t in r.translations] async for r in job.renderings()]
     count = min(n_best, max(map(len, best), default=1))
     versions = [[texts[min(k, len(texts) - 1)] for texts in best] for k in range(count)]
@@ -198,7 +198,10 @@ async def _versions(job: Job, n_best: int) -> list[str]:
 
 
 def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
-    """The text of a field; raises HTTPException if it is not text, or missing without a default."""
+    """The text of a field.
+
+    Raises HTTPException if the value is not text, or if it is missing and there is no default.
+    """
     value = fields.get(key, default)
     if value is None or (value == "" and default is None):
         raise HTTPException(400, f"Invalid request: missing {key} parameter")

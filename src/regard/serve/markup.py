@@ -1,4 +1,4 @@
-"""Divide HTML into stretches of text and of markup, without changing a character."""
+"""Divide HTML into stretches of text and of markup; no character is changed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ ENDED_BY = {
 }
 """Elements whose end tag may be left out, each with the elements whose start tag ends it."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
-"""Elements inside which a start tag ends no element that is outside."""
+"""A start tag inside such an element does not end any element that is outside."""
 
 
 class StretchKind(Enum):
@@ -46,8 +46,8 @@ class StretchKind(Enum):
 
 
 def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
-    """Yield the stretches in order; joined, they are exactly `markup`, even if it is not valid."""
-    tail = markup.rfind(">") + 1  # no tag ends after it, and the parser is slow to find that out
+    """Yield the stretches in order; together they are exactly `markup`, even if it is not valid."""
+    tail = markup.rfind(">") + 1  # no tag ends in the tail, where the parser would be slow
     reader = _Reader(markup[:tail])
     starts = [(0, StretchKind.KEPT), *reader.starts]
     last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT
@@ -60,7 +60,7 @@ def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
 def _merged(
     starts: list[tuple[int, StretchKind]],
 ) -> Iterator[tuple[tuple[int, StretchKind], tuple[int, StretchKind]]]:
-    """Merge neighbours of the same kind; yields each with the next, at whose start it ends."""
+    """Merge neighbours of the same kind; yield each stretch and the next one, where it ends."""
     first = starts[0]
     for following in starts[1:-1]:
         if following[1] is not first[1]:
@@ -86,8 +86,8 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._inside = Counter[str]()  # open elements in `keeping`, itself included
-        self._around = Counter[str]()  # open elements around `keeping`
+        self._inside = Counter[str]()  # numbers of open elements in `keeping`, itself included
+        self._around = Counter[str]()  # numbers of open elements around `keeping`
         self.starts: list[tuple[int, StretchKind]] = []
         self.feed(markup)
         self.close()
@@ -121,7 +121,7 @@ class _Reader(HTMLParser):
                 self._end()
 
     def _end_before(self, tag: str) -> None:
-        """End `keeping` if the start tag `tag` ends it without an end tag: <li> ends <li>."""
+        """End `keeping` if this start tag ends it without an end tag, as <li> ends another <li>."""
         if tag in ENDED_BY.get(self.keeping or "", ()) and not any(map(self._inside.get, HOLDERS)):
             self._end()
 

@@ -11,7 +11,7 @@ POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     f"frame-ancestors 'none'; script-src 'self' {SCRIPT_HASH}; style-src 'self' {STYLE_HASH}"
 )
-"""All that the page may load; the page of attention, in a frame of it, must obey this, too."""
+"""The content security policy of the page; the page of attention, in a frame, must obey it, too."""
 SITE = {
     "/": ("index.html", "text/html"),
     "/site.css": ("site.css", "text/css"),

@@ -1,4 +1,4 @@
-"""Split a text into sentences to translate, and what is kept: line breaks, list marks, tags."""
+"""Split a text into sentences and the parts between them, such as line breaks, marks and tags."""
 
 import html
 import re
@@ -12,7 +12,8 @@ from regard.serve.markup import StretchKind, stretches
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, quote marks."""
 _LONGEST = 5000
-"""Most characters to segment at once: the time may grow with the square of their number."""
+"""A longer line is cut into parts of at most this many characters before it is segmented, as the
+time may grow with the square of the length."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Passage:
     """A text: kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
 
     kept: tuple[str, ...]
-    """The parts that are not translated; there is one more of them than sentences."""
+    """The parts that are not translated: one more than there are sentences."""
     sentences: tuple[str, ...]
     is_html: bool
 
@@ -43,7 +44,7 @@ def read_text(text: str, language: str) -> Passage:
 
 
 def read_html(text: str, language: str) -> Passage:
-    """Split the text between the tags of HTML; text of elements such as <script> is kept."""
+    """Split the text between the tags of HTML; the text of elements such as <script> is kept."""
     return _passage(_of_html(text, language), is_html=True)
 
 
@@ -93,7 +94,7 @@ def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _segments(line: str, language: str) -> Iterator[str]:
-    """Cut a line at the ends of sentences, after cutting a very long line into parts."""
+    """Cut a line at the ends of sentences; first cut a very long line into parts."""
     while line:
         cut = len(line) if len(line) <= _LONGEST else line.rfind(" ", 0, _LONGEST) + 1 or _LONGEST
         part, line = line[:cut], line[cut:]

@@ -1,4 +1,4 @@
-"""The page at /docs, made from the OpenAPI description: it describes every route."""
+"""The page at /docs, which describes every route; it is made from the OpenAPI description."""
 
 import json
 from html import escape
@@ -13,7 +13,7 @@ border-bottom: 1px solid #8888; vertical-align: top } :root { color-scheme: ligh
 
 
 def reference_page(openapi: dict[str, Any]) -> str:
-    """An HTML page of this OpenAPI description; it has no script and loads nothing."""
+    """The HTML page of an OpenAPI description; it has no script and loads no other files."""
     info = openapi["info"]
     title = escape(f"{info['title']} {info['version']}")
     parts = [
@@ -39,7 +39,7 @@ def reference_page(openapi: dict[str, Any]) -> str:
 
 
 def _body(operation: dict[str, Any], openapi: dict[str, Any]) -> list[str]:
-    """A table of the fields of a request, unless it has none."""
+    """A table of the fields of a request, or nothing if it has no fields."""
     content = operation.get("requestBody", {}).get("content", {})
     if not content:
         return []

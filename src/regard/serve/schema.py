@@ -1,4 +1,4 @@
-"""The requests and answers of `/v1`; `__qualname__` gives some another name in OpenAPI."""
+"""The requests and answers of `/v1`; `__qualname__` changes the names of some in OpenAPI."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -13,11 +13,12 @@ from regard.serve.passages import Passage
 from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
-"""Most weights in an answer, 2 MB of JSON: 37 words on both sides, 6 layers, 8 heads."""
+"""An answer with more attention weights than this is refused. This many weights, 2 MB of JSON, are
+for example 37 words on both sides, 6 layers and 8 heads."""
 
 
 def _encoded(text: str) -> str:
-    """Refuse text with half of a surrogate pair, which JSON can contain and UTF-8 cannot."""
+    """Refuse text with half of a surrogate pair, which JSON can contain but UTF-8 cannot."""
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise PydanticCustomError(
             "surrogate", "half of a surrogate pair: the text was cut inside a character"
@@ -61,7 +62,7 @@ class Query(LookQuery):
 
     @property
     def is_large(self) -> bool:
-        """Whether the answer takes too long to write in the event loop."""
+        """Whether writing the answer would block the event loop for too long."""
         return self.alignment or self.attention
 
 
@@ -128,7 +129,7 @@ class Answer(BaseModel):
 def translated_sentence(
     passage: Passage, number: int, rendering: engine.Rendering, query: Query
 ) -> TranslatedSentence:
-    """One sentence of the answer; raises HTTPException if its attention is too large."""
+    """A sentence of the answer; raises HTTPException if its attention has too many weights."""
     return TranslatedSentence(
         source=passage.sentences[number],
         translations=[

@@ -19,29 +19,30 @@ from regard.serve.passages import Passage
 
 BUSY = "The server is busy: try again later"
 RETRY_AFTER = (1, 4)
-"""Range, in seconds, of the random delay after which a refused client should try again."""
+"""A refused client is asked to try again after a random delay in this range, in seconds."""
 READ_INLINE = 2000
-"""Most characters of plain text to split into sentences in the event loop's own thread."""
+"""A plain text of at most this many characters is split into sentences in the event loop's thread,
+a longer text in another thread."""
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The limits of a server."""
+    """The limits of a server; a request that exceeds one is refused."""
 
     characters: int = 10_000
-    """Characters in all texts of one request."""
+    """The most characters in all texts of one request."""
     items: int = 128
-    """Texts in one request."""
+    """The most texts in one request."""
     seconds: float = 30.0
-    """Most seconds to read a request, and to answer it."""
+    """The longest time in seconds to read a request, and the longest time to answer it."""
     waiting: int = 512
-    """Number of sentences in the queue of a model at which it refuses requests."""
+    """A model refuses requests while at least this many sentences are in its queue."""
     a_minute: int = 0
-    """Requests per minute and key, or per address without keys; 0 means no limit."""
+    """The most requests per minute and key, or per address if there are no keys; 0: no limit."""
 
     @property
     def body(self) -> int:
-        """Most bytes of a valid body: JSON may write a character as \\uXXXX\\uXXXX."""
+        """The most bytes of a valid body, as JSON may write a character as \\uXXXX\\uXXXX."""
         return 12 * self.characters + 65_536
 
 
@@ -81,11 +82,14 @@ class Service:
         return all(engine.full for engine in self.engines.values())
 
     def targets(self, source: str) -> list[str]:
-        """The languages into which this one can be translated."""
+        """The languages into which the language `source` can be translated."""
         return sorted(pair.target for pair in self.engines if pair.source == source)
 
     def detect(self, text: str, target: str) -> Detected:
-        """The most probable language of a text; of equal ones, one with a model into `target`."""
+        """The most probable language of a text.
+
+        If several are equally probable, one with a model into `target` is preferred.
+        """
         ranked = self.detector.rank(text)
         likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]
         return max(
@@ -96,8 +100,9 @@ class Service:
     def admit(self, request: Request, key: str | None) -> None:
         """Raise HTTPException for a missing or invalid key, and for too many requests.
 
-        Requests with an invalid key are counted by the client's address. After too many of them, it
-        is refused even with a valid key: a client that guesses keys cannot recognise a right one.
+        Requests with an invalid key are counted by the client's address. After too many of them,
+        the address is refused even with a valid key: so a client that guesses keys cannot see that
+        a guess is right.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         # Starlette decodes headers as Latin-1, but clients send UTF-8.
@@ -151,9 +156,9 @@ class Service:
         is_html: bool,
         ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """Translate the texts; when the block ends, sentences not yet translated are cancelled.
+        """Translate the texts; at the end of the block, sentences that still wait are cancelled.
 
-        `ask` makes the request for a sentence from its number in its text, from 0, and the
+        `ask` makes the request for a sentence from its number in the text, from 0, and the
         sentence. Raises HTTPException: 503 if a queue is full, 504 if the block takes too long.
         """
         jobs: list[Job] = []
@@ -184,7 +189,7 @@ def _submit(
 
 
 def busy() -> HTTPException:
-    """The refusal for a full queue, with the delay after which to try again."""
+    """The exception for a full queue, with the delay after which the client should try again."""
     return HTTPException(503, BUSY, {"Retry-After": str(random.randint(*RETRY_AFTER))})
 
 

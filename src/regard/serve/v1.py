@@ -45,7 +45,7 @@ def v1_routes(service: Service) -> APIRouter:
         With `stream`, the answer is a sequence of server-sent events: `sentence` (a Sentence) for
         each sentence in order, then `done` (an Answer, without alignment and attention); or `error`
         with {"error": ...}. With `partial`, there are also events `partial` with {"sentence": its
-        number from 0, "text": ...}; a later event may replace that text.
+        number from 0, "text": ...}; a later event may replace the text.
         """
         service.admit(request, None)
         service.check_size(request, [query.text])
@@ -53,7 +53,7 @@ def v1_routes(service: Service) -> APIRouter:
         request.state.pair = str(engine.pair)
         if query.stream:
             if engine.full:
-                raise busy()  # now, while the status can still be chosen
+                raise busy()  # before the stream starts, as the status cannot be changed later
             events = _events(service, request, engine, query)
             headers = {"X-Accel-Buffering": "no"}  # tells nginx not to buffer events
             return StreamingResponse(events, media_type="text/event-stream", headers=headers)
@@ -99,7 +99,7 @@ def _job(
 
 
 async def _made(query: Query, make: Callable[[], _Made]) -> _Made:
-    """The result of `make`, called in another thread if it would block the event loop for long."""
+    """Call `make`, in another thread if the answer is large; return the result."""
     return await run_in_threadpool(make) if query.is_large else make()
 
 
@@ -134,10 +134,10 @@ async def _events(
         async with aclosing(_steps(service, request, engine, query)) as steps:
             async for event in steps:
                 yield event
-                await asyncio.sleep(0)  # sending rarely yields to the event loop by itself
+                await asyncio.sleep(0)  # let other requests run: sending alone rarely does
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})
-    except Exception as problem:  # not raised: a browser discards a broken answer
+    except Exception as problem:  # sent, not raised: a browser discards an incomplete answer
         request.state.problem = problem
         yield _event("error", {"error": "Internal error"})
 
@@ -164,7 +164,7 @@ async def _steps(
                     written = job.passage.written(text)
                     yield _event("partial", {"sentence": about, "text": written})
         for one in done:
-            one.alignment = one.attention = None  # the events `sentence` had them
+            one.alignment = one.attention = None  # they were sent in the events `sentence`
         yield _event("done", answer(job.passage, done))
 
 
@@ -176,17 +176,17 @@ class _Progress:
         self._latest: dict[int, str] = {}
 
     def put(self, number: int, text: str) -> None:
-        """Store the unfinished translation of a sentence; may be called in any thread."""
+        """Store the unfinished translation of a sentence; any thread may call this."""
         self._latest[number] = text
         self.wake()
 
     def wake(self, _: object = None) -> None:
-        """Let `read` return; may be called in any thread."""
+        """Let `read` return; any thread may call this."""
         if not self._event.is_set():
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def read(self) -> list[tuple[int, str]]:
-        """Wait for `wake`; returns the new texts, if any, after the numbers of their sentences."""
+        """Wait for `wake`; return the new texts, if any, each with the number of its sentence."""
         await self._event.wait()
         self._event.clear()
         return [(number, self._latest.pop(number)) for number in sorted(self._latest)]
