@@ -1,4 +1,4 @@
-"""`regard score --report`: five scores, what each of them is, and what is known of differences."""
+"""`regard score --report`: five scores, what each of them measures, and how much systems differ."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def chosen_steps(text: str | None) -> TextSteps | None:
 
 
 def chosen_language(text: str | None, reference: Path) -> str:
-    """The language given, or that of the reference's ending (`ref.fr`), or German."""
+    """The language: `text`, or the ending of the reference's name (`ref.fr`), or else German."""
     if text is None:
         ending = reference.suffix.removeprefix(".")
         if has_abbreviations(ending):
@@ -58,9 +58,9 @@ def print_report(
     steps: TextSteps | None,
     as_json: bool,
 ) -> None:
-    """Print the report on the systems of these names; the others are compared with the first.
+    """Print a report on some systems; all others are compared with the first one.
 
-    Without `steps`, text that looks tokenised is scored as it stands.
+    Without `steps`, text that looks tokenised is scored without any step.
     """
     done = _fitting_steps([*systems, *references]) if steps is None else steps
     scores = report_translations(systems, references, language, done)
@@ -83,7 +83,7 @@ def print_report(
 
 
 def _fitting_steps(texts: Sequence[Sequence[str]]) -> TextSteps:
-    """The steps of the paper, or none for text that looks tokenised."""
+    """The steps of the paper, or no steps for text that looks tokenised."""
     tokenised = [looks_tokenised(text) for text in texts]
     if all(tokenised):
         note("the text looks tokenised: bleu_paper takes its words as they stand (--steps)")

@@ -1,4 +1,4 @@
-"""`regard score --trees`: prints what EVALB prints, and ends with the exit status of EVALB."""
+"""`regard score --trees`: prints the output of EVALB, and ends with the exit status of EVALB."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -78,7 +78,7 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(path: Path) -> Iterator[bytes]:
-    """The lines of a file. The first one is read now, so that a bad file is refused early."""
+    """The lines of a file; the first line is read at once, so that a bad file is refused early."""
     lines = _lines(path)
     return chain(list(islice(lines, 1)), lines)
 
@@ -98,7 +98,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _tell(text: str) -> None:
-    """Write a line to standard error; bytes of a file that are not UTF-8 stay as they were."""
+    """Write a line to standard error; bytes of a file that are not UTF-8 are not changed."""
     typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
 
 

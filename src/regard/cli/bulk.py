@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from regard.files.blocks import Blocks
 
 Measure = Callable[[list[str], int], int]
-"""The source tokens of some lines, given the lines and the number of the first one, from 0."""
+"""A function that counts source tokens, given lines and the number of the first line, from 0."""
 
 LEAST_LINES = 256
-"""A block has at least as many lines; it consists of whole windows."""
+"""A block has at least this many lines; it consists of complete windows."""
 SECONDS_FIRST = 3.0
-"""How long the other processes wait before they report an error, in case all of them met it."""
+"""All processes may meet the same error. The others wait this many seconds, so that the first one
+reports the error."""
 
 
 @contextmanager
 def after_the_first() -> Iterator[None]:
-    """Delay an error in every process except the first: torchrun ends them when the first fails."""
+    """Delay an error in every process except the first; torchrun ends them when the first fails."""
     try:
         yield
     except RegardError:
@@ -50,9 +51,10 @@ def translate_file(
 ) -> None:
     """Translate the file `source` into the file `out`, block by block.
 
-    `settings` holds all that decides the output except the model and the text: a command with other
-    settings does not continue it. `translate` takes the same arguments as `measure`, and yields the
-    translation of each line without the line feed. Raises RegardError if `out` is standard output.
+    `settings` has everything that the output depends on, except the model and the text: a command
+    with other settings does not continue the file. `translate` takes the same arguments as
+    `measure`, and yields the translation of each line without the line feed. Raises RegardError if
+    `out` is standard output.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks
@@ -79,12 +81,15 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """Within the block, SIGINT and SIGTERM end the command, after a note on `blocks` if given."""
+    """A context in which SIGINT and SIGTERM end the command.
+
+    If `blocks` are given, a note first says how much of them is finished.
+    """
     from regard.cli.console import note
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for again in previous:
-            signal.signal(again, signal.SIG_IGN)  # a second signal does not cut the note short
+            signal.signal(again, signal.SIG_IGN)  # a second signal does not interrupt the note
         raise _Stopped(128 + signum)
 
     previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -104,7 +109,7 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
 
 
 class _Stopped(BaseException):
-    """A signal has come; `status` is the exit status for it."""
+    """A signal has come; `status` is the exit status that it gives the command."""
 
     def __init__(self, status: int):
         self.status = status

@@ -1,4 +1,4 @@
-"""`regard claims`: what the paper's text claims, each as a small experiment."""
+"""`regard claims`: small experiments, one for each claim in the text of the paper."""
 
 import json
 from pathlib import Path
@@ -49,16 +49,16 @@ def claims(
     list_only: _ListOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Try what the paper's text claims: what it says, what comes out, and a verdict.
+    """Test the claims in the paper's text: show each claim, the measurements, and a verdict.
 
-    Some claims are calculated in seconds. The others train small models on the built-in corpus, a
-    minute each; nothing is downloaded. All claims take less than an hour on two cores.
+    Some claims are calculated in seconds. The others train small models on the built-in corpus, for
+    a minute each; nothing is downloaded. All claims take less than an hour on two cores.
 
-    A verdict is about models of this size: it holds, it does not hold here, or it cannot be decided
-    at this size, because the difference over the seeds is within chance (Student's t, 95 %).
+    A verdict is only about models of this size: the claim holds, it does not hold here, or it
+    cannot be decided, because the seeds differ too much (95 % interval of Student's t).
 
-    Finished parts are kept in --out: the same command continues after Ctrl-C or a kill, and more
-    --seeds add to those that are there.
+    Finished parts are kept in --out: the same command continues after Ctrl-C or a kill, and with
+    more --seeds it does only the new ones.
 
     Examples:
 
@@ -100,7 +100,7 @@ def claims(
 
 
 def _show_part(done: "Finished") -> None:
-    """A line of progress for each finished part."""
+    """Write a line of progress for a finished part."""
     from regard.cli.console import note
 
     figures = {"bleu": "BLEU", "perplexity": "perplexity"}
@@ -109,7 +109,7 @@ def _show_part(done: "Finished") -> None:
 
 
 def _show_table(outcomes: "list[Outcome]") -> None:
-    """A table for each claim: statements, what came out, and verdicts."""
+    """Print a table for each claim: statements, measurements, and verdicts."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`regard demo`: from nothing to a translator, or a parser, on the built-in grammar corpus."""
+"""`regard demo`: trains a translator or a parser on the built-in corpus; it needs no data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -78,7 +78,7 @@ def _learn(
     pairs: int,
     quiet: bool,
 ) -> None:
-    """Train in the run directory `out`; a demo that was not begun first writes its corpus."""
+    """Train in the run directory `out`; if the demo is new, write its corpus first."""
     from regard.cli.demo_corpus import was_begun
     from regard.cli.preparing import preparing
     from regard.cli.train import train_and_show

@@ -1,4 +1,4 @@
-"""The corpus of a demo: files to learn from, and examples to test on."""
+"""The corpus of a demo: files for training, and examples for testing."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 
 
 def write_text(folder: Path, pairs: int) -> "TrainingFiles":
-    """Write train.en, train.de, valid.en and valid.de, with `pairs` lines to train on."""
+    """Write train.en, train.de, valid.en and valid.de; the training files have `pairs` lines."""
     from regard.corpus import write_corpus
     from regard.inputs import TrainingFiles
 
@@ -27,7 +27,7 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 
 
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
-    """Write train.mrg and valid.mrg, with `trees` trees to train on."""
+    """Write train.mrg and valid.mrg; train.mrg has `trees` trees."""
     from regard.corpus import example
     from regard.files.whole import write_file
     from regard.inputs import TrainingFiles
@@ -40,7 +40,7 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
 
 def unseen() -> "list[Example]":
-    """The sentence pairs with trees to test on; none of them is written to train on."""
+    """The sentence pairs, with trees, for testing; none of them is in the training files."""
     from regard.corpus import example
 
     return [example(TEST_SEED, i) for i in range(TEST_SENTENCES)]

@@ -1,4 +1,4 @@
-"""`regard demo --task parse`: from nothing to a parser, on the trees of the built-in corpus."""
+"""`regard demo --task parse`: trains a parser on the trees of the built-in corpus."""
 
 import json
 import shlex

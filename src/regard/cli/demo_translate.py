@@ -1,4 +1,4 @@
-"""`regard demo`: from nothing to a translator, on the built-in grammar's sentence pairs."""
+"""`regard demo`: trains a translator on the sentence pairs of the built-in corpus."""
 
 import json
 import shlex

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
-    """Raise RecipeError for what an engine does not do."""
+    """Raise RecipeError for several models, and for options that an engine does not have."""
     from regard.errors import RecipeError
 
     given = {
         "several models": len(models) > 1,
-        f"--precision {precision}": precision != "fp32",  # regard export has chosen it
+        f"--precision {precision}": precision != "fp32",  # chosen by regard export
         "--exact": bool(exact),
     }
     for option, found in given.items():
@@ -23,7 +23,7 @@ def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) ->
 
 
 def open_engine(directory: Path, engine: str) -> "Translator":
-    """A translator by an engine, which has as many threads as PyTorch.
+    """A translator whose model an engine computes, with as many threads as PyTorch has.
 
     Raises RecipeError, ModelError or MissingExtra.
     """

@@ -1,4 +1,4 @@
-"""`regard export`: a model for the programs that people already serve and publish with."""
+"""`regard export`: writes a model for other programs that serve or publish models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,11 +35,11 @@ def export(
     text: _TextOption = None,
     changes: SetOption = None,
 ) -> None:
-    """Write a model for other programs, with a certificate that nothing changed on the way.
+    """Write a model for another program, with a certificate that both compute the same.
 
-    The same sentences go through both sides: their logits are compared, and what they write. If
-    logits in fp32 differ by more than 1e-4 of their range, nothing is left behind. The certificate
-    lies in the directory. `--set search.KEY=VALUE` sets the search that goes with the model.
+    The same sentences go through both programs; their logits and their outputs are compared. If
+    logits in fp32 differ by more than 1e-4 of their range, nothing is written. The certificate is
+    in the directory. `--set search.KEY=VALUE` sets the search that is exported with the model.
 
     Examples:
 

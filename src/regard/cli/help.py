@@ -14,7 +14,7 @@ _PACKAGE = Path(__file__).parents[1]
 _PAGES = next(
     (docs for docs in (_PACKAGE / "docs", _PACKAGE.parents[1] / "docs") if docs.is_dir()), _PACKAGE
 )
-"""The folder of pages: a wheel has them inside the package, a clone beside `src`."""
+"""The folder of pages: in a wheel it is inside the package, in a clone beside `src`."""
 ALIASES = {
     "attention": "figures",
     "bleu": "scores",
@@ -38,17 +38,17 @@ ALIASES = {
     "systemd": "serving",
     "words": "glossary",
 }
-"""Other names of topics, and the topics."""
+"""Other names of topics, each with the topic's own name."""
 
 
 def _topics() -> dict[str, Path]:
-    """The English pages by name; a page with another language has it in its name: claims.ko.md."""
+    """The English pages by name; a page in another language names the language: claims.ko.md."""
     pages = sorted(_PAGES.glob("*.md"))
     return {page.stem: page for page in pages if "." not in page.stem}
 
 
 def _completed(incomplete: str) -> list[str]:
-    """The topics that a shell may complete a word to."""
+    """The topics that a shell can offer as completions of a word."""
     return [name for name in (*_topics(), *ALIASES) if name.startswith(incomplete)]
 
 
@@ -61,8 +61,8 @@ _TopicArgument = Annotated[
 def help_(context: typer.Context, topic: _TopicArgument = None) -> None:
     """Explain a topic, such as recipes, time, search, scores or serving; without one, list them.
 
-    On a terminal the text is laid out and shown by a pager: the command in PAGER, or less.
-    Elsewhere it is the page as it was written, in Markdown.
+    On a terminal, the text is formatted and shown by a pager: the command in PAGER, or less.
+    Elsewhere, the page is printed as it was written, in Markdown.
 
     Examples:
 
@@ -120,7 +120,7 @@ def _added(name: str) -> str:
 
 
 def _show(markdown: str) -> None:
-    """Print a page: laid out and paged on a terminal, and as it is elsewhere."""
+    """Print a page: formatted and by a pager on a terminal, as Markdown elsewhere."""
     if not sys.stdout.isatty():
         typer.echo(markdown, nl=False)
         return

@@ -1,4 +1,4 @@
-"""`regard import`: models of other programs as models of regard, each with a certificate."""
+"""`regard import`: turns models of other programs into models of regard, with a certificate."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +43,8 @@ def hf(
     """Import a MarianMT model, such as those of OPUS-MT.
 
     The directory has config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm,
-    vocab.json, and perhaps generation_config.json and tokenizer_config.json. Nothing is unpickled
-    but numbers. With `transformers` installed, both sides are run and compared.
+    vocab.json, and perhaps generation_config.json and tokenizer_config.json. Only numbers are
+    unpickled. If `transformers` is installed, both models are run and compared.
 
     Examples:
 
@@ -67,8 +67,8 @@ def marian(
 ) -> None:
     """Import a model of marian-nmt; its configuration is in the file.
 
-    Its sinusoids have another exponent than the paper's, so they become a table of 1,024 learned
-    positions.
+    Its sinusoidal positions have another exponent than the paper's, so they become a table of 1,024
+    learned positions.
 
     Examples:
 
@@ -154,8 +154,8 @@ def state_dict(
 ) -> None:
     """Import a state dict of nn.Transformer, with embeddings and a layer before the softmax.
 
-    The options say what the weights do not. Sources must end with the end piece, and have no other
-    special piece.
+    The options tell what the weights do not show. Sources must end with the end piece, and have no
+    other special piece.
 
     Examples:
 
@@ -182,7 +182,7 @@ def _texts(
 
 
 def _make(out: Path, read: "Callable[[], Foreign]") -> None:
-    """Write the model that `read` reads, and tell what was proved."""
+    """Write the model that `read` reads, and show its certificate."""
     from regard.cli.console import note
     from regard.cli.info import certificate_rows
     from regard.exchange.certified import refuse_existing

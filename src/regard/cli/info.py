@@ -1,4 +1,4 @@
-"""`regard info`: what a model is, where it came from, and what was proved of it."""
+"""`regard info`: shows a model's sizes, origin and certificate."""
 
 from typing import Annotated, Any
 
@@ -10,10 +10,10 @@ _JsonOption = Annotated[bool, typer.Option("--json", help="Write everything, as 
 
 
 def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
-    """Tell what a model is: its sizes, scores, provenance, and the certificate of a conversion.
+    """Show a model's sizes, scores and origin, and the certificate if it was converted.
 
     The model is verified first, as for translation. With --json, the whole recipe, the manifest
-    and the certificate are written.
+    and the certificate are printed.
 
     Examples:
 
@@ -33,7 +33,7 @@ def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and texts, one for each line."""
+    """The name and the text of each line to print."""
     recipe = found["recipe"]
     rows = [
         ("model", found["model"]),
@@ -109,7 +109,7 @@ def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def certificate_rows(certificate: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and texts of a certificate, one for each line."""
+    """The name and the text of each line to print about a certificate."""
     versions = ", ".join(f"{name} {one}" for name, one in certificate["versions"].items())
     rows = [("converted", f"{certificate['conversion']}, {certificate['date']}; {versions}")]
     if certificate["not_run"]:

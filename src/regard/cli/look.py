@@ -1,4 +1,4 @@
-"""`regard look`: where every head attends, as a page, a figure, text or numbers; or the model."""
+"""`regard look`: shows where every head attends (page, figure, text or numbers), or the model."""
 
 import io
 import json
@@ -91,8 +91,8 @@ def look(
 ) -> None:
     """Look at the attention of one sentence, or at the model (Figures 1 and 2).
 
-    The weights are those of equation (1), in fp32. Figure 3 shows one word and every head; Figure 4
-    the sharpest head, then two for one word; Figure 5 the two sharpest. --head chooses others.
+    The weights are computed by equation (1), in fp32. Figure 3 shows every head for one word, 4 the
+    sharpest head and then two for one word, 5 the two sharpest heads. --head chooses other heads.
 
     Examples:
 
@@ -186,7 +186,7 @@ class _View:
     def refuse_what_is_not(self) -> None:
         """Raise RecipeError, before anything is written, for a layer or head that is too high.
 
-        Raises ModelError for a kind of attention that the model has not.
+        Raises ModelError for a kind of attention that the model does not have.
         """
         kind = self.found.kind(self.kind)
         self.layer_of(kind)
@@ -290,7 +290,7 @@ def _refuse_unfit(
 
 
 def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
-    """Raise RecipeError if there is no sentence, and anything but Figure 1 or 2 is asked for."""
+    """Raise RecipeError if a sentence is needed and missing; only Figures 1 and 2 need none."""
     from regard.errors import RecipeError
 
     more = any(option not in (None, False) for option in others)
@@ -301,9 +301,10 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
 
 
 def _place(queries: Sequence[str], word: str) -> int:
-    """The index of the first `word` in `queries`; if it is not there, it may be a place, from 1.
+    """The index of the first `word` in `queries`.
 
-    Raises RecipeError if it is neither.
+    If it is not in `queries`, it may be the number of a query, from 1. Raises RecipeError if it is
+    not a number either.
     """
     from regard.errors import unknown
 

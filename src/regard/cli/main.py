@@ -84,7 +84,7 @@ def main() -> None:
         # Typer's own way to run a command prints errors in a box, or as tracebacks, and handles
         # interrupts and closed pipes itself.
         command = typer.main.get_command(app)
-        if "_REGARD_COMPLETE" in os.environ:  # a shell asks how a line may go on
+        if "_REGARD_COMPLETE" in os.environ:  # a shell asks for the completions of a line
             command.main(prog_name="regard")
         with command.make_context("regard", sys.argv[1:] or ["--help"]) as context:
             command.invoke(context)
@@ -107,9 +107,9 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of closed standard streams: no other file shall get their numbers.
+    """Open /dev/null in place of closed standard streams, so that no other file gets their numbers.
 
-    Ends the command if standard output was closed.
+    If standard output was closed, the command ends with an error.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
@@ -120,7 +120,7 @@ def _open_closed_streams() -> None:
 
 
 def _refuse_empty_values(arguments: list[str]) -> None:
-    """Refuse empty values: a shell makes --out "" of an unset variable, and Path("") is '.'."""
+    """Refuse empty values: --out "$X" is --out "" if X is not set, and Path("") would be '.'."""
     for before, argument in pairwise(["", *arguments]):
         option, equals, value = argument.partition("=")
         if argument.startswith("--") and equals and not value:
@@ -153,5 +153,5 @@ def _leave(sentence: str, status: int) -> NoReturn:
 
 
 def _silence(stream: Any) -> None:
-    """Send a stream that cannot be written to /dev/null: Python flushes it at exit."""
+    """Redirect a stream that cannot be written to /dev/null, as Python flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

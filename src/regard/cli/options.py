@@ -10,7 +10,7 @@ Files = list[Path] | None
 
 
 def _recipes(incomplete: str) -> list[str]:
-    """The names of recipes that a shell may complete a word to."""
+    """The names of recipes that a shell can offer as completions of a word."""
     from regard.presets import RECIPES
 
     return [name for name in RECIPES if name.startswith(incomplete)]
@@ -83,7 +83,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show pr
 
 
 def numbers(text: str | None) -> tuple[int, ...]:
-    """The whole numbers of --mix, with commas between them; raises RecipeError for others."""
+    """The integers of --mix, which commas separate; raises RecipeError for other text."""
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):

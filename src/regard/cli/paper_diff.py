@@ -1,4 +1,4 @@
-"""`regard paper-diff`: what departs from the paper, or from another code base."""
+"""`regard paper-diff`: lists departures from the paper, or from another code base."""
 
 import json
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ def paper_diff(
 ) -> None:
     """List what departs from the paper in a recipe, a run or a model.
 
-    It is compared with a row of the paper's tables, and what the paper printed for that row is
-    shown. What cannot be known is listed apart: questions that the paper leaves open, and those
-    that a recipe or a directory does not answer.
+    The recipe is compared with a row of the paper's tables, and the numbers that the paper prints
+    for this row are shown. Unknowns are listed separately: questions that the paper leaves open,
+    and questions that the recipe or the directory does not answer.
 
     Examples:
 
@@ -65,7 +65,7 @@ def paper_diff(
 
 
 def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | None]":
-    """The recipe, what is known besides, and its row if it is named as one of the paper's."""
+    """The recipe, other known facts, and the row of the paper if `what` is its name."""
     from regard.departures.distance import NO_FACTS
     from regard.errors import RegardError
     from regard.measure.facts import recipe_and_facts

@@ -1,4 +1,4 @@
-"""`regard parse`: sentences in, trees out, in order."""
+"""`regard parse`: reads sentences, and writes their trees in the same order."""
 
 import json
 import math
@@ -83,7 +83,7 @@ def parse(
     split = by_blanks if tokenised else treebank_words()
     parser = _opened(model, precision, beam, threads)
     if str(input) == "-" and sys.stdin.isatty():
-        window = 1  # a person types, and waits for each answer
+        window = 1  # someone types, and waits for each answer
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):
         for line in form.lines(best):
@@ -94,7 +94,7 @@ def parse(
 
 @dataclass(frozen=True)
 class _Form:
-    """The form in which trees are written: one a line, unless an option asks for another form."""
+    """The form in which trees are written: one on each line, unless an option asks for another."""
 
     pretty: bool
     draw: bool
@@ -112,7 +112,10 @@ class _Form:
             raise RecipeError(f"--write-silver {threshold}: give a log p per word, such as -0.1")
 
     def lines(self, best: "Sequence[Parse]") -> list[str]:
-        """The lines to write for a sentence, given its trees, best first; a blank line has none."""
+        """The lines to write for a sentence; `best` has its trees, the best first.
+
+        An empty line of input has no trees.
+        """
         if self.silver_threshold is not None:
             return _silver(best, self.silver_threshold)
         if self.as_json:

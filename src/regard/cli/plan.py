@@ -1,4 +1,4 @@
-"""The output of `regard train --plan`, and what a start of training says of its size."""
+"""The output of `regard train --plan`, and the note on memory and disk when training starts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ def print_plan(
 
 
 def print_budgets(start: "Start", minutes: float) -> None:
-    """Print the recipes for several times, and what is expected of them; prepares nothing."""
+    """Print the recipes for several times, and their expected perplexities; no data is prepared."""
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText
 
@@ -67,7 +67,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
 
 
 def announce(recipe: "Recipe", found: "Outline") -> None:
-    """Note the memory and disk that a training run takes, and a warm-up that never ends."""
+    """Write a note on the memory and disk that a run takes, and a warning if warm-up never ends."""
     note(f"memory {amount(sum(found.memory), BYTES)} and each batch's; disk {_disk(found.disk)}")
     training = recipe.training
     if training.warmup_steps >= training.steps:
@@ -78,7 +78,7 @@ def announce(recipe: "Recipe", found: "Outline") -> None:
 
 
 def _lines(plan: "Plan", recipe: "Recipe") -> dict[str, str]:
-    """The texts of the plan, by the names that stand before them."""
+    """The lines of the plan: the text of each by its name."""
     from regard.paper import BASE, BASE_TIME, BIG_TIME
 
     embedding, encoder, decoder = (amount(count, NUMBERS) for count in plan.parameters)

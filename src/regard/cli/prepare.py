@@ -1,4 +1,4 @@
-"""`regard prepare`: from files of text or trees to data that `regard train` reads."""
+"""`regard prepare`: turns files of text or trees into data that `regard train` reads."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,11 +52,11 @@ def prepare(
     workers: _WorkersOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Clean text, learn its sub-words and write it as ids, in bounded memory; or trees.
+    """Clean text or trees, learn sub-words, and write the sentences as ids, in limited memory.
 
-    Files of text are UTF-8 with one sentence a line, files of trees are in Penn bracketing: plain,
-    .gz, .xz or .zst. Without validation files some pairs are held out. Without --recipe it is
-    small, with a vocabulary and rows that suit the text.
+    Files of text are UTF-8 with one sentence on each line, files of trees are in Penn bracketing:
+    plain, .gz, .xz or .zst. Without validation files, some pairs are held out. Without --recipe,
+    the recipe is small, with a vocabulary and rows that suit the text.
 
     Examples:
 

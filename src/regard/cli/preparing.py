@@ -1,4 +1,4 @@
-"""Preparing in a command: progress is shown, and SIGTERM ends it cleanly."""
+"""Preparing data in a command, which shows progress; SIGTERM ends it without unfinished files."""
 
 import signal
 import sys
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def preparing(quiet: bool, what: str = "pairs") -> "Iterator[Callable[[Progress], object]]":
-    """Within the block, SIGTERM raises SystemExit(143), so that unfinished files are removed.
+    """A context in which SIGTERM raises SystemExit(143), so that unfinished files are removed.
 
-    Yields a listener that shows progress, counted in `what`, or does nothing if `quiet`.
+    Yields a listener that shows progress, counted in `what`; if `quiet`, it does nothing.
     """
 
     def leave(signum: int, _: object) -> None:

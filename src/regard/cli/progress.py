@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""Least time between two plain lines."""
+"""At least this time passes between two plain lines."""
 
 
 class _Display:
-    """A context manager that shows a bar on a terminal until its end, and plain lines elsewhere."""
+    """A context manager that shows a bar on a terminal, and plain lines elsewhere."""
 
     def __init__(self, *columns: str | ProgressColumn):
         self._plain = not console.is_terminal
@@ -41,7 +41,10 @@ class _Display:
         self._bar.stop()
 
     def _note(self, text: str, *, at_once: bool) -> None:
-        """Write a plain line, unless there is a bar, or a line is too recent and not `at_once`."""
+        """Write a plain line, unless there is a bar, or the last line is too recent.
+
+        With `at_once`, it does not matter how recent the last line is.
+        """
         now = time.monotonic()
         if self._plain and (at_once or now - self._shown_at > PLAIN_LINE_SECONDS):
             self._shown_at = now
@@ -49,7 +52,7 @@ class _Display:
 
 
 class PreparationDisplay(_Display):
-    """Shows how far files have been read; `what` names in plural what is counted in them."""
+    """Shows how much of the files has been read; `what` is the plural of their unit, as "pairs"."""
 
     NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
 
@@ -69,7 +72,7 @@ class PreparationDisplay(_Display):
         return self  # the bar starts with the first reading, if there is one
 
     def __call__(self, reading: "Reading") -> None:
-        """Show how far a reading of the files is."""
+        """Show how much has been read in this reading of the files."""
         now, name = time.monotonic(), self.NAMES[reading.stage]
         if reading.stage != self._stage:
             self._bar.start()
@@ -168,7 +171,7 @@ class BulkDisplay(_Display):
         self._first: tuple[float, int, int] | None = None
 
     def checking(self, measure: "Measure") -> "Measure":
-        """Return a function that does as `measure`, and shows how many lines have been checked."""
+        """Return `measure` as a function that also shows how many lines have been checked."""
 
         def shown(lines: list[str], first: int) -> int:
             self._show(f"checking {self._blocks.source}: {first:,} lines", at_once=False)
@@ -177,7 +180,7 @@ class BulkDisplay(_Display):
         return shown
 
     def __call__(self, missing: set[int]) -> None:
-        """Show how much is translated, given the numbers of the blocks that are not."""
+        """Show how much is translated, given the numbers of the missing blocks."""
         now, blocks = time.monotonic(), self._blocks
         lines, tokens = blocks.lines_of(missing), sum(blocks.tokens[n] for n in missing)
         begins = self._first is None

@@ -1,4 +1,4 @@
-"""`regard reproduce`: the paper's tables, made again, with the printed numbers beside ours."""
+"""`regard reproduce`: makes the paper's tables again, with the printed numbers beside ours."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,7 +108,7 @@ def reproduce(
 
 
 def _processes(jobs: int) -> int:
-    """The worker processes to start: none if this process can do the work alone."""
+    """The number of worker processes to start: 0 if this process can do the work alone."""
     from regard.machine.devices import choose_device
     from regard.machine.workers import usable_cores
 
@@ -120,7 +120,7 @@ def _processes(jobs: int) -> int:
 def _progress(
     study: "Study", experiments: "list[Experiment]", quiet: bool
 ) -> "Iterator[Callable[[Finished], object]]":
-    """Show how far the rows in training are, each minute; gives a function for finished ones."""
+    """Show each minute how far the rows in training are; yield a function for finished rows."""
     from regard.cli.console import note
     from regard.reproduce.study import rows_in_training
 
@@ -142,7 +142,7 @@ def _progress(
 
 
 def _show_row(done: "Finished") -> None:
-    """A line of progress for each finished row."""
+    """Write a line of progress for a finished row."""
     from regard.cli.console import note
 
     names = {"bleu": "BLEU", "f1": "F1", "perplexity": "perplexity"}

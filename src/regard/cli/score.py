@@ -1,4 +1,4 @@
-"""`regard score`: how close translations are to their references, or trees to a treebank's."""
+"""`regard score`: compares translations with references, or trees with those of a treebank."""
 
 import json
 from pathlib import Path
@@ -113,10 +113,10 @@ def score(
 ) -> None:
     """Score detokenised translations: BLEU, chrF and TER, with sacreBLEU's signatures.
 
-    With --model each line reports how likely a translation is: its score, by which regard translate
-    ranks, its log P, and the number of its pieces. With --trees, give two files of trees, one a
-    line: first the gold trees, then those to score. Brackets are counted and printed as by EVALB;
-    after too many errors it ends with status 1 and without a summary (null, as JSON).
+    With --model, each line shows how likely a translation is: the score by which regard translate
+    ranks it, its log P, and the number of its pieces. With --trees, give two files with one tree on
+    each line: first the gold trees, then the trees to score. Brackets are counted and printed as by
+    EVALB; after too many errors, the exit status is 1 and there is no summary (null, as JSON).
 
     Examples:
 
@@ -207,7 +207,10 @@ def _report(
 def _texts(
     systems: list[Path], references: list[Path], asking: bool
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """The lines of translations and of references; `asking`, it notes text without blanks."""
+    """The lines of translations and of references.
+
+    If `asking` is True, write a note if a reference has hardly any blanks.
+    """
     from regard.cli.console import note
 
     texts = _aligned(*systems, *references)
@@ -292,6 +295,6 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
 
 def _without_blanks(lines: list[str]) -> bool:
-    """Whether words seem to be written without blanks: what blanks divide is over 10 letters."""
+    """Whether words seem to be written without blanks: between blanks are over 10 letters."""
     words = "\n".join(lines).split()
     return len("".join(words)) > 10 * len(words)

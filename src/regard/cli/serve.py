@@ -94,11 +94,11 @@ def serve(
     threads: _ThreadsOption = 0,
     quiet: _QuietOption = False,
 ) -> None:
-    """Serve models over HTTP: a page to translate on, LibreTranslate's interface, and /v1/translate
-    with scores, attention and translations as they are written.
+    """Serve models over HTTP: a page for the browser, LibreTranslate's interface, and /v1/translate
+    with scores, attention and unfinished translations.
 
     Each request is logged as a line of JSON on standard error, without its text. After SIGTERM or
-    Ctrl-C, requests that were accepted are finished before it ends.
+    Ctrl-C, accepted requests are finished before the server ends.
 
     Examples:
 
@@ -153,11 +153,11 @@ def _set_up(threads: int) -> None:
 
     from regard.machine.devices import keep_freed_memory, set_threads
 
-    # The event loop gives up the interpreter at each send. By default it may then wait 5 ms until a
-    # translating thread gives it back.
+    # The event loop gives up Python's lock at each send. By default, it may then wait 5 ms until a
+    # translating thread gives the lock back.
     sys.setswitchinterval(0.0002)
     cores = torch.get_num_threads()
-    set_threads(threads or (cores - 1 if cores > 2 else cores))  # one is for the event loop
+    set_threads(threads or (cores - 1 if cores > 2 else cores))  # one core is for the event loop
     keep_freed_memory()
 
 
@@ -181,7 +181,7 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
     _log(quiet)
     gc.collect()
-    gc.freeze()  # collections need not look at the models, which stay until the end
+    gc.freeze()  # garbage collections need not look at the models, which stay until the end
     address = listening.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
     typer.echo(f"http://{shown}:{address[1]}")
@@ -190,7 +190,7 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
 
 
 def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePair]":
-    """Read MODEL=en-de, or MODEL with the `default` pair, or several of these joined by +.
+    """Read MODEL=en-de, or MODEL alone for the `default` pair, or several models joined by +.
 
     Raises RecipeError if a model has no language pair, or joined models have different pairs.
     """
@@ -214,7 +214,7 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Listen at an address; raises RecipeError if that is not possible."""
+    """Listen at an address; raises RecipeError if this is not possible."""
     from regard.errors import RecipeError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

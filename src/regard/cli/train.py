@@ -1,4 +1,4 @@
-"""`regard train`: from text, trees or prepared data to a model."""
+"""`regard train`: trains a model on text, trees or prepared data."""
 
 import time
 from collections.abc import Iterable
@@ -159,7 +159,7 @@ def _run_each(
     shard: bool,
     quiet: bool,
 ) -> None:
-    """Train one run after the other, or verify each; of a plan, the first one's is enough."""
+    """Train or verify one run after the other; if a plan is asked for, plan only the first run."""
     for start in starts:
         if verify_resume is not None:
             _verify(start, verify_resume, quiet)
@@ -203,7 +203,7 @@ def _plan_or_train(
     shard: bool,
     quiet: bool,
 ) -> bool:
-    """Plan a run or train it; returns whether it was planned."""
+    """Plan a run or train it; return True if it was planned."""
     from regard.cli.plan import print_budgets, print_plan
     from regard.machine.processes import together
 
@@ -271,10 +271,10 @@ def train_and_show(
     quiet: bool = False,
     began: float | None = None,
 ) -> None:
-    """Train on prepared data with progress on standard error; leaves a model in `out`.
+    """Train on prepared data, and show progress on standard error; the model is written to `out`.
 
-    Of several processes the first shows what happens. Raises SystemExit after saving, with the
-    status of the signal, where a signal stops it.
+    Of several processes, only the first shows progress. If a signal stops training, it is saved,
+    and SystemExit is raised with the exit status for the signal.
     """
     from regard.cli.console import note
     from regard.cli.plan import announce

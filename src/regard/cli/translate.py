@@ -1,4 +1,4 @@
-"""`regard translate`: text in, text out, in order; to standard output, or to a file in blocks."""
+"""`regard translate`: translates lines in order, to standard output, or to a file in blocks."""
 
 import os
 import re
@@ -97,24 +97,24 @@ def translate(
 ) -> None:
     """Translate lines of text.
 
-    An empty line gives an empty line. With --n-best each sentence gives up to that many lines, best
-    first, as Moses writes them: number from 0 ||| translation ||| score.
+    An empty line gives an empty line. With --n-best, each sentence gives up to that many lines, the
+    best first, in the format of Moses: number from 0 ||| translation ||| score.
 
-    A translation that repeats words, echoes the source or stops early is searched for again, with a
-    wider beam and without repetition; those that still look wrong are counted at the end, and named
-    in --json. --no-retry leaves the search as the paper has it.
+    If a translation repeats words, echoes the source or stops early, there is a second search with
+    a wider beam and without repetition. Translations that still look wrong are counted at the end,
+    and marked in --json. With --no-retry, there is only the search of the paper.
 
-    Several models translate together by the mean of their probabilities; beam and alpha are the
-    first one's. They must have the same tokenizer, as runs on the same prepared data have.
+    Several models translate together by the mean of their probabilities, with beam and alpha of the
+    first model. They must have the same tokenizer, as runs on the same prepared data have.
 
-    With --out the input is checked, then translated in blocks that are kept as they are finished,
-    by as many processes as torchrun starts.
+    With --out, the input is checked, then translated in blocks by as many processes as torchrun
+    starts; finished blocks are kept.
 
-    With --exact a sentence's translation and score are the same to the last bit whatever else is
-    translated, in any order, by any number of threads. In fp32 that is so anyway where the
+    With --exact, a sentence's translation and score are the same to the last bit, whatever else is
+    translated, in any order, by any number of threads. In fp32 they are the same anyway if the
     processor's kernels allow it; --exact tests whether they do.
 
-    With --engine, CTranslate2 or ONNX Runtime computes what `regard export` wrote. Examples:
+    With --engine, CTranslate2 or ONNX Runtime computes a model of `regard export`. Examples:
 
     - `regard translate runs/x < in.txt > out.txt`
     - `regard translate runs/x --beam 1 --json -i in.txt.gz`
@@ -128,7 +128,7 @@ def translate(
     translator, precision = _opened(models, engine, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best, longer)
     if out is None and str(input) == "-" and sys.stdin.isatty():
-        window = 1  # a person types, and waits for each answer
+        window = 1  # someone types, and waits for each answer
     options = n_best, as_json, long == "split", retry, alignments, window, paragraphs or ""
     writing = (ParagraphLines if paragraphs else SentenceLines)(translator, input, *options)
     settings = writing.settings(precision, exact) | ({"longer": True} if longer else {})
@@ -156,7 +156,7 @@ def _write(
 def _refuse_unfit(
     out: Path | None, long: str, n_best: int, paragraphs: str | None, alignments: bool
 ) -> None:
-    """Raise RecipeError for options that do not fit, or processes that share standard output."""
+    """Raise RecipeError for options that exclude each other, or if processes share the output."""
     from regard.errors import RecipeError
 
     if paragraphs is not None and not re.fullmatch("[a-z]{2,3}", paragraphs):
@@ -175,7 +175,7 @@ def _refuse_unfit(
 def _opened(
     models: Sequence[Path], engine: str | None, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
-    """The translator, and its precision; `auto` is replaced by the precision that it chooses."""
+    """The translator and its precision; instead of "auto", the precision that "auto" chooses."""
     from regard.machine.devices import keep_freed_memory, set_threads
 
     if engine is not None:

@@ -1,4 +1,4 @@
-"""Lines of text translated, and written in the form that `regard translate` is asked for."""
+"""Translates lines of text, and writes them in the form that `regard translate` is asked for."""
 
 import json
 from collections import Counter
@@ -27,10 +27,11 @@ class SentenceLines:
     align: bool
     window: int
     language: str = ""
-    """Language of the text, if its lines are to be cut into sentences."""
+    """The language of the text, by whose rules its lines are cut into sentences; "" cuts none."""
     said: list[str] = field(default_factory=list)
     flaws: Counter[str] = field(default_factory=Counter)
-    """How many lines were searched for again ("retried"), still look wrong ("wrong"), and why."""
+    """How many lines had a second search ("retried"), how many still look wrong ("wrong"), and how
+    many have each flaw."""
 
     @property
     def _where(self) -> str:
@@ -45,7 +46,7 @@ class SentenceLines:
             first += len(some)
 
     def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
-        """Translate sentences; errors and warnings name them from `first`."""
+        """Translate sentences; in errors and warnings, they are numbered from `first`."""
         from regard.mending.mend import Mended, mended
 
         found = self.translator.stream(
@@ -66,7 +67,7 @@ class SentenceLines:
         return results
 
     def report(self) -> None:
-        """Say how many lines were searched for again, and how many still look wrong."""
+        """Write how many lines had a second search, and how many still look wrong."""
         from regard.cli.console import note
 
         counted = dict(self.flaws)
@@ -85,7 +86,7 @@ class SentenceLines:
         )
 
     def _warn(self, sentence: str) -> None:
-        """Note the first sentence that is said; the others are like it."""
+        """Write the first warning as a note; the others are like it and are only counted."""
         from regard.cli.console import note
 
         if not self.said:
@@ -93,7 +94,7 @@ class SentenceLines:
         self.said.append(sentence)
 
     def settings(self, precision: str, exact: bool | None) -> dict[str, Any]:
-        """Everything that decides what is written, except the model and the input."""
+        """All settings that the output depends on, except the model and the input."""
         return {
             **self.translator.recipe.model_dump(),
             "precision": precision,
@@ -126,7 +127,7 @@ class SentenceLines:
 
 
 class ParagraphLines(SentenceLines):
-    """Translates lines of any number of sentences; what stands between these is kept."""
+    """Translates lines of any number of sentences; the text between sentences is kept."""
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
         """Yield the text to write for each line; the first line has the number `first`, from 0."""
@@ -171,5 +172,5 @@ def _facts(its: "Mended") -> dict[str, Any]:
 
 
 def _on_one_line(text: str) -> str:
-    # A trained model never writes a line end, although its vocabulary may be able to.
+    # A trained model never writes a line end, although its vocabulary may allow it.
     return text.replace("\n", " ").replace("\r", " ")

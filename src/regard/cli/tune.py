@@ -1,4 +1,4 @@
-"""`regard tune`: beam and length penalty of a translator, chosen on a development set."""
+"""`regard tune`: chooses beam and length penalty of a translator on a development set."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ def tune(
     dry_run: Annotated[bool, typer.Option(help="Leave the model's settings as they are.")] = False,
     threads: ThreadsOption = 0,
 ) -> None:
-    """Choose beam and length penalty by BLEU on a development set (§6.1), and keep them.
+    """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 
