@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+from regard.cli.options import with_groups
 
 if TYPE_CHECKING:
     from regard.exchange.foreign import Foreign
@@ -15,18 +17,31 @@ _VocabOption = Annotated[
     list[Path] | None,
     typer.Option("--vocab", help="Its vocabulary; twice for source and target."),
 ]
-_SpmOption = Annotated[
-    list[Path] | None,
-    typer.Option("--spm", help="Its SentencePiece model; twice for source and target."),
-]
-_CodesOption = Annotated[
-    list[Path] | None,
-    typer.Option("--codes", help="Its merges of subword-nmt; twice for source and target."),
-]
-_LanguageOption = Annotated[
-    list[str] | None,
-    typer.Option("--language", help="Make words by Moses' rules for en, de; twice for both sides."),
-]
+
+
+class _Cutting(NamedTuple):
+    """How the program cuts text into the pieces of its vocabulary."""
+
+    spm: Annotated[
+        list[Path] | None,
+        typer.Option(help="Its SentencePiece model; twice for source and target."),
+    ] = None
+    codes: Annotated[
+        list[Path] | None,
+        typer.Option(help="Its merges of subword-nmt; twice for source and target."),
+    ] = None
+    language: Annotated[
+        list[str] | None,
+        typer.Option(help="Make words by Moses' rules for en, de; twice for both sides."),
+    ] = None
+
+    def texts(self, vocab: list[Path] | None = None) -> "Texts":
+        """The files and languages, together with vocabularies."""
+        from regard.exchange.texts import Texts
+
+        return Texts(vocab or (), self.spm or (), self.codes or (), self.language or ())
+
+
 _EmbeddingHelp = "The name of the {}'s embedding in the file."
 
 importing = typer.Typer(
@@ -57,13 +72,13 @@ def hf(
 
 
 @importing.command()
+@with_groups
 def marian(
+    *,
     file: Annotated[Path, typer.Argument(help="A .npz file of marian-nmt.")],
     out: _OutOption,
     vocab: _VocabOption = None,
-    spm: _SpmOption = None,
-    codes: _CodesOption = None,
-    language: _LanguageOption = None,
+    cutting: _Cutting,
 ) -> None:
     """Import a model of marian-nmt; its configuration is in the file.
 
@@ -77,17 +92,17 @@ def marian(
     """
     from regard.exchange.from_marian import read_marian
 
-    _make(out, lambda: read_marian(file, _texts(vocab, spm, codes, language)))
+    _make(out, lambda: read_marian(file, cutting.texts(vocab)))
 
 
 @importing.command()
+@with_groups
 def joeynmt(
+    *,
     directory: Annotated[Path, typer.Argument(help="A model directory of JoeyNMT.")],
     out: _OutOption,
     vocab: _VocabOption = None,
-    spm: _SpmOption = None,
-    codes: _CodesOption = None,
-    language: _LanguageOption = None,
+    cutting: _Cutting,
 ) -> None:
     """Import a Transformer of JoeyNMT: config.yaml, best.ckpt, src_vocab.txt, trg_vocab.txt.
 
@@ -97,16 +112,16 @@ def joeynmt(
     """
     from regard.exchange.from_joeynmt import read_joeynmt
 
-    _make(out, lambda: read_joeynmt(directory, _texts(vocab, spm, codes, language)))
+    _make(out, lambda: read_joeynmt(directory, cutting.texts(vocab)))
 
 
 @importing.command()
+@with_groups
 def opennmt(
+    *,
     file: Annotated[Path, typer.Argument(help="A .pt file of OpenNMT-py 3.")],
     out: _OutOption,
-    spm: _SpmOption = None,
-    codes: _CodesOption = None,
-    language: _LanguageOption = None,
+    cutting: _Cutting,
 ) -> None:
     """Import a Transformer of OpenNMT-py; its vocabularies are in the file.
 
@@ -116,18 +131,18 @@ def opennmt(
     """
     from regard.exchange.from_opennmt import read_opennmt
 
-    _make(out, lambda: read_opennmt(file, _texts(None, spm, codes, language)))
+    _make(out, lambda: read_opennmt(file, cutting.texts()))
 
 
 @importing.command("torch")
+@with_groups
 def state_dict(
+    *,
     file: Annotated[Path, typer.Argument(help="A state dict: torch.save, or .safetensors.")],
     out: _OutOption,
     heads: Annotated[int, typer.Option(min=1, help="Attention heads (nhead).")],
     vocab: _VocabOption = None,
-    spm: _SpmOption = None,
-    codes: _CodesOption = None,
-    language: _LanguageOption = None,
+    cutting: _Cutting,
     activation: Annotated[str, typer.Option(help="relu or gelu.")] = "relu",
     norm_first: Annotated[
         bool, typer.Option("--norm-first", help="It was made with norm_first=True.")
@@ -167,18 +182,7 @@ def state_dict(
         heads, activation, norm_first, scale, norm_epsilon, source_embedding, target_embedding,
         generator, positions, pad, begin, end,
     )  # fmt: skip
-    _make(out, lambda: read_torch(file, program, _texts(vocab, spm, codes, language)))
-
-
-def _texts(
-    vocab: list[Path] | None,
-    spm: list[Path] | None,
-    codes: list[Path] | None,
-    language: list[str] | None,
-) -> "Texts":
-    from regard.exchange.texts import Texts
-
-    return Texts(vocab or (), spm or (), codes or (), language or ())
+    _make(out, lambda: read_torch(file, program, cutting.texts(vocab)))
 
 
 def _make(out: Path, read: "Callable[[], Foreign]") -> None:

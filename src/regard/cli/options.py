@@ -1,10 +1,16 @@
-"""Options and arguments that several commands share, each declared once."""
+"""Options and arguments that several commands share, each declared once, alone or in groups."""
 
+import inspect
 import re
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from regard.inputs import TrainingFiles
 
 Files = list[Path] | None
 
@@ -16,30 +22,38 @@ def _recipes(incomplete: str) -> list[str]:
     return [name for name in RECIPES if name.startswith(incomplete)]
 
 
-SourceOption = Annotated[Files, typer.Option("--source", help="Source text; may be given again.")]
-TargetOption = Annotated[
-    Files,
-    typer.Option("--target", help="Its translation, line by line, in as many files."),
-]
+class TextOptions(NamedTuple):
+    """Files of text in two languages."""
+
+    source: Annotated[Files, typer.Option(help="Source text; may be given again.")] = None
+    target: Annotated[
+        Files, typer.Option(help="Its translation, line by line, in as many files.")
+    ] = None
+    valid_source: Annotated[Files, typer.Option(help="Validation source.")] = None
+    valid_target: Annotated[Files, typer.Option(help="Validation target.")] = None
+
+
 MixOption = Annotated[
     str | None,
     typer.Option("--mix", metavar="N,N", help="Times that an epoch has the pairs of each source."),
 ]
-ValidSourceOption = Annotated[Files, typer.Option("--valid-source", help="Validation source.")]
-ValidTargetOption = Annotated[Files, typer.Option("--valid-target", help="Validation target.")]
-TreesOption = Annotated[
-    Files,
-    typer.Option("--trees", help="Trees to learn to parse, instead of text; may be given again."),
-]
-ValidTreesOption = Annotated[Files, typer.Option("--valid-trees", help="Validation trees.")]
-SilverOption = Annotated[
-    Files,
-    typer.Option("--silver", help="Trees written by a parser, to learn from in addition."),
-]
-SilverShareOption = Annotated[
-    float | None,
-    typer.Option("--silver-share", help="Share of silver trees; the rarer kind is repeated."),
-]
+
+
+class TreeOptions(NamedTuple):
+    """Files of trees."""
+
+    trees: Annotated[
+        Files, typer.Option(help="Trees to learn to parse, instead of text; may be given again.")
+    ] = None
+    valid_trees: Annotated[Files, typer.Option(help="Validation trees.")] = None
+    silver: Annotated[
+        Files, typer.Option(help="Trees written by a parser, to learn from in addition.")
+    ] = None
+    silver_share: Annotated[
+        float | None, typer.Option(help="Share of silver trees; the rarer kind is repeated.")
+    ] = None
+
+
 TokenizerOption = Annotated[
     Path | None,
     typer.Option("--tokenizer", help="Use this tokenizer.json, or this model's; do not learn one."),
@@ -82,8 +96,45 @@ ThreadsOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress.")]
 
 
-def numbers(text: str | None) -> tuple[int, ...]:
-    """The integers of --mix, which commas separate; raises RecipeError for other text."""
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with an option for each field of its parameters that are named tuples.
+
+    The options stand where the parameter stands; the command gets the tuple of their values.
+    """
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        group = parameter.annotation
+        if hasattr(group, "_fields"):
+            groups[parameter.name] = group
+            parameters += inspect.signature(group).parameters.values()
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(*map(values.pop, group._fields))
+        command(**values)
+
+    by_name = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
+    vars(run)["__signature__"] = inspect.Signature(by_name)
+    return run
+
+
+def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "TrainingFiles":
+    """The files to learn from; raises RecipeError for a --mix of other characters."""
+    from regard.inputs import TrainingFiles
+
+    return TrainingFiles(
+        text.source or (), text.target or (), text.valid_source or (), text.valid_target or (),
+        trees.trees or (), trees.valid_trees or (), trees.silver or (), trees.silver_share,
+        _numbers(mix),
+    )  # fmt: skip
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    """The whole numbers of --mix, with commas between them; raises RecipeError for others."""
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):

@@ -9,6 +9,7 @@ from regard.amounts import BYTES, NUMBERS, SECONDS, amount
 from regard.cli.console import note
 
 if TYPE_CHECKING:
+    from regard.cli.train import RunOptions
     from regard.machine.processes import Processes
     from regard.measure.outline import Disk, Memory, Outline
     from regard.measure.plan import Plan
@@ -20,10 +21,9 @@ def print_plan(
     recipe: "Recipe",
     data: Path,
     out: Path,
-    *,
     processes: "Processes",
-    micro_batches: int | None,
-    shard: bool,
+    options: "RunOptions",
+    *,
     quiet: bool,
 ) -> None:
     """Plan a run and print the plan; all processes take part, and the first one prints."""
@@ -31,9 +31,9 @@ def print_plan(
     from regard.measure.plan import plan
     from regard.trainer import too_little_disk
 
-    refuse_more_parts(micro_batches or 1, recipe.data)
+    refuse_more_parts(options.micro_batches or 1, recipe.data)
     tell = note if processes.first and not quiet else (lambda message: None)
-    made = plan(recipe, data, out, processes, micro_batches, shard, tell)
+    made = plan(recipe, data, out, processes, options.micro_batches, options.shard, tell)
     if processes.first:
         typer.echo("\n".join(f"{name:15}{text}" for name, text in _lines(made, recipe).items()))
         if problem := too_little_disk(out, made.disk):

@@ -10,16 +10,11 @@ from regard.cli.options import (
     QuietOption,
     RecipeOption,
     SetOption,
-    SilverOption,
-    SilverShareOption,
-    SourceOption,
-    TargetOption,
+    TextOptions,
     TokenizerOption,
-    TreesOption,
-    ValidSourceOption,
-    ValidTargetOption,
-    ValidTreesOption,
-    numbers,
+    TreeOptions,
+    training_files,
+    with_groups,
 )
 
 if TYPE_CHECKING:
@@ -35,17 +30,13 @@ _WorkersOption = Annotated[
 ]
 
 
+@with_groups
 def prepare(
+    *,
     out: _OutOption,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    valid_source: ValidSourceOption = None,
-    valid_target: ValidTargetOption = None,
+    text: TextOptions,
     mix: MixOption = None,
-    trees: TreesOption = None,
-    valid_trees: ValidTreesOption = None,
-    silver: SilverOption = None,
-    silver_share: SilverShareOption = None,
+    trees: TreeOptions,
     tokenizer: TokenizerOption = None,
     recipe: RecipeOption = None,
     assign: SetOption = None,
@@ -66,13 +57,10 @@ def prepare(
     - `regard prepare --trees train.mrg --silver parsed.trees.xz --recipe wsj-semi --out prepared`
     """
     from regard.cli.preparing import preparing
-    from regard.inputs import TrainingFiles, prepare_files
+    from regard.inputs import prepare_files
 
-    files = TrainingFiles(
-        source or (), target or (), valid_source or (), valid_target or (),
-        trees or (), valid_trees or (), silver or (), silver_share, numbers(mix),
-    )  # fmt: skip
-    what = "trees" if trees else "pairs"
+    files = training_files(text, trees, mix)
+    what = "trees" if files.trees else "pairs"
     with preparing(quiet, what) as progress:
         report = prepare_files(
             files, out, recipe=recipe, assignments=assign or (), tokenizer=tokenizer,

@@ -1,10 +1,9 @@
 """`regard train`: trains a model on text, trees or prepared data."""
 
 import time
-from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,17 +12,12 @@ from regard.cli.options import (
     QuietOption,
     RecipeOption,
     SetOption,
-    SilverOption,
-    SilverShareOption,
-    SourceOption,
-    TargetOption,
+    TextOptions,
     ThreadsOption,
     TokenizerOption,
-    TreesOption,
-    ValidSourceOption,
-    ValidTargetOption,
-    ValidTreesOption,
-    numbers,
+    TreeOptions,
+    training_files,
+    with_groups,
 )
 
 if TYPE_CHECKING:
@@ -52,22 +46,6 @@ _SeedsOption = Annotated[
     int | None,
     typer.Option("--seeds", min=1, metavar="N", help="Train N models, in OUT/seed-1 and so on."),
 ]
-_AcceptOption = Annotated[
-    bool,
-    typer.Option(help="Continue although the recipe, or the content of --data, changed."),
-]
-_BoardOption = Annotated[bool, typer.Option(help="Write TensorBoard events (extra: board).")]
-_PartsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--micro-batches",
-        min=1,
-        help="Parts to learn from each batch in: less memory, same update.",
-    ),
-]
-_ShardOption = Annotated[
-    bool, typer.Option("--shard", help="Divide weights and moments among torchrun's processes.")
-]
 _VerifyOption = Annotated[
     int | None,
     typer.Option(
@@ -87,18 +65,38 @@ _DeterministicOption = Annotated[
 ]
 
 
+class RunOptions(NamedTuple):
+    """How a run is trained, whatever it learns."""
+
+    accept_changes: Annotated[
+        bool,
+        typer.Option(help="Continue although the recipe, or the content of --data, changed."),
+    ] = False
+    board: Annotated[bool, typer.Option(help="Write TensorBoard events (extra: board).")] = False
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            "--micro-batches",
+            min=1,
+            help="Parts to learn from each batch in: less memory, same update.",
+        ),
+    ] = None
+    shard: Annotated[
+        bool, typer.Option("--shard", help="Divide weights and moments among torchrun's processes.")
+    ] = False
+
+
+_USUAL = RunOptions()
+
+
+@with_groups
 def train(
+    *,
     out: _OutOption,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    valid_source: ValidSourceOption = None,
-    valid_target: ValidTargetOption = None,
+    text: TextOptions,
     task: _TaskOption = None,
     mix: MixOption = None,
-    trees: TreesOption = None,
-    valid_trees: ValidTreesOption = None,
-    silver: SilverOption = None,
-    silver_share: SilverShareOption = None,
+    trees: TreeOptions,
     start_from: _FromOption = None,
     data: _DataOption = None,
     tokenizer: TokenizerOption = None,
@@ -106,10 +104,7 @@ def train(
     assign: SetOption = None,
     duration: _TimeOption = None,
     seeds: _SeedsOption = None,
-    accept_changes: _AcceptOption = False,
-    board: _BoardOption = False,
-    micro_batches: _PartsOption = None,
-    shard: _ShardOption = False,
+    options: RunOptions,
     verify_resume: _VerifyOption = None,
     plan: _PlanOption = False,
     deterministic: _DeterministicOption = False,
@@ -133,38 +128,20 @@ def train(
     - `regard train --from runs/x --source law.en --target law.de --out runs/law`   (adapt a model)
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
-    from regard.inputs import TrainingFiles
     from regard.members import members
     from regard.start import Start
 
     _set_up(threads, deterministic)
-    files = TrainingFiles(
-        source or (), target or (), valid_source or (), valid_target or (),
-        trees or (), valid_trees or (), silver or (), silver_share, numbers(mix),
-    )  # fmt: skip
+    files = training_files(text, trees, mix)
     start = Start(
         out, files, data, tokenizer, recipe, assign or (), task, start_from, _minutes(duration)
     )
     starts = members(start, seeds) if seeds else [start]
-    _run_each(starts, verify_resume, plan, accept_changes, board, micro_batches, shard, quiet)
-
-
-def _run_each(
-    starts: Iterable["Start"],
-    verify_resume: int | None,
-    plan: bool,
-    accept_changes: bool,
-    board: bool,
-    micro_batches: int | None,
-    shard: bool,
-    quiet: bool,
-) -> None:
-    """Train or verify one run after the other; if a plan is asked for, plan only the first run."""
-    for start in starts:
+    for each in starts:
         if verify_resume is not None:
-            _verify(start, verify_resume, quiet)
-        elif _plan_or_train(start, plan, accept_changes, board, micro_batches, shard, quiet):
-            break
+            _verify(each, verify_resume, quiet)
+        elif _plan_or_train(each, plan, options, quiet):
+            break  # the plan of the first one is enough
 
 
 def _minutes(duration: str | None) -> float | None:
@@ -194,16 +171,8 @@ def _verify(start: "Start", steps: int, quiet: bool) -> None:
         typer.echo(f"{start.out}: {verify_resume(start.out, recipe, data, steps, note)}")
 
 
-def _plan_or_train(
-    start: "Start",
-    plan: bool,
-    accept_changes: bool,
-    board: bool,
-    micro_batches: int | None,
-    shard: bool,
-    quiet: bool,
-) -> bool:
-    """Plan a run or train it; return True if it was planned."""
+def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool) -> bool:
+    """Plan a run or train it; returns whether it was planned."""
     from regard.cli.plan import print_budgets, print_plan
     from regard.machine.processes import together
 
@@ -215,28 +184,9 @@ def _plan_or_train(
             return True
         recipe, data = processes.first_does(lambda: _begin(start, quiet))
         if plan:
-            print_plan(
-                recipe,
-                data,
-                out,
-                processes=processes,
-                micro_batches=micro_batches,
-                shard=shard,
-                quiet=quiet,
-            )
+            print_plan(recipe, data, out, processes, options, quiet=quiet)
             return True
-        train_and_show(
-            recipe,
-            data,
-            out,
-            accept_changes=accept_changes,
-            board=board,
-            processes=processes,
-            micro_batches=micro_batches,
-            shard=shard,
-            quiet=quiet,
-            began=began,
-        )
+        train_and_show(recipe, data, out, options, processes, quiet=quiet, began=began)
         if processes.first:
             verb = "parse" if recipe.task.output == "trees" else "translate"
             typer.echo(f"{out}: done; {verb} with: regard {verb} {out} < in.txt")
@@ -262,12 +212,9 @@ def train_and_show(
     recipe: "Recipe",
     data: Path,
     out: Path,
-    *,
-    accept_changes: bool = False,
-    board: bool = False,
+    options: RunOptions = _USUAL,
     processes: "Processes | None" = None,
-    micro_batches: int | None = None,
-    shard: bool = False,
+    *,
     quiet: bool = False,
     began: float | None = None,
 ) -> None:
@@ -285,7 +232,7 @@ def train_and_show(
     from regard.trainer import train_prepared
 
     processes = processes or ALONE
-    listeners = (tensorboard(out / "board"),) if board and processes.first else ()
+    listeners = (tensorboard(out / "board"),) if options.board and processes.first else ()
     display = TrainingDisplay() if processes.first and not quiet else None
     with interruptible(patient=processes.count > 1) as interrupt, display or nullcontext():
         try:
@@ -297,10 +244,10 @@ def train_and_show(
                 warn=note,
                 announce=lambda found: None if quiet else announce(recipe, found),
                 interrupt=interrupt,
-                accept_changes=accept_changes,
+                accept_changes=options.accept_changes,
                 processes=processes,
-                micro_batches=micro_batches,
-                shard=shard,
+                micro_batches=options.micro_batches,
+                shard=options.shard,
                 began=began,
             )
         except Interrupted as stopped:

@@ -36,6 +36,15 @@ class Foreign:
     """Makes the foreign side of the certificate; raises NotRunError if it cannot be run here."""
 
 
+def not_run(why: str) -> Callable[[], Side]:
+    """A `Foreign.side` for a model of which no program is here that could run it."""
+
+    def side() -> Side:
+        raise NotRunError(why)
+
+    return side
+
+
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
     """A recipe with these fields; raises ModelError if no model of regard can have them."""
     model = fields.setdefault("d_model", 512), fields.setdefault("heads", 8)

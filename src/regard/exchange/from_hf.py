@@ -201,8 +201,7 @@ def _converted(
     if "target_embedding.tokens.weight" in found and positions:
         found["target_embedding.positions"] = positions["embedding.positions"].clone()
     weights.finish()
-    fields |= {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
-    return found, recipe.but(**fields)
+    return found, recipe.but(**fields, **matrices.fields)
 
 
 def _tables(

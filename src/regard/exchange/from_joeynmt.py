@@ -12,14 +12,13 @@ from regard.exchange.foreign import (
     LONGEST_SOURCE,
     Foreign,
     ForeignConfig,
-    NotRunError,
     foreign_recipe,
+    not_run,
 )
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import parse_yaml, read_pickled, tensors_of, text_of_file
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, last_norms, layers
-from regard.files.regular import checksum
 from regard.layers import sinusoids
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
@@ -61,20 +60,8 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     tokenizer = tokenizer_of(texts, (sources, targets), SpecialNames("<pad>", "<s>"))
     recipe = _recipe(config, weights, targets)
     found, fields = _converted(weights, config, recipe, tokenizer)
-    return Foreign(
-        format="joeynmt",
-        where=directory,
-        recipe=recipe.but(**fields),
-        weights=found,
-        tokenizer=tokenizer,
-        files={"config.yaml": checksum(config.where), path.name: checksum(path)}
-        | texts.checksums(),
-        side=_not_run,
-    )
-
-
-def _not_run() -> Any:
-    raise NotRunError("regard does not run JoeyNMT")
+    files, side = texts.checksums(config.where, path), not_run("regard does not run JoeyNMT")
+    return Foreign("joeynmt", directory, recipe.but(**fields), found, tokenizer, files, side)
 
 
 def _checkpoint(directory: Path) -> Path:
@@ -185,7 +172,7 @@ def _converted(
     for stack in ("encoder", "decoder"):
         refuse_other_sinusoids(weights, f"{stack}.pe.pe", width, config.where)
     weights.finish()
-    return found, {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+    return found, matrices.fields
 
 
 def _own(

@@ -17,15 +17,14 @@ from regard.exchange.foreign import (
     LONGEST_SOURCE,
     Foreign,
     ForeignConfig,
-    NotRunError,
     foreign_recipe,
     most_extra,
+    not_run,
 )
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import parse_yaml, read_npz
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, last_norms, layers
-from regard.files.regular import checksum
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
@@ -72,19 +71,8 @@ def read_marian(path: Path, texts: Texts) -> Foreign:
     tokenizer = tokenizer_of(texts, (sources, targets), SpecialNames(None, None), shared=shared)
     recipe = _recipe(keys, path, weights, targets)
     found, fields = _converted(weights, keys, recipe, tokenizer, (sources, targets))
-    return Foreign(
-        format="marian",
-        where=path,
-        recipe=recipe.but(**fields),
-        weights=found,
-        tokenizer=tokenizer,
-        files={path.name: checksum(path), **texts.checksums()},
-        side=_not_run,
-    )
-
-
-def _not_run() -> Any:
-    raise NotRunError("regard does not run marian-nmt")
+    files, side = texts.checksums(path), not_run("regard does not run marian-nmt")
+    return Foreign("marian", path, recipe.but(**fields), found, tokenizer, files, side)
 
 
 def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfig:
@@ -195,7 +183,7 @@ def _converted(
     for name in ("embedding", "target_embedding"):
         if f"{name}.tokens.weight" in found:
             found[f"{name}.positions"] = tensor2tensor_sinusoids(_ROWS, width)
-    return found, {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+    return found, matrices.fields
 
 
 def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Tensor:

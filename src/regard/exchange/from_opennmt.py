@@ -11,15 +11,14 @@ from regard.exchange.foreign import (
     LONGEST_SOURCE,
     Foreign,
     ForeignConfig,
-    NotRunError,
     foreign_recipe,
+    not_run,
 )
 from regard.exchange.from_joeynmt import refuse_other_sinusoids
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_pickled, tensors_of
 from regard.exchange.texts import SpecialNames, Texts, Vocabulary, tokenizer_of
 from regard.exchange.weights import ForeignWeights, last_norms, layers
-from regard.files.regular import checksum
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
@@ -62,19 +61,8 @@ def read_opennmt(path: Path, texts: Texts) -> Foreign:
     tokenizer = tokenizer_of(texts, sizes, SpecialNames(_PAD, _BEGIN), given=known)
     recipe = _recipe(keys, sizes[1])
     found, fields = _converted(weights, recipe, tokenizer, path)
-    return Foreign(
-        format="opennmt",
-        where=path,
-        recipe=recipe.but(**fields),
-        weights=found,
-        tokenizer=tokenizer,
-        files={path.name: checksum(path)} | texts.checksums(),
-        side=_not_run,
-    )
-
-
-def _not_run() -> Any:
-    raise NotRunError("regard does not run OpenNMT-py")
+    files, side = texts.checksums(path), not_run("regard does not run OpenNMT-py")
+    return Foreign("opennmt", path, recipe.but(**fields), found, tokenizer, files, side)
 
 
 def _options(opt: Any, path: Path) -> ForeignConfig:
@@ -145,7 +133,7 @@ def _converted(
         table = f"{stack}.embeddings.make_embedding.pe.pe"
         refuse_other_sinusoids(weights, table, width, path)
     weights.finish()
-    return found, {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+    return found, matrices.fields
 
 
 def _part(stack: str, i: int, part: str) -> str:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError, RecipeError
-from regard.exchange.foreign import LONGEST_SOURCE, Foreign, NotRunError, foreign_recipe
+from regard.exchange.foreign import LONGEST_SOURCE, Foreign, foreign_recipe, not_run
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_pickled, read_safetensors, tensors_of
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, last_norms, layers
-from regard.files.regular import checksum
 from regard.layers import sinusoids
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
@@ -78,19 +77,8 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
     tokenizer = tokenizer_of(texts, sizes, names, shared=found.source == found.target)
     recipe = _recipe(weights, prefix, program, sizes[1], path, found.source)
     converted, fields = _converted(weights, prefix, found, recipe, tokenizer)
-    return Foreign(
-        format="torch",
-        where=path,
-        recipe=recipe.but(**fields),
-        weights=converted,
-        tokenizer=tokenizer,
-        files={path.name: checksum(path)} | texts.checksums(),
-        side=_not_run,
-    )
-
-
-def _not_run() -> Any:
-    raise NotRunError("a state dict has no program that could be run")
+    files, side = texts.checksums(path), not_run("a state dict has no program that could be run")
+    return Foreign("torch", path, recipe.but(**fields), converted, tokenizer, files, side)
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -253,7 +241,7 @@ def _converted(
         for name in ("embedding", "target_embedding"):
             if f"{name}.tokens.weight" in found:
                 found[f"{name}.positions"] = positions.clone()
-    return found, fields | {"embeddings": matrices.kind, "output_bias": "output_bias" in found}
+    return found, fields | matrices.fields
 
 
 def _positions(

@@ -69,6 +69,11 @@ class ForeignMatrices:
         return "target" if output else "inputs" if inputs else "apart"
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a recipe that follow from the matrices."""
+        return {"embeddings": self.kind, "output_bias": self.output_bias is not None}
+
+    @property
     def output_bias(self) -> Tensor | None:
         """[our entries] The bias before the softmax; None if it is 0 for every entry."""
         ids = torch.tensor(self.order.foreign_ids)

@@ -32,11 +32,10 @@ class Texts:
     languages: Sequence[str] = ()
     """The languages for Moses' tokenizer; without languages, text is divided at spaces."""
 
-    def checksums(self) -> dict[str, str]:
-        """SHA-256 of the files, by name."""
-        return {
-            path.name: checksum(path) for path in (*self.vocabularies, *self.cutters, *self.codes)
-        }
+    def checksums(self, *others: Path) -> dict[str, str]:
+        """SHA-256 of other files and these, by name."""
+        paths = *others, *self.vocabularies, *self.cutters, *self.codes
+        return {path.name: checksum(path) for path in paths}
 
     def refuse_unfit(self) -> None:
         """Raise RecipeError for files that cannot be combined."""
