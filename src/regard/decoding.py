@@ -11,14 +11,20 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.arithmetic.choose import choose_dtype, for_decoding, refuse_int8, with_loops
+from regard.arithmetic.choose import (
+    choose_dtype,
+    for_decoding,
+    for_few_rows,
+    refuse_int8,
+    with_loops,
+)
 from regard.arithmetic.exact import WIDTH
 from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
@@ -32,6 +38,9 @@ from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model, open_model
 from regard.search import Hypothesis, Steppable
 
+if TYPE_CHECKING:
+    from regard.arithmetic.few_rows import FewRows
+
 WINDOW = 2048
 """Sentences that are read, sorted by length and divided into batches together."""
 SMALL_BATCH = 512
@@ -44,6 +53,12 @@ start and end copies takes 0.05 s; unlike threads, copies do not wait for each o
 LOOPS_FROM = 8192
 """From this many source tokens on, a thread or copy with one core computes by loops, which load in
 0.25 s; but not where a sentence must decode to the same bits in any batch."""
+FEW_FROM = 4096
+"""After this many source tokens, few rows are decoded by `FewRows`, whose loops take 0.3 s to load
+and, once per machine, some 20 s to compile; but not where a sentence must decode to the same bits
+in any batch. A server does so from the start."""
+FEW = 2 * 10**8
+"""Rows are few if their number times the weights that a step multiplies by is at most this."""
 COPY_BYTES = 2**30
 """Free memory required for each copy; one of the paper's base model takes 0.4 to 0.7 GB."""
 
@@ -136,6 +151,8 @@ class Decoding:
         self.model, self.recipe, self.exact = model, recipe, exact
         self.may_be_copied = True  # a server sets this to False: a fork would keep its sockets open
         self._tried: dict[tuple[int, int], bool] = {}  # one_by_one's tests, by beam and threads
+        self._tokens = 0  # decoded so far, of sources
+        self._few_rows: list[FewRows | None] | None = None  # of each member, once it is made
 
     @property
     def one_by_one(self) -> bool:
@@ -159,13 +176,30 @@ class Decoding:
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
         with ExitStack() as stack:
-            for member in self.model.members if division.loops else ():
+            few = self._are_few(max(map(len, division.batches), default=0))
+            for member in self.model.members if few or division.loops else ():
                 stack.enter_context(member.computing_by(with_loops(member.by)))
+            for member, few_rows in zip(self.model.members, self._few_rows or (), strict=False):
+                stack.enter_context(member.stepping_by(few_rows if few else None))
             decoded = division.run(partial(self._search, sources, search))
             for batch, best_of_each in zip(division.batches, decoded, strict=True):
                 for i, best in zip(batch, best_of_each, strict=True):
                     found[i] = best
+        self._tokens += sum(map(len, sources))
         return found
+
+    def prepare_few_rows(self) -> None:
+        """Decode few rows by `FewRows` from now on, if sentences need not be exact."""
+        if self.exact is False and self._few_rows is None:
+            self._few_rows = [for_few_rows(member) for member in self.model.members]
+
+    def _are_few(self, sentences: int) -> bool:
+        """Whether `FewRows` decodes batches of at most so many sentences, with all members."""
+        if self._tokens >= FEW_FROM:
+            self.prepare_few_rows()
+        rows = sentences * self.recipe.beam
+        made = self._few_rows or [None]
+        return all(few is not None and rows * few.weights <= FEW for few in made)
 
     def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))

@@ -42,6 +42,8 @@ class EncoderDecoder(Computing, ABC):
     """The encoder's layers. A sharded model gathers the weights of one layer at a time."""
     decoder: Sequence[nn.Module]
     """The decoder's layers."""
+    few_rows: Any = None
+    """A `FewRows` that computes `start` and `step` of a Transformer, instead of its modules."""
 
     def __init__(
         self,
@@ -154,6 +156,15 @@ class EncoderDecoder(Computing, ABC):
         finally:
             for module, by in before:
                 module.by = by
+
+    @contextmanager
+    def stepping_by(self, few_rows: Any) -> Iterator[None]:
+        """Have this `FewRows` compute `start` and `step` within the block."""
+        before, self.few_rows = self.few_rows, few_rows
+        try:
+            yield
+        finally:
+            self.few_rows = before
 
     def sharing_weights(self) -> Self:
         """A model with the same parameters, for a thread that uses another arithmetic."""

@@ -143,12 +143,12 @@ class Transformer(EncoderDecoder):
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
         x = self.embedding(source.ids, source.positions, source.ids.shape[1])
-        mask = self._own_mask(self._attended(source), causal=False)
+        mask = self._own_mask(self.attended(source), causal=False)
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x)
 
-    def _attended(self, source: Rows) -> Int[Tensor, "rows source"]:
+    def attended(self, source: Rows) -> Int[Tensor, "rows source"]:
         """The segments of the source; its </s> is padding if nothing attends to it."""
         if self.source_end:
             return source.segments
@@ -160,7 +160,7 @@ class Transformer(EncoderDecoder):
         """The decoder stack; the target is shifted right and begins with <s>."""
         y = self.target_side(target.ids, target.positions, target.ids.shape[1])
         self_mask = self._own_mask(target.segments, causal=self.causal)
-        cross_mask = self.by.mask_of_segments(target.segments, self._attended(source))
+        cross_mask = self.by.mask_of_segments(target.segments, self.attended(source))
         for layer in self.decoder:
             y = layer(y, self_mask, memory, cross_mask)
         return self.decoder_norm(y)
@@ -174,8 +174,10 @@ class Transformer(EncoderDecoder):
             )
         return self.by.mask_of_segments(segments, segments, causal=causal)
 
-    def start(self, source: Rows) -> DecoderState:
+    def start(self, source: Rows) -> Any:
         """Encode sentences, one per row, and project their keys and values for every layer."""
+        if self.few_rows is not None:
+            return self.few_rows.start(source)
         encoded = self.encode(source)
         memory = [layer.cross_attention.keys_values(encoded) for layer in self.decoder]
         return DecoderState(
@@ -185,19 +187,21 @@ class Transformer(EncoderDecoder):
             uniform=True,
             length=0,
             memory=tuple(self.by.cache(keys, values) for keys, values in memory),
-            memory_mask=(self._attended(source) != 0)[:, None, None, :],
+            memory_mask=(self.attended(source) != 0)[:, None, None, :],
             reach=self.neighbourhood // 2,
             when=source.ids.new_zeros(len(encoded), 0) if self.neighbourhood else None,
         )
 
     def step(
-        self, tokens: Int[Tensor, " rows"], state: DecoderState
-    ) -> tuple[Float[Tensor, "rows vocabulary"], DecoderState]:
+        self, tokens: Int[Tensor, " rows"], state: Any
+    ) -> tuple[Float[Tensor, "rows vocabulary"], Any]:
         """The logits of the next token of each row, and the new state.
 
         `tokens` holds the last token of each row. Raises ValueError if a step was made from
         `state` already.
         """
+        if self.few_rows is not None:
+            return self.few_rows.step(tokens, state)
         sentences, beams, slots = state.ancestry.shape
         if state.past[0].slots != slots:
             raise ValueError("a step was made from this state already: use the state it returned")

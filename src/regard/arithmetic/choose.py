@@ -25,6 +25,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from regard.arithmetic.cpu import Cpu
@@ -36,18 +37,21 @@ from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear, largest
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
-from regard.equations import Arithmetic
+from regard.equations import Arithmetic, Computing
 from regard.errors import RecipeError
+from regard.layers import AddNorm, Embedding, FeedForward
 from regard.machine.devices import has_bf16
 from regard.neighbourhood import RestrictedAttention
 from regard.recipe import TrainingRecipe
-from regard.variants import AdditiveAttention, SmoothFeedForward
+from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForward
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 """The kernel of attention in the compiled step of a GPU; `benchmarks/gpu.py` measures each."""
 LARGE = 10**10
 """A batch is large if its slots times the model's weights are at least this number, which is about
 0.1 s of work. With smaller batches, the two halves wait for each other's Python code."""
+USUAL = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
+"""Modules whose equations `FewRows` computes."""
 MANY_WEIGHTS = 2**22
 """In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
 faster than PyTorch's Adam."""
@@ -187,6 +191,35 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
         return by_loops
     return arithmetic
+
+
+def for_few_rows(model: Any) -> Any:
+    """A `FewRows` that computes what this model's `start` and `step` do; None if it cannot.
+
+    Loads the loops, which takes 0.3 s, or some 20 s where they were never compiled.
+    """
+    by = model.by
+    if not isinstance(by, Inference) or isinstance(by, ExactInference) or not _is_usual(model):
+        return None
+    packed = isinstance(by.products, LaidOut) and all(
+        type(layout) is PackedLinear for layout in by.products.layouts.values()
+    )
+    if not packed or not can_use_loops():
+        return None
+    from regard.arithmetic.few_rows import FewRows  # loads its loops
+
+    return FewRows(model)
+
+
+def _is_usual(model: Any) -> bool:
+    """Whether a model is a Transformer whose layers `FewRows` can compute."""
+    if not isinstance(getattr(model, "encoder_norm", None), nn.Identity):
+        return False
+    computing = [module for module in model.modules() if isinstance(module, Computing)]
+    smooth = [module for module in computing if type(module) is SmoothFeedForward]
+    return {type(module) for module in computing} - {type(model)} <= USUAL and all(
+        module.activation is F.silu for module in smooth
+    )
 
 
 @cache

@@ -104,6 +104,12 @@ class LaidOut(Products):
             del layer.weight, layer.bias
         self.layouts[output,] = lay_out(output.weight, bias)
 
+    def dense(self, layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
+        """The weight of the layers, [outputs, inputs], and their bias; not of an `Int8Linear`."""
+        layout = self.layouts[layers]
+        assert isinstance(layout, PackedLinear) and layout.bias is not None
+        return layout.weight.to_dense(), layout.bias
+
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of the layers."""
         return self.layouts[layers](by, x, relu)

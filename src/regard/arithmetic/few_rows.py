@@ -1,0 +1,184 @@
+"""Search with a few rows on a CPU: the encoder, and each step of the decoder, as one loop.
+
+A sentence of a small model takes PyTorch some thousand operations, each of which takes longer to
+start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
+few calls of loops. Its activations are fp32 also where the weights are bf16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.arithmetic.loops import few_rows as loops
+from regard.arithmetic.one_core import array
+from regard.variants import SmoothFeedForward
+
+STEPS = 32
+"""Steps after which the room for keys and values grows for the first time."""
+
+
+class _Past:
+    """A key and a value for each layer and slot; a step fills one slot for each of its rows."""
+
+    def __init__(self, layers: int, slots: int, numbers: int):
+        self.stored, self.filled = np.empty((layers, slots, numbers), np.float32), 0
+
+    def take(self, slots: int) -> NDArray[np.int64]:
+        """The next free slots, which are free no longer."""
+        first, self.filled = self.filled, self.filled + slots
+        if self.filled > self.stored.shape[1]:
+            self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
+        return np.arange(first, self.filled)
+
+
+@dataclass(frozen=True)
+class FewState:
+    """The state of decoding by `FewRows`; row = sentence * beams + beam.
+
+    Slots of the past are never moved. A search selects rows by selecting rows of `ancestry`.
+    """
+
+    past: _Past
+    filled: int
+    """Slots of the past that were filled when this state was made; see `FewRows.step`."""
+    ancestry: NDArray[np.int64]
+    """The slots of the tokens of each hypothesis: [rows, length]."""
+    memory: NDArray[np.float32]
+    """A key and a value for each layer and position of a source: [layers, positions, numbers]."""
+    sources: NDArray[np.int64]
+    """The first position of the source of each row, and the one after its last: [rows, 2]."""
+
+    @property
+    def length(self) -> int:
+        """Tokens decoded so far, <s> included."""
+        return self.ancestry.shape[1]
+
+    def select(self, rows: Int[Tensor, "sentences beams"]) -> FewState:
+        """Keep these rows, in this order."""
+        these = array(rows.flatten())
+        return replace(self, ancestry=self.ancestry[these], sources=self.sources[these])
+
+
+class FewRows:
+    """The layers of a Transformer as loops, for a search with few rows.
+
+    The weights are those with which the model computes, laid out a second time. The layers of the
+    `model` must be as in the paper; their activation may also be "swish".
+    """
+
+    def __init__(self, model: Any):
+        self._model, self._epsilon = model, model.decoder[0].add_norm_1.norm.eps
+        self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
+        self._memory = _laid_out(_matrices_of_memory(model.decoder))
+        self._of_encoder = _laid_out(_matrices(model.encoder))
+        self._of_decoder = _laid_out(_matrices(model.decoder))
+        self.weights = len(self._of_decoder[0]) + model.output_matrix.weight.numel()
+        """Weights that a step multiplies by."""
+
+    def start(self, source: Any) -> FewState:
+        """Encode the sentences of a `Rows`, one per row; project their keys and values."""
+        lengths = (source.segments != 0).sum(1).tolist()
+        embedded = self._model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
+        bounds = [0, *accumulate(lengths)]
+        sizes = self._decoder
+        memory = np.empty((sizes.layers, bounds[-1], sizes.key_and_value), np.float32)
+        unseen = 0 if self._model.source_end else 1  # </s>, if nothing attends to it
+        for x, length, first in zip(embedded, lengths, bounds, strict=False):
+            encoded = array(x[:length].contiguous())
+            loops.encode(
+                encoded, *self._of_encoder, self._encoder.sizes, self._epsilon, length - unseen
+            )
+            own = np.empty((sizes.layers, length, sizes.key_and_value), np.float32)
+            loops.project_memory(encoded, *self._memory, own)
+            memory[:, first : first + length] = own
+        sources = np.array(list(pairwise(bounds)))
+        sources[:, 1] -= unseen
+        past = _Past(sizes.layers, 4 * STEPS * len(lengths), sizes.key_and_value)
+        return FewState(past, 0, np.empty((len(lengths), 0), np.int64), memory, sources)
+
+    def step(
+        self, tokens: Int[Tensor, " rows"], state: FewState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], FewState]:
+        """The logits of the next token of each row, and the new state.
+
+        Raises ValueError if a step was made from `state` already.
+        """
+        if state.past.filled != state.filled:
+            raise ValueError("a step was made from this state already: use the state it returned")
+        slots = state.past.take(len(tokens))
+        ancestry = np.concatenate([state.ancestry, slots[:, None]], axis=1)
+        side = self._model.target_side
+        y = np.empty((len(tokens), side.tokens.embedding_dim), np.float32)
+        position = side.table(state.length + 1)[state.length].float()
+        loops.embed(array(tokens), array(side.tokens.weight), side.scale, array(position), y)
+        loops.decode(
+            y, *self._of_decoder, self._decoder.sizes, self._epsilon,
+            state.past.stored, ancestry, state.memory, state.sources,
+        )  # fmt: skip
+        states = torch.from_numpy(y).to(side.tokens.weight.dtype)
+        after = replace(state, filled=state.past.filled, ancestry=ancestry)
+        return self._model.logits(states), after
+
+
+class _Stack:
+    """The sizes of the layers of an encoder or a decoder."""
+
+    def __init__(self, layers: Any):
+        attention, feed_forward = layers[0].self_attention, layers[0].feed_forward
+        swish = isinstance(feed_forward, SmoothFeedForward)
+        self.layers = len(layers)
+        self.key_and_value = attention.heads * (attention.d_k + attention.d_v)
+        self.sizes = np.array([
+            self.layers, attention.heads, attention.d_k, attention.d_v,
+            feed_forward.W_1.out_features, loops.SWISH if swish else loops.RELU,
+        ])  # fmt: skip
+
+
+_Part = tuple[Any, tuple[nn.Linear, ...]] | nn.LayerNorm
+"""A module with those of its linear layers that are multiplied by as one, or a norm."""
+
+
+def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
+    """The matrices and norms of the layers, in the order in which the loops read them."""
+    for layer in layers:
+        own, cross = layer.self_attention, getattr(layer, "cross_attention", None)
+        yield own, (own.W_q, own.W_k, own.W_v)
+        yield own, (own.W_o,)
+        yield layer.add_norm_1.norm
+        if cross is not None:
+            yield cross, (cross.W_q,)
+            yield cross, (cross.W_o,)
+            yield layer.add_norm_2.norm
+        yield layer.feed_forward, (layer.feed_forward.W_1,)
+        yield layer.feed_forward, (layer.feed_forward.W_2,)
+        yield (layer.add_norm_2 if cross is None else layer.add_norm_3).norm
+
+
+def _matrices_of_memory(layers: Iterable[Any]) -> Iterator[_Part]:
+    """The matrices of keys and values of the encoder's output."""
+    for layer in layers:
+        cross = layer.cross_attention
+        yield cross, (cross.W_k, cross.W_v)
+
+
+def _laid_out(parts: Iterable[_Part]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """All weights, each as [inputs, outputs]; and all biases and norms."""
+    weights, numbers = list[Tensor](), list[Tensor]()
+    for part in parts:
+        if isinstance(part, nn.LayerNorm):
+            numbers += [part.weight.detach(), part.bias.detach()]
+        else:
+            module, together = part
+            weight, bias = module.by.products.dense(together)
+            weights.append(weight.t().flatten())
+            numbers.append(bias)
+    return array(torch.cat(weights)), array(torch.cat([each.float() for each in numbers]))

@@ -1,0 +1,245 @@
+"""The encoder's and the decoder's layers for a few positions, each stack as one loop (§3.1).
+
+With few positions, most of a step's time passes between PyTorch's operations. One call of a loop
+computes all layers. The weights of all matrices follow each other in one array, each stored as
+[inputs, outputs], and all biases and norms in another, in the order in which the layers use them;
+`regard.arithmetic.few_rows` writes both. Activations are fp32.
+"""
+
+import numpy as np
+from numpy import float32 as f32
+
+from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
+
+RELU, SWISH = 0, 1
+"""The numbers of the activations."""
+
+
+@within
+def _four_rows(x: Numbers, matrix: Numbers, y: Numbers) -> None:
+    """y += x W^T for four rows, which read each weight once."""
+    y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
+    whole = len(matrix) - len(matrix) % 4
+    for k in range(0, whole, 4):
+        w0, w1, w2, w3 = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+        a0, a1, a2, a3 = x[0, k], x[0, k + 1], x[0, k + 2], x[0, k + 3]
+        b0, b1, b2, b3 = x[1, k], x[1, k + 1], x[1, k + 2], x[1, k + 3]
+        c0, c1, c2, c3 = x[2, k], x[2, k + 1], x[2, k + 2], x[2, k + 3]
+        d0, d1, d2, d3 = x[3, k], x[3, k + 1], x[3, k + 2], x[3, k + 3]
+        for j in range(matrix.shape[1]):
+            v0, v1, v2, v3 = read(w0[j]), read(w1[j]), read(w2[j]), read(w3[j])
+            y0[j] += a0 * v0 + a1 * v1 + a2 * v2 + a3 * v3
+            y1[j] += b0 * v0 + b1 * v1 + b2 * v2 + b3 * v3
+            y2[j] += c0 * v0 + c1 * v1 + c2 * v2 + c3 * v3
+            y3[j] += d0 * v0 + d1 * v1 + d2 * v2 + d3 * v3
+    for k in range(whole, len(matrix)):
+        w0 = matrix[k]
+        for j in range(matrix.shape[1]):
+            v0 = read(w0[j])
+            y0[j] += x[0, k] * v0
+            y1[j] += x[1, k] * v0
+            y2[j] += x[2, k] * v0
+            y3[j] += x[3, k] * v0
+
+
+@within
+def _one_row(x: Numbers, matrix: Numbers, y: Numbers) -> None:
+    """y += x W^T for one row."""
+    whole = len(matrix) - len(matrix) % 4
+    for k in range(0, whole, 4):
+        w0, w1, w2, w3 = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+        a0, a1, a2, a3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+        for j in range(matrix.shape[1]):
+            y[j] += a0 * read(w0[j]) + a1 * read(w1[j]) + a2 * read(w2[j]) + a3 * read(w3[j])
+    for k in range(whole, len(matrix)):
+        row, number = matrix[k], x[k]
+        for j in range(matrix.shape[1]):
+            y[j] += number * read(row[j])
+
+
+@within
+def _linear(x: Numbers, matrix: Numbers, bias: Numbers) -> Numbers:
+    """x W^T + b, of [rows, outputs]."""
+    y = np.empty((len(x), matrix.shape[1]), np.float32)
+    for r in range(len(x)):
+        y[r] = bias
+    fours = len(x) - len(x) % 4
+    for r in range(0, fours, 4):
+        _four_rows(x[r : r + 4], matrix, y[r : r + 4])
+    for r in range(fours, len(x)):
+        _one_row(x[r], matrix, y[r])
+    return y
+
+
+@within
+def _add_norm(x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: float) -> None:
+    """Turn x into LayerNorm(x + y)."""
+    columns = f32(x.shape[1])
+    for r in range(len(x)):
+        row, other = x[r], y[r]
+        mean, variance = f32(0), f32(0)
+        for j in range(len(row)):
+            row[j] += other[j]
+            mean += row[j]
+        mean /= columns
+        for j in range(len(row)):
+            row[j] -= mean
+            variance += row[j] * row[j]
+        factor = f32(1) / np.sqrt(variance / columns + eps)
+        for j in range(len(row)):
+            row[j] = row[j] * factor * weight[j] + bias[j]
+
+
+@within
+def _activate(x: Numbers, activation: int) -> None:
+    """Turn x into max(0, x), or into x / (1 + e^-x), which is "swish"."""
+    for r in range(len(x)):
+        row = x[r]
+        if activation == RELU:
+            for j in range(len(row)):
+                row[j] = row[j] * f32(row[j] > f32(0))
+        else:
+            for j in range(len(row)):
+                power = exp(-abs(row[j]))
+                row[j] *= (power if row[j] < f32(0) else f32(1)) / (f32(1) + power)
+
+
+@within
+def _attend(
+    query: Numbers,
+    keys: Numbers,
+    values: Numbers,
+    places: tuple[int, int],
+    slots: Numbers,
+    heads: int,
+    out: Numbers,
+) -> None:
+    """Equation (1) in each head of a query, for the keys and values in these slots.
+
+    `places` are where the numbers of a key and of a value begin in a row of `keys` and `values`.
+    """
+    d_k, d_v = len(query) // heads, len(out) // heads
+    factor = f32(1) / np.sqrt(f32(d_k))
+    weights = np.empty(len(slots), np.float32)
+    for head in range(heads):
+        of_query, first = query[head * d_k : (head + 1) * d_k], places[0] + head * d_k
+        for i in range(len(slots)):
+            key, score = keys[slots[i], first : first + d_k], f32(0)
+            for j in range(d_k):
+                score += of_query[j] * key[j]
+            weights[i] = score * factor
+        highest, total = largest(weights), f32(0)
+        for i in range(len(slots)):
+            weights[i] = exp(weights[i] - highest)
+            total += weights[i]
+        summed, first = out[head * d_v : (head + 1) * d_v], places[1] + head * d_v
+        summed[:] = f32(0)
+        for i in range(len(slots)):
+            weight, value = weights[i] / total, values[slots[i], first : first + d_v]
+            for j in range(d_v):
+                summed[j] += weight * value[j]
+
+
+@within
+def _sublayer(
+    x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
+) -> tuple[Numbers, Numbers]:
+    """Turn x into LayerNorm(x + y W^T + b); return the weights and numbers that are left."""
+    inputs, d = y.shape[1], x.shape[1]
+    y = _linear(y, weights[: inputs * d].reshape(inputs, d), numbers[:d])
+    _add_norm(x, y, numbers[d : 2 * d], numbers[2 * d : 3 * d], eps)
+    return weights[inputs * d :], numbers[3 * d :]
+
+
+@within
+def _layer(
+    x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
+    """x W^T + b; also return the weights and numbers that are left."""
+    size = x.shape[1] * outputs
+    y = _linear(x, weights[:size].reshape(x.shape[1], outputs), numbers[:outputs])
+    return y, weights[size:], numbers[outputs:]
+
+
+@loop_for("void(float32[:, ::1], {n}[::1], float32[::1], int64[::1], float32, int64)")
+def encode(
+    x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, attended: int
+) -> None:
+    """Turn the embedded source of one sentence into the output of the encoder.
+
+    No position attends to those from `attended` on. `sizes` has layers, heads, d_k, d_v, d_ff and
+    the activation.
+    """
+    layers, heads, d_k, d_v, d_ff, activation = sizes
+    of_keys, of_values = heads * d_k, 2 * heads * d_k
+    slots = np.arange(attended)
+    for _ in range(layers):
+        y, weights, numbers = _layer(x, of_values + heads * d_v, weights, numbers)
+        attention = np.empty((len(x), heads * d_v), np.float32)
+        for i in range(len(x)):
+            places = (of_keys, of_values)
+            _attend(y[i, :of_keys], y, y, places, slots, heads, attention[i])
+        weights, numbers = _sublayer(x, attention, weights, numbers, eps)
+        y, weights, numbers = _layer(x, d_ff, weights, numbers)
+        _activate(y, activation)
+        weights, numbers = _sublayer(x, y, weights, numbers, eps)
+
+
+@loop_for("void(float32[:, ::1], {n}[::1], float32[::1], float32[:, :, ::1])")
+def project_memory(encoded: Numbers, weights: Numbers, numbers: Numbers, memory: Numbers) -> None:
+    """Write keys and values of a sentence for each layer of the decoder: memory[layer]."""
+    for layer in range(len(memory)):
+        memory[layer], weights, numbers = _layer(encoded, memory.shape[2], weights, numbers)
+
+
+@loop_for("void(int64[::1], {n}[:, ::1], float32, float32[::1], float32[:, ::1])")
+def embed(
+    tokens: Numbers, embedding: Numbers, scale: float, position: Numbers, out: Numbers
+) -> None:
+    """The embedding of each token times the scale, plus that of the position (§3.4, §3.5)."""
+    for row in range(len(tokens)):
+        of_token, of_row = embedding[tokens[row]], out[row]
+        for j in range(len(of_row)):
+            of_row[j] = read(of_token[j]) * scale + position[j]
+
+
+@loop_for(
+    "void(float32[:, ::1], {n}[::1], float32[::1], int64[::1], float32, float32[:, :, ::1], "
+    "int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
+)
+def decode(
+    y: Numbers,
+    weights: Numbers,
+    numbers: Numbers,
+    sizes: Numbers,
+    eps: float,
+    past: Numbers,
+    ancestry: Numbers,
+    memory: Numbers,
+    sources: Numbers,
+) -> None:
+    """Turn the embedded last token of each row into the output of the decoder.
+
+    `past` and `memory` hold a key and a value for each layer and slot. A row attends to the slots
+    `ancestry[row]` of the past, the last of which it fills, and to those of the memory from
+    `sources[row, 0]` up to `sources[row, 1]`. For `sizes`, see `encode`.
+    """
+    layers, heads, d_k, d_v, d_ff, activation = sizes
+    of_keys, both = heads * d_k, heads * (d_k + d_v)
+    attention = np.empty((len(y), heads * d_v), np.float32)
+    for layer in range(layers):
+        own, weights, numbers = _layer(y, of_keys + both, weights, numbers)
+        for row in range(len(y)):
+            past[layer, ancestry[row, -1]] = own[row, of_keys:]
+        for row in range(len(y)):
+            query, slots = own[row, :of_keys], ancestry[row]
+            _attend(query, past[layer], past[layer], (0, of_keys), slots, heads, attention[row])
+        weights, numbers = _sublayer(y, attention, weights, numbers, eps)
+        own, weights, numbers = _layer(y, of_keys, weights, numbers)
+        for row in range(len(y)):
+            slots, of_layer = np.arange(sources[row, 0], sources[row, 1]), memory[layer]
+            _attend(own[row], of_layer, of_layer, (0, of_keys), slots, heads, attention[row])
+        weights, numbers = _sublayer(y, attention, weights, numbers, eps)
+        own, weights, numbers = _layer(y, d_ff, weights, numbers)
+        _activate(own, activation)
+        weights, numbers = _sublayer(y, own, weights, numbers, eps)

@@ -1,0 +1,133 @@
+"""Few rows by loops over all layers: the logits are those of the modules, step by step."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard.decoding
+from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
+from regard.arithmetic.choose import for_decoding, for_few_rows
+from regard.data.rows import Rows, one_per_row
+from regard.families.choose import new_model
+from regard.recipe import Recipe
+from regard.run.model_directory import write_model
+from regard.transformer import Transformer
+from regard.translation import load
+from run.copying import RECIPE
+from untrained import BRIEF, LINES, TOKENIZER
+
+CPU = torch.device("cpu")
+SIZES = [
+    {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 2},
+    {"layers": 1, "d_model": 12, "d_ff": 17, "heads": 3, "activation": "swish"},
+    {"layers": 3, "d_model": 10, "d_ff": 7, "heads": 1, "d_k": 3, "d_v": 5, "norm_epsilon": 1e-3},
+    {"layers": 1, "d_model": 8, "d_ff": 8, "decoder_layers": 2, "heads": 4, "decoder_heads": 2},
+    {"layers": 1, "d_model": 8, "d_ff": 8, "heads": 2, "embeddings": "apart", "output_bias": True},
+    {"layers": 1, "d_model": 8, "d_ff": 8, "heads": 2, "source_end": False, "positions": "halves"},
+    {"layers": 1, "d_model": 8, "d_ff": 8, "heads": 2, "positions": "learned"},
+]
+VOCABULARY = 37
+
+
+def laid_out(sizes: dict[str, Any], precision: str = "fp32", *, exact: bool = False) -> Any:
+    """A model of random weights, laid out for decoding."""
+    skip_without(NUMBA, ONEDNN, *[ONEDNN_BF16] * (precision == "bf16"))
+    torch.manual_seed(5)
+    model: Any = new_model(Recipe().but(**sizes).model, VOCABULARY).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 1:  # norms and biases, whose ones and zeros would hide their order
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    model.requires_grad_(False).compute_by(for_decoding(model, CPU, precision, exact))
+    return model
+
+
+@pytest.mark.parametrize(("precision", "near"), [("fp32", 1e-5), ("bf16", 0.1)])
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(map(str, sizes.values())))
+@torch.inference_mode()
+def test_logits_are_those_of_the_modules(
+    sizes: dict[str, Any], precision: str, near: float
+) -> None:
+    model = laid_out(sizes, precision)
+    few = for_few_rows(model)
+    assert few is not None
+    source = one_per_row([[5, 6, 7, 8, 9, 2], [3, 2], [11, 12, 13, 2]])
+    expected, found = model.start(source), few.start(source)
+    generator, beams, rows = random.Random(1), 1, torch.arange(3)[:, None]
+    for step in range(40):
+        tokens = torch.tensor([generator.randrange(VOCABULARY) for _ in rows.flatten()])
+        logits, expected = model.step(tokens, expected.select(rows))
+        by_loops, found = few.step(tokens, found.select(rows))
+        assert by_loops.dtype == logits.dtype
+        torch.testing.assert_close(by_loops, logits, rtol=0, atol=near)
+        stay = sorted(generator.sample(range(len(rows)), len(rows) - (step in (17, 31))))
+        rows = torch.tensor(
+            [[s * beams + generator.randrange(beams) for _ in "1234"] for s in stay]
+        )
+        beams = 4
+
+
+@torch.inference_mode()
+def test_a_state_is_stepped_from_once() -> None:
+    few = for_few_rows(laid_out(SIZES[0]))
+    state, tokens = few.start(one_per_row([[5, 2]])), torch.tensor([1])
+    few.step(tokens, state)
+    with pytest.raises(ValueError, match="a step was made from this state already"):
+        few.step(tokens, state)
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"norm": "pre"},
+        {"norm": "last"},
+        {"activation": "gelu"},
+        {"score": "dot"},
+        {"score": "additive"},
+        {"residual": False},
+        {"neighbourhood": 4},
+        {"family": "recurrent"},
+        {"family": "convolutional"},
+    ],
+    ids=lambda fields: "-".join(map(str, *fields.items())),
+)
+def test_other_layers_are_left_to_the_modules(unusual: dict[str, Any]) -> None:
+    assert for_few_rows(laid_out(SIZES[0] | unusual)) is None
+
+
+def test_exact_and_8_bit_layouts_are_left_to_the_modules() -> None:
+    skip_without(INT8)
+    assert for_few_rows(laid_out(SIZES[0], "int8")) is None
+    assert for_few_rows(laid_out(SIZES[0], exact=True)) is None
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model"
+    torch.manual_seed(3)
+    model = Transformer(RECIPE.model, TOKENIZER.size)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    write_model(path, BRIEF, TOKENIZER, weights, {})
+    return path
+
+
+@pytest.mark.parametrize("models", [1, 2], ids=["alone", "ensemble"])
+def test_translations_and_scores_are_those_of_the_modules(
+    directory: Path, models: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without(NUMBA, ONEDNN)
+    translator = load(*[directory] * models, exact=False)
+    few, rows = load(*[directory] * models, exact=False), list[int]()
+    few.prepare_few_rows()
+    for member in few.model.members:
+        start = member.start
+        monkeypatch.setattr(
+            member, "start", lambda s, start=start: (rows.append(len(s.ids)), start(s))[1]
+        )
+    expected, found = (list(one.stream(LINES, n_best=3, window=3)) for one in (translator, few))
+    for one, other in zip(found, expected, strict=True):
+        assert [t.text for t in one] == [t.text for t in other]
+        assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-4)
