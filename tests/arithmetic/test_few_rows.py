@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-import regard.decoding
 from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
 from regard.arithmetic.choose import for_decoding, for_few_rows
-from regard.data.rows import Rows, one_per_row
+from regard.data.rows import one_per_row
 from regard.families.choose import new_model
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model

@@ -152,3 +152,16 @@ def test_every_sentence_of_many_threads_gets_its_own_answer() -> None:
     batcher.close()
     assert wrong == []
     assert batcher.waiting == 0
+
+
+def test_it_rests_once_after_its_work() -> None:
+    rested = threading.Semaphore(0)
+    batcher = Batcher(lambda some: some, words, most=7, rest=rested.release, idle=0.01)
+    try:
+        assert not rested.acquire(timeout=0.1)  # it has not worked yet
+        for _ in range(2):
+            wait(batcher.submit(["one", "two"]), timeout=30)
+            assert rested.acquire(timeout=30)
+            assert not rested.acquire(timeout=0.1)
+    finally:
+        batcher.close()

@@ -171,6 +171,7 @@ def _opened(
         translator = open_engine(paths[0], engine)
     else:
         translator = load(*paths, precision=precision)
+        translator.prepare_few_rows()
     if beam is not None:
         translator.recipe = translator.recipe.but(beam=beam)
     translator.refuse_other_search()

@@ -44,13 +44,18 @@ def free_bytes(device: torch.device) -> int:
     return max(0, free) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
+def give_back_memory() -> None:
+    """Return the memory that malloc keeps for reuse to the system; only glibc can do so."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 def restart_peak(device: torch.device) -> int:
     """Reset the peak to the memory that is in use now, and return it in bytes."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        with suppress(OSError, AttributeError):  # otherwise new use of kept memory would not show
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        give_back_memory()  # otherwise new use of kept memory would not show
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes(device)

@@ -16,6 +16,8 @@ BUDGET = 2048
 is longer is a batch of its own."""
 _WAIT = 0.003
 """The thread waits at most this many seconds for a batch to fill."""
+_IDLE = 1.0
+"""After this many seconds without a sentence, the thread calls `rest`."""
 
 
 class QueueFull(Exception):
@@ -32,8 +34,9 @@ class _Waiting(Generic[_Item, _Result]):
 class Batcher(Generic[_Item, _Result]):
     """A queue of sentences, and one thread that translates sentences of similar length together.
 
-    Only this thread calls `translate`. `measure` returns the number of tokens of each sentence. If
-    the future of a waiting sentence is cancelled, the sentence is not translated.
+    Only this thread calls `translate`. It calls `rest`, once, when no sentence has come for `idle`
+    seconds. `measure` returns the number of tokens of each sentence. If the future of a waiting
+    sentence is cancelled, the sentence is not translated.
     """
 
     def __init__(
@@ -44,9 +47,12 @@ class Batcher(Generic[_Item, _Result]):
         most: int,
         budget: int = BUDGET,
         wait: float = _WAIT,
+        rest: Callable[[], object] = lambda: None,
+        idle: float = _IDLE,
     ):
         self._translate, self._measure = translate, measure
         self._most, self._budget, self._wait = most, budget, wait
+        self._rest, self._idle = rest, idle
         self._queue: dict[int, _Waiting[_Item, _Result]] = {}  # in the order of arrival
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -107,6 +113,13 @@ class Batcher(Generic[_Item, _Result]):
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)
+            if not self._comes(self._idle):
+                self._rest()
+
+    def _comes(self, seconds: float) -> bool:
+        """Whether a sentence comes, or the batcher is closed, within this time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._queue) or self._closed, seconds)
 
     def _next(self) -> list[_Waiting[_Item, _Result]]:
         """Wait for the next batch; it is empty if the batcher is closed and no sentence waits."""

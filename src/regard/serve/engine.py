@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
+from regard.machine.memory import give_back_memory
 from regard.mending.flaws import Flaw
 from regard.mending.mend import mended
 from regard.serve.batching import Batcher
@@ -89,6 +90,7 @@ class Engine:
             self._render,
             lambda requests: self._lengths([request.sentence for request in requests]),
             most=most_waiting,
+            rest=give_back_memory,
         )
         metrics.waiting.labels(str(pair)).set_function(lambda: self._batcher.waiting)
 
