@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import regard.decoding
 from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
 from regard.arithmetic.choose import for_decoding, for_few_rows
 from regard.data.rows import one_per_row
@@ -18,6 +19,7 @@ from regard.translation import load
 from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER
 
+FewRows = pytest.importorskip("regard.arithmetic.few_rows").FewRows  # Numba may be missing
 CPU = torch.device("cpu")
 SIZES = [
     {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 2},
@@ -118,15 +120,30 @@ def test_translations_and_scores_are_those_of_the_modules(
     directory: Path, models: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without(NUMBA, ONEDNN)
-    translator = load(*[directory] * models, exact=False)
-    few, rows = load(*[directory] * models, exact=False), list[int]()
+    translator, few = (load(*[directory] * models, exact=False) for _ in range(2))
     few.prepare_few_rows()
-    for member in few.model.members:
-        start = member.start
-        monkeypatch.setattr(
-            member, "start", lambda s, start=start: (rows.append(len(s.ids)), start(s))[1]
-        )
+    steps, step = [], FewRows.step
+    monkeypatch.setattr(FewRows, "step", lambda *given: steps.append(given) or step(*given))
     expected, found = (list(one.stream(LINES, n_best=3, window=3)) for one in (translator, few))
+    assert steps
     for one, other in zip(found, expected, strict=True):
         assert [t.text for t in one] == [t.text for t in other]
         assert [t.score for t in one] == pytest.approx([t.score for t in other], abs=1e-4)
+
+
+def test_the_modules_decode_until_loops_pay_and_where_rows_are_many(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without(NUMBA, ONEDNN)
+    steps, step = [], FewRows.step
+    monkeypatch.setattr(FewRows, "step", lambda *given: steps.append(given) or step(*given))
+    monkeypatch.setattr(regard.decoding, "FEW_FROM", 5)
+    translator = load(directory, exact=False)
+    translator.translate(LINES[:3])
+    assert not steps
+    translator.translate(LINES[:3])
+    assert steps
+    steps.clear()
+    monkeypatch.setattr(regard.decoding, "FEW", 1)
+    translator.translate(LINES[:3])
+    assert not steps

@@ -50,7 +50,7 @@ COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 LARGE = 10**10
 """A batch is large if its slots times the model's weights are at least this number, which is about
 0.1 s of work. With smaller batches, the two halves wait for each other's Python code."""
-USUAL = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
+LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Modules whose equations `FewRows` computes."""
 MANY_WEIGHTS = 2**22
 """In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
@@ -217,7 +217,7 @@ def _is_usual(model: Any) -> bool:
         return False
     computing = [module for module in model.modules() if isinstance(module, Computing)]
     smooth = [module for module in computing if type(module) is SmoothFeedForward]
-    return {type(module) for module in computing} - {type(model)} <= USUAL and all(
+    return {type(module) for module in computing} - {type(model)} <= LOOPED and all(
         module.activation is F.silu for module in smooth
     )
 

@@ -22,7 +22,7 @@ from regard.arithmetic.loops import few_rows as loops
 from regard.arithmetic.one_core import array
 from regard.variants import SmoothFeedForward
 
-STEPS = 32
+ROOM_FOR = 32
 """Steps after which the room for keys and values grows for the first time."""
 
 
@@ -94,7 +94,7 @@ class FewRows:
         unseen = 0 if self._model.source_end else 1  # </s>, if nothing attends to it
         for x, length, first in zip(embedded, lengths, bounds, strict=False):
             encoded = array(x[:length].contiguous())
-            loops.encode(
+            loops.encode_layers(
                 encoded, *self._of_encoder, self._encoder.sizes, self._epsilon, length - unseen
             )
             own = np.empty((sizes.layers, length, sizes.key_and_value), np.float32)
@@ -102,7 +102,7 @@ class FewRows:
             memory[:, first : first + length] = own
         sources = np.array(list(pairwise(bounds)))
         sources[:, 1] -= unseen
-        past = _Past(sizes.layers, 4 * STEPS * len(lengths), sizes.key_and_value)
+        past = _Past(sizes.layers, 4 * ROOM_FOR * len(lengths), sizes.key_and_value)
         return FewState(past, 0, np.empty((len(lengths), 0), np.int64), memory, sources)
 
     def step(
@@ -120,7 +120,7 @@ class FewRows:
         y = np.empty((len(tokens), side.tokens.embedding_dim), np.float32)
         position = side.table(state.length + 1)[state.length].float()
         loops.embed(array(tokens), array(side.tokens.weight), side.scale, array(position), y)
-        loops.decode(
+        loops.decode_layers(
             y, *self._of_decoder, self._decoder.sizes, self._epsilon,
             state.past.stored, ancestry, state.memory, state.sources,
         )  # fmt: skip

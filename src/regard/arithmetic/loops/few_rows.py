@@ -162,7 +162,7 @@ def _layer(
 
 
 @loop_for("void(float32[:, ::1], {n}[::1], float32[::1], int64[::1], float32, int64)")
-def encode(
+def encode_layers(
     x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, attended: int
 ) -> None:
     """Turn the embedded source of one sentence into the output of the encoder.
@@ -207,7 +207,7 @@ def embed(
     "void(float32[:, ::1], {n}[::1], float32[::1], int64[::1], float32, float32[:, :, ::1], "
     "int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
 )
-def decode(
+def decode_layers(
     y: Numbers,
     weights: Numbers,
     numbers: Numbers,
@@ -222,7 +222,7 @@ def decode(
 
     `past` and `memory` hold a key and a value for each layer and slot. A row attends to the slots
     `ancestry[row]` of the past, the last of which it fills, and to those of the memory from
-    `sources[row, 0]` up to `sources[row, 1]`. For `sizes`, see `encode`.
+    `sources[row, 0]` up to `sources[row, 1]`. For `sizes`, see `encode_layers`.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, both = heads * d_k, heads * (d_k + d_v)
