@@ -9,16 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.amounts import seconds_in
-from regard.budget.choice import Choice, Speed, choose, expected_loss, tokens_per_second
+from regard.budget.choice import (
+    Choice,
+    Speed,
+    choose,
+    expected_loss,
+    tokens_per_second,
+    weights_of,
+)
 from regard.budget.text import ParallelText
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, RecipeError, RegardError
+from regard.families.choose import new_model
 from regard.inputs import TrainingFiles
 from regard.paper import parameters
 from regard.presets import SMALL
 from regard.recipe import Recipe
+from regard.text.foreign import MosesTokenizer
+from regard.text.opening import open_tokenizer
 
 SMALL_TEXT = ParallelText(29_000, 2_000_000, ((60, 70),) * 100)
 LARGE_TEXT = ParallelText(4_500_000, 600_000_000, ((130, 140),) * 100)
+
+TINY = Recipe().but(
+    layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, row_length=64,
+    source_tokens=512, target_tokens=512,
+)  # fmt: skip
 
 
 def slow(recipe: Recipe, _: ParallelText) -> float:
@@ -71,6 +86,61 @@ def test_what_is_asked_for_is_kept() -> None:
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
 
 
+def test_weights_outside_the_embeddings() -> None:
+    """Whatever the number of matrices: two or three are no more of them than one."""
+    for embeddings in ("shared", "target", "inputs", "apart"):
+        recipe = Recipe().but(
+            layers=1, d_model=16, d_ff=23, heads=2, embeddings=embeddings, output_bias=True
+        )
+        model = new_model(recipe.model, 31, 31)
+        layers = [*model.encoder.parameters(), *model.decoder.parameters()]
+        assert weights_of(recipe) == sum(weights.numel() for weights in layers)
+
+
+def words(count: int) -> dict[str, int]:
+    """A vocabulary of other programs, with so many entries."""
+    names = ["</s>", "<unk>", *(f"w{i}" for i in range(count - 3)), "<pad>"]
+    return {name: i for i, name in enumerate(names)}
+
+
+def of_two_vocabularies(folder: Path, source: int, target: int) -> Path:
+    tokenizer = MosesTokenizer.read(
+        words(source), words(target), specials=(-1, target - 1, 0), size=target,
+        source_specials=(-1, source - 1, 0), source_size=source,
+    )  # fmt: skip
+    tokenizer.save(folder / "tokenizer.json")
+    return folder / "tokenizer.json"
+
+
+def test_a_named_tokenizer_gives_the_sizes_of_the_embeddings(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("words\n" * 3000)
+    tokenizer, asked = of_two_vocabularies(tmp_path, 70_000, 50_000), "model.embeddings=apart"
+    text = ParallelText.of([tmp_path / "text"], [tmp_path / "text"], tokenizer)
+    seen = []
+
+    def measure(recipe: Recipe, corpus: ParallelText) -> float:
+        seen.append((recipe.tokenizer.vocabulary, *corpus.vocabularies(recipe)))
+        return 100.0
+
+    found = choose(text, 10, measure, (asked,))
+    ours = open_tokenizer(tokenizer)
+    assert set(seen) == {(ours.size, ours.size, ours.source_size)}
+    assert ours.source_size - ours.size == 20_000
+    learned = choose(text._replace(tokenizer=None), 10, measure, (asked,))
+    assert learned.recipe.tokenizer.vocabulary < 10_000
+    assert found.recipe.model == learned.recipe.model
+    files = TrainingFiles([tmp_path / "text"], [tmp_path / "text"])
+    assert files.suited(tokenizer).tokenizer.vocabulary == ours.size
+    with pytest.raises(RecipeError, match='set it to "target" or "apart"'):
+        choose(text, 10, measure)
+
+
+def test_a_model_of_two_vocabularies_is_timed(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(of_two_vocabularies(tmp_path, 40, 3000))
+    recipe = TINY.but(embeddings="target")
+    assert tokens_per_second(recipe, SMALL_TEXT._replace(tokenizer=tokenizer)) > 0
+
+
 def test_a_text_gets_the_vocabulary_and_the_rows_that_suit_it(tmp_path: Path) -> None:
     for pairs, words, vocabulary, rows in ((50, 3, 2000, 96), (40_000, 40, 8800, 128)):
         (tmp_path / "text").write_text(("words " * words + "\n") * pairs)
@@ -96,11 +166,7 @@ def test_the_text_is_measured(tmp_path: Path) -> None:
 
 def test_the_machine_is_measured_and_random_numbers_stay() -> None:
     state = torch.get_rng_state()
-    recipe = Recipe().but(
-        layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, row_length=64,
-        source_tokens=512, target_tokens=512,
-    )  # fmt: skip
-    assert tokens_per_second(recipe, SMALL_TEXT) > 0
+    assert tokens_per_second(TINY, SMALL_TEXT) > 0
     assert torch.equal(state, torch.get_rng_state())
 
 

@@ -73,13 +73,14 @@ class TrainingFiles:
                 "parsing is learned from trees: give --trees, not --source and --target"
             )
 
-    def suited(self) -> Recipe:
+    def suited(self, tokenizer: Path | None = None) -> Recipe:
         """The recipe if none is named: small-parse for trees; for text, small with the vocabulary
-        and row length that suit it. Raises DataError if the text cannot be read.
+        and row length that suit it, and the tokenizer if it is given. Raises DataError if the text
+        cannot be read.
         """
         if self.trees:
             return SMALL_PARSE
-        return ParallelText.of(self.source, self.target).suited(SMALL)
+        return ParallelText.of(self.source, self.target, tokenizer).suited(SMALL)
 
     def by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
         """For each field: the command's option, its name in a manifest, and the files."""
@@ -155,7 +156,7 @@ def prepare_files(
         raise RegardError("--workers is for text: trees are read by one process")
     if not files.can_be_prepared:
         raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
-    chosen = named or files.suited()
+    chosen = named or files.suited(tokenizer)
     if files.trees:
         chosen = chosen.but(output="trees")
     chosen = chosen.set(*assignments)

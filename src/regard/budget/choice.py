@@ -29,7 +29,7 @@ from regard.arithmetic.choose import choose_dtype
 from regard.budget.text import SAMPLED, ParallelText, rule_of_times
 from regard.data.batches import BatchShare
 from regard.data.prefetch import batches_of
-from regard.errors import TrainingError
+from regard.errors import RecipeError, TrainingError
 from regard.machine.devices import (
     choose_device,
     free_memory,
@@ -41,6 +41,7 @@ from regard.machine.processes import ALONE, OutOfMemory
 from regard.paper import parameters
 from regard.presets import SMALL
 from regard.recipe import Recipe
+from regard.run.model_directory import matrices_misfit
 from regard.run.sharding import model_and_optimizer
 from regard.steps import steps_for
 from regard.text.tokenizer import EOS
@@ -121,7 +122,7 @@ def choose(
     timed, speed, least = 0, 0.0, rule_of_times()["size"]["tokens_per_weight"]
     recipes = [_start(corpus, fields, asked) for fields in rule_of_times()["model"]]
     for recipe in dict.fromkeys(recipes):  # `asked` may make recipes equal
-        size = parameters(recipe.model, recipe.tokenizer.vocabulary)
+        size = parameters(recipe.model, *corpus.vocabularies(recipe))
         try:
             if not timed or recipe.data.target_tokens * size / (speed * timed) < LONGEST_STEP:
                 timed, speed = size, (measure or tokens_per_second)(recipe, corpus)
@@ -146,10 +147,16 @@ def for_several_times(
 
 
 def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...]) -> Recipe:
-    """A recipe with these fields of a model, before the number of steps is known."""
+    """A recipe with these fields of a model, before the number of steps is known.
+
+    Raises RecipeError if its embeddings cannot be those of the tokenizer.
+    """
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
-    return corpus.suited(SMALL.but(**fields, **tokens)).set(*asked)
+    recipe = corpus.suited(SMALL.but(**fields, **tokens)).set(*asked)
+    if corpus.tokenizer and (problem := matrices_misfit(recipe.model, corpus.tokenizer)):
+        raise RecipeError(problem)
+    return recipe
 
 
 def _in_smaller_batches(start: Recipe, tokens: float) -> Recipe:
@@ -192,14 +199,14 @@ def _expected(
     weights = weights_of(recipe)
     per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
     loss = expected_loss(weights, tokens, corpus.tokens)
-    most = math.log(recipe.tokenizer.vocabulary)  # the loss of a model that knows nothing
+    most = math.log(corpus.vocabularies(recipe)[0])  # the loss of a model that knows nothing
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
 
 def weights_of(recipe: Recipe) -> int:
-    """The parameters of a model outside its embedding."""
-    return parameters(recipe.model, 2) - 2 * recipe.model.d_model
+    """The parameters of a model outside the rows of its embedding matrices."""
+    return parameters(recipe.model, 0)
 
 
 def worth(tokens: float, different: float, repeats: float) -> float:
@@ -232,11 +239,11 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
     """
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)
-    refuse_too_large(parameters(recipe.model, recipe.tokenizer.vocabulary), device, 1)
+    target, source = corpus.vocabularies(recipe)
+    refuse_too_large(parameters(recipe.model, target, source), device, 1)
     pairs = _Arbitrary(corpus, recipe)
     with random_numbers_kept(device):
-        vocabulary = recipe.tokenizer.vocabulary
-        model, optimizer = model_and_optimizer(recipe, vocabulary, dtype, device, ALONE, False)
+        model, optimizer = model_and_optimizer(recipe, target, dtype, device, ALONE, False, source)
         steps = steps_for(model, optimizer, recipe, device, dtype, lambda _: None)
         parts, speeds = 1, list[float]()
         begin = time.perf_counter()
@@ -262,7 +269,7 @@ class _Arbitrary:
     """Pairs with the lengths of a corpus, whose sub-words are arbitrary."""
 
     def __init__(self, corpus: ParallelText, recipe: Recipe):
-        self._random, self._vocabulary = np.random.default_rng(0), recipe.tokenizer.vocabulary
+        self._random, self._sizes = np.random.default_rng(0), corpus.vocabularies(recipe)
         most = min(recipe.data.max_length, recipe.data.row_length)
         lengths = np.array(corpus.lengths) / corpus.characters_per_token() + 1
         repeated = np.resize(lengths.astype(np.int32).clip(2, most), (SAMPLED * 4, 2))
@@ -272,7 +279,7 @@ class _Arbitrary:
         return len(self.source_lengths)
 
     def source(self, i: int, /) -> NDArray[Any]:
-        return self._random.integers(EOS + 1, self._vocabulary, self.source_lengths[i])
+        return self._random.integers(EOS + 1, self._sizes[1], self.source_lengths[i])
 
     def target(self, i: int, /) -> NDArray[Any]:
-        return self._random.integers(EOS + 1, self._vocabulary, self.target_lengths[i])
+        return self._random.integers(EOS + 1, self._sizes[0], self.target_lengths[i])

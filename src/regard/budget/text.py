@@ -14,6 +14,8 @@ import numpy as np
 from regard.data.pairs import Pairs
 from regard.files.lines import read_lines, refuse_unreadable
 from regard.recipe import Recipe
+from regard.text.opening import open_tokenizer
+from regard.text.protocol import AnyTokenizer
 
 SAMPLED = 2000
 """The lengths of the first pairs are kept, of at most this many."""
@@ -33,13 +35,18 @@ class ParallelText(NamedTuple):
     """Characters of the target side."""
     lengths: tuple[tuple[int, int], ...]
     """Characters of the source and target of the first pairs."""
+    tokenizer: AnyTokenizer | None = None
+    """The one that is used as it is; None if sub-words are to be learned."""
 
     @classmethod
-    def of(cls, sources: Sequence[Path], targets: Sequence[Path]) -> "ParallelText":
+    def of(
+        cls, sources: Sequence[Path], targets: Sequence[Path], tokenizer: Path | None = None
+    ) -> "ParallelText":
         """Read all lines of the files; raises DataError if a file cannot be read.
 
-        Other flaws are ignored.
+        Other flaws are ignored. Raises ModelError if the tokenizer cannot be opened.
         """
+        known = None if tokenizer is None else open_tokenizer(tokenizer)
         for path in (*sources, *targets):
             refuse_unreadable(path)
         lengths: list[tuple[int, int]] = []
@@ -54,19 +61,23 @@ class ParallelText(NamedTuple):
         for path in sources:
             for _ in read_lines(path):  # lines that cannot be read are refused before the trial
                 pass
-        return cls(pairs, characters, tuple(lengths or [(1, 1)]))
+        return cls(pairs, characters, tuple(lengths or [(1, 1)]), known)
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
         """The approximate size of the text that data was prepared from; raises DataError."""
         pairs = Pairs.open(data, "train")
-        each = cls(len(pairs), 0, ()).characters_per_token()
+        known = open_tokenizer(data)
+        each = cls(len(pairs), 0, (), known).characters_per_token()
         both = np.stack([pairs.source_lengths, pairs.target_lengths], 1) - 1
         some = (both[:SAMPLED] * each).astype(int).tolist()
-        return cls(len(pairs), int(both[:, 1].sum() * each), tuple((s, t) for s, t in some))
+        lengths = tuple((s, t) for s, t in some)
+        return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known)
 
     def vocabulary(self) -> int:
-        """The number of sub-words to learn."""
+        """The number of the target's sub-words: those of the tokenizer, or those to learn."""
+        if self.tokenizer is not None:
+            return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]
         return 100 * round(
             min(max(rule["factor"] * self.pairs ** rule["exponent"], rule["least"]), rule["most"])
@@ -88,7 +99,13 @@ class ParallelText(NamedTuple):
     def suited(self, recipe: Recipe) -> Recipe:
         """The recipe with the vocabulary and the rows that suit this text."""
         rows = {"row_length": self.row_length(), "max_length": self.row_length()}
-        return recipe.but(**rows, vocabulary=self.vocabulary())
+        return recipe.but(**rows, vocabulary=min(max(300, self.vocabulary()), 10**6))
+
+    def vocabularies(self, recipe: Recipe) -> tuple[int, int]:
+        """Entries of the vocabularies of target and source; a recipe counts those to learn."""
+        if self.tokenizer is not None:
+            return self.tokenizer.size, self.tokenizer.source_size
+        return recipe.tokenizer.vocabulary, recipe.tokenizer.vocabulary
 
     @property
     def tokens(self) -> float:

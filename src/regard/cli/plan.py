@@ -46,7 +46,7 @@ def print_budgets(start: "Start", minutes: float) -> None:
     from regard.budget.text import ParallelText
 
     start.files.refuse_unfit(start.task)
-    text = ParallelText.of(start.files.source, start.files.target)
+    text = ParallelText.of(start.files.source, start.files.target, start.tokenizer)
     row = "{:>10} {:>7} {:>8} {:>8} {:>11} {:>9} {:>8} {:>11}"
     names = "time layers d_model dropout vocabulary steps epochs perplexity"
     typer.echo(row.format(*names.split()))
