@@ -266,6 +266,15 @@ def test_one_file_chooses_the_implementation_of_an_equation() -> None:
     assert len(choosing) <= 1, listed(f"more than one file calls any of {ASKS}:", choosing)
 
 
+def test_what_depends_on_the_device_is_chosen_in_few_places() -> None:
+    """In the choice of an arithmetic, and in `machine/`, which tells what a device does."""
+    asking = occurrences(r"\.type (==|!=|in|not in) ", FILES)
+    elsewhere = [line for line in asking if "arithmetic/choose.py" not in line]
+    elsewhere = [line for line in elsewhere if not line.startswith("src/regard/machine/")]
+    assert asking
+    assert not elsewhere, listed("the kind of a device is asked for:", elsewhere)
+
+
 def test_nothing_is_chosen_by_the_context() -> None:
     assert not (lines := occurrences("ContextVar", FILES)), listed("a ContextVar:", lines)
 

@@ -109,10 +109,10 @@ def reproduce(
 
 def _processes(jobs: int) -> int:
     """The number of worker processes to start: 0 if this process can do the work alone."""
-    from regard.machine.devices import choose_device
+    from regard.machine.devices import choose_device, computes_beside
     from regard.machine.workers import usable_cores
 
-    count = jobs or (usable_cores() if choose_device().type == "cpu" else 1)
+    count = jobs or (1 if computes_beside(choose_device()) else usable_cores())
     return 0 if count == 1 else count
 
 

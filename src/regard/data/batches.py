@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.layouts import Integers, grouped, packed, packed_rows, refuse_without_row
-from regard.data.rows import Places, Rows, moved
+from regard.data.rows import Places, Rows
 from regard.data.subword_dropout import RedrawnPairs
 from regard.errors import DataError, TrainingError
+from regard.machine.devices import moved
 from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.layouts import Integers
+from regard.machine.devices import moved
 
 
 class Rows(NamedTuple):
@@ -93,11 +94,3 @@ class Places(NamedTuple):
     def rows(self, ids: NDArray[Any]) -> Rows:
         """Rows that hold these token ids in their places."""
         return Rows(self.filled(ids), self.filled(self.segments), self.filled(self.positions))
-
-
-def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on this device; the program does not wait until a copy to a GPU is done."""
-    if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        # Only a copy from pinned memory is asynchronous.
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)

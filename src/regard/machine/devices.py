@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
@@ -80,6 +81,24 @@ def free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on this device; the program does not wait until a copy to a GPU is done."""
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        # Only a copy from pinned memory is asynchronous.
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def computes_beside(device: torch.device) -> bool:
+    """Whether this process can do other work while the device computes: a GPU."""
+    return device.type != "cpu"
+
+
+def tells_full_memory(device: torch.device) -> bool:
+    """Whether memory that runs out raises an error: a CPU's system may end the process instead."""
+    return device.type != "cpu"
 
 
 def wait_for(device: torch.device) -> None:

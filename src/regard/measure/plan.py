@@ -10,21 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import torch
-
-from regard.arithmetic.choose import choose_dtype, load_loops
+from regard.arithmetic.choose import load_loops
 from regard.cost import Cost, flop
 from regard.data.batches import Batch, BatchShare
 from regard.data.largest import largest_batch
 from regard.data.layouts import most_rows
-from regard.data.pairs import Pairs
-from regard.data.prefetch import batches_of, training_pairs
+from regard.data.prefetch import batches_of
 from regard.errors import TrainingError
 from regard.machine.devices import (
-    choose_device,
     free_memory,
     random_numbers_kept,
-    refuse_too_large,
+    tells_full_memory,
     wait_for,
 )
 from regard.machine.memory import free_bytes, peak_bytes, restart_peak
@@ -34,11 +30,9 @@ from regard.measure.outline import Outline, outline
 from regard.paper import BASE
 from regard.recipe import Recipe
 from regard.run import checkpoints
-from regard.run.model_directory import matrices_misfit
-from regard.run.sharding import model_and_optimizer
+from regard.run.setup import Setup
 from regard.schedule import learning_rate
 from regard.steps import steps_for
-from regard.text.opening import open_tokenizer
 from regard.training import update
 
 MOST_STEPS, MOST_SECONDS = 5, 60.0
@@ -109,35 +103,28 @@ def plan(
     `tell` is called with a message for each trial. Raises the errors of `train` if the recipe or
     the data cannot be used, and TrainingError if not even one row fits the memory.
     """
-    pairs = training_pairs(data, recipe)
-    tokenizer = open_tokenizer(data)
-    if problem := matrices_misfit(recipe.model, tokenizer):
-        raise TrainingError(f"{data}: {problem}")
-    sizes = tokenizer.size, tokenizer.source_size
-    device = choose_device()
-    dtype = choose_dtype(recipe.training.precision, device)
-    batches = batches_of(pairs, recipe)
-    shards = processes.count if shard else 1
-    outlined = outline(recipe, sizes[0], dtype, out, shards, sizes[1])
-    refuse_too_large(sum(outlined.parameters), device, shards)
-    with random_numbers_kept(device):
-        kept = sum(outlined.memory)
-        trial = _Trial(recipe, pairs, sizes, device, dtype, processes, shard, kept, tell)
-        least = BatchShare.even(0, processes.count, recipe.training.accumulate, 1).parts
+    setup = Setup.open(recipe, data, processes, shard=shard)
+    target, source = setup.tokenizer.size, setup.tokenizer.source_size
+    outlined = outline(recipe, target, setup.dtype, out, setup.shards, source)
+    with random_numbers_kept(setup.device):
+        trial = _Trial(setup, sum(outlined.memory), tell)
+        least = setup.share(1).parts
         parts, part, taken = trial.fitting(least * (micro_batches or 1))
         seconds = trial.times(parts)
     tokens = min(recipe.data.source_tokens, recipe.data.target_tokens)
     paper_accumulate = max(1, round(BASE.data.source_tokens / tokens))
     paper_least = BatchShare.even(0, processes.count, paper_accumulate, 1).parts
-    once = sum(flop(recipe.model, sizes[0], pairs.source_lengths, pairs.target_lengths))
+    lengths = setup.pairs.source_lengths, setup.pairs.target_lengths
+    once = sum(flop(recipe.model, target, *lengths))
     an_epoch = recipe.training.passes * once
+    epoch = batches_of(setup.pairs, recipe).batches_per_epoch
     steps = recipe.training.steps
     if recipe.training.minutes:
         steps = min(steps, round(60 * recipe.training.minutes / median(seconds)))
     return Plan(
         **vars(outlined),
-        device=str(device),
-        dtype=str(dtype).removeprefix("torch."),
+        device=str(setup.device),
+        dtype=str(setup.dtype).removeprefix("torch."),
         processes=processes.count,
         room=trial.room,
         part=(*part.source.ids.shape, part.target.ids.shape[1]),
@@ -149,8 +136,8 @@ def plan(
         step_seconds=median(seconds),
         steps=steps,
         steps_left=max(0, steps - _steps_done(out)),
-        flop_per_step=an_epoch / batches.batches_per_epoch * recipe.training.accumulate,
-        single_precision_flop_per_second=single_precision_speed(device),
+        flop_per_step=an_epoch / epoch * recipe.training.accumulate,
+        single_precision_flop_per_second=single_precision_speed(setup.device),
     )
 
 
@@ -160,33 +147,20 @@ def _steps_done(out: Path) -> int:
     return int(found[-1].name.removeprefix("step-")) if found else 0
 
 
-@dataclass
 class _Trial:
     """A new model that is trained as `train` does, measured and then discarded."""
 
-    recipe: Recipe
-    pairs: Pairs
-    vocabularies: tuple[int, int]
-    """Entries of the target's vocabulary, and entries of the source's."""
-    device: torch.device
-    dtype: torch.dtype
-    processes: Processes
-    shard: bool
-    kept: int
-    tell: Callable[[str], None]
-
-    def __post_init__(self) -> None:
+    def __init__(self, setup: Setup, kept: int, tell: Callable[[str], None]):
+        self.setup, self.kept, self.tell = setup, kept, tell
+        self.recipe, self.device, self.processes = setup.recipe, setup.device, setup.processes
         load_loops(self.device)  # now, so that a step's memory does not include theirs
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
-        self.model, self.optimizer = model_and_optimizer(
-            self.recipe, self.vocabularies[0], self.dtype, self.device, self.processes,
-            self.shard, self.vocabularies[1],
-        )  # fmt: skip
+        self.model, self.optimizer = setup.model_and_optimizer()
         self.optimizer.give(self.processes.give)
         restart_peak(self.device)  # each process had the whole model before it was sharded
         self._steps = steps_for(
-            self.model, self.optimizer, self.recipe, self.device, self.dtype, self.tell
+            self.model, self.optimizer, self.recipe, self.device, setup.dtype, self.tell
         )
 
     def fitting(self, parts: int) -> tuple[int, Batch, int]:
@@ -196,7 +170,7 @@ class _Trial:
         the `kept` ones. Raises TrainingError if not even one row fits.
         """
         bytes_of_a_slot = 0.0
-        if self.device.type == "cpu":
+        if not tells_full_memory(self.device):
             small = self._largest(PROBED * parts)
             bytes_of_a_slot = (self._taken_by(small) or 0) / small.slots
         while True:
@@ -215,7 +189,8 @@ class _Trial:
             parts *= 2
 
     def _largest(self, parts: int) -> Batch:
-        return largest_batch(self.pairs, self.recipe.data, min(self.vocabularies), parts)
+        entries = min(self.setup.tokenizer.size, self.setup.tokenizer.source_size)
+        return largest_batch(self.setup.pairs, self.recipe.data, entries, parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
         """Make a step on a batch; return the bytes that it needs in addition to the `kept` ones.
@@ -237,7 +212,7 @@ class _Trial:
         With several processes, a step takes as long as in the slowest process.
         """
         share = BatchShare(self.processes.rank, self.processes.count, parts)
-        batches = batches_of(self.pairs, self.recipe, share)
+        batches = batches_of(self.setup.pairs, self.recipe, share)
         self.tell("timing steps on the data")
         seconds: list[float] = []
         while len(seconds) < MOST_STEPS and sum(seconds) < MOST_SECONDS:

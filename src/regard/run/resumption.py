@@ -15,7 +15,7 @@ from regard.run.beginning import changed_shape, refuse_changed
 from regard.run.checkpoints import Checkpoint, RandomStates
 from regard.run.directory import RunDirectory
 from regard.run.setup import Setup
-from regard.run.sharding import Optimizer, model_and_optimizer
+from regard.run.sharding import Optimizer
 from regard.run.state import Training, TrainingState
 
 Position = dict[str, int]
@@ -47,15 +47,7 @@ class Resumption:
         """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed."""
         setup = self._setup
         setup.refuse_differences()
-        model, optimizer = model_and_optimizer(
-            setup.recipe,
-            setup.tokenizer.size,
-            setup.dtype,
-            setup.device,
-            setup.processes,
-            setup.shard,
-            setup.tokenizer.source_size,
-        )
+        model, optimizer = setup.model_and_optimizer()
         state, position, randoms = TrainingState(), None, checkpoints.random_states()
         if found := self._found(optimizer):
             state, position, randoms = found

@@ -13,13 +13,15 @@ from regard.cost import Cost, flop_of_tokens
 from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches, training_pairs
+from regard.encoder_decoder import EncoderDecoder
 from regard.errors import TrainingError
-from regard.machine.devices import choose_device, refuse_too_large
+from regard.machine.devices import choose_device, computes_beside, refuse_too_large
 from regard.machine.processes import Processes
 from regard.machine.speed import single_precision_speed
 from regard.paper import parameters
 from regard.recipe import Recipe
 from regard.run.model_directory import matrices_misfit
+from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import TrainingState
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
@@ -82,6 +84,13 @@ class Setup:
             **self.fingerprints,
         )
 
+    def model_and_optimizer(self) -> tuple[EncoderDecoder, Optimizer]:
+        """A new model to train; see `sharding.model_and_optimizer`."""
+        return model_and_optimizer(
+            self.recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard,
+            self.tokenizer.source_size,
+        )  # fmt: skip
+
     def cost(self, state: TrainingState) -> Cost:
         """The cost of the run until now; this measures the speed of the device."""
         return Cost(
@@ -113,6 +122,6 @@ class Setup:
 
         On a CPU, `batches` is returned: making a batch takes much less time than a step.
         """
-        if self.device.type == "cpu":
+        if not computes_beside(self.device):
             return batches
         return Prefetched(batches, partial(training_batches, self.data, self.recipe, batches.share))
