@@ -30,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A function of the package, imported when it is first asked for: PyTorch loads slowly."""
+    """A function of the package; its module is imported at first use, as PyTorch loads slowly."""
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     module, function = _HOMES[name]
@@ -38,5 +38,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that completion offers."""
+    """The public names, which completion offers."""
     return list(__all__)

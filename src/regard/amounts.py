@@ -1,4 +1,4 @@
-"""Amounts as a person reads them: three digits and a unit."""
+"""Amounts as text for people: three digits and a unit."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ NUMBERS = {"M": 1e6, "thousand": 1e3, "": 1.0}
 
 
 def amount(value: float, units: Mapping[str, float]) -> str:
-    """The value in the largest unit that it reaches; `units` are in descending order.
+    """The value in the largest unit that is not larger than it; `units` are in descending order.
 
     >>> amount(1_260_000_000, BYTES)
     '1.26 GB'
@@ -23,7 +23,7 @@ def amount(value: float, units: Mapping[str, float]) -> str:
 
 
 def seconds_in(duration: str) -> float:
-    """The seconds of a time such as 90s, 30m, 1h30m or 2d; raises RegardError for another text.
+    """The seconds of a time such as 90s, 30m, 1h30m or 2d; raises RegardError for other text.
 
     >>> seconds_in("1h30m")
     5400.0

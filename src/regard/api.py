@@ -1,8 +1,9 @@
 """The product as functions: `regard.prepare`, `regard.train` and `regard.parse`.
 
-They do what the commands of the same names do, and print nothing. Where a command ends with one
-sentence and status 2, they raise a RegardError with that sentence. It names the command's options.
-The arguments here have the same names, except that --from is `start_from` and --set is `changes`.
+They do the work of the commands with the same names, and print nothing. Where a command ends with a
+sentence and status 2, they raise a RegardError with the same sentence, which names options of the
+command. Arguments have the names of these options, except that --from is `start_from` and --set is
+`changes`.
 
 A function imports its modules when it is called: PyTorch takes more than a second to load.
 """
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from regard.trees.tree import Tree
 
 Paths = str | Path | Sequence[str | Path]
-"""A file, or several."""
+"""A file, or several files."""
 Changes = Mapping[str, bool | int | float | str]
-"""Values of a recipe's fields, each by its section and name, such as "training.steps"."""
+"""Values for fields of a recipe, by section and name, such as "training.steps"."""
 
 
 def prepare(
@@ -55,9 +56,9 @@ def prepare(
 ) -> "Report":
     """Make `out`, a directory of prepared data, from files of text or of trees (§5.1, §6.3).
 
-    Text is UTF-8 with one sentence a line, and line i of `target` translates line i of `source`;
-    trees are in Penn bracketing. A file may be plain, .gz, .xz or .zst. Without validation files,
-    some pairs or trees are held out. Prepared data that is in `out` already is replaced.
+    Text is UTF-8 with one sentence on each line, and line i of `target` translates line i of
+    `source`; trees are in Penn bracketing. A file may be plain, .gz, .xz or .zst. Without
+    validation files, some pairs or trees are held out. Earlier prepared data in `out` is replaced.
 
         source, target              text to learn from
         valid_source, valid_target  text to validate on
@@ -72,8 +73,8 @@ def prepare(
         progress                    called again and again during each reading of the files
 
     Returns how many pairs were kept, and the size and fingerprint of the vocabulary. Raises
-    DataError for files that cannot be used, RecipeError for the recipe or a change, ModelError for
-    the tokenizer, and RegardError if the arguments do not go together.
+    DataError for files that cannot be used, RecipeError for an invalid recipe or change, ModelError
+    for a tokenizer that cannot be used, and RegardError if arguments exclude each other.
 
     >>> report = regard.prepare(source="a.en", target="a.de", out="prepared")  # doctest: +SKIP
     >>> report.train.kept                                                      # doctest: +SKIP
@@ -121,32 +122,34 @@ def train(
     progress: "RecordListener" = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Train a model in the run directory `out`, to its recipe's last step or minute; returns `out`.
+    """Train a model in the run directory `out` to its recipe's last step or minute; return `out`.
 
-    The same call continues a run that was stopped. `regard.load(out)` then gives the translator,
-    `regard.load_parser(out)` the parser. What a run begins with: see the table in `regard.start`.
+    The same call continues a run that was stopped. Afterwards, `regard.load(out)` opens the
+    translator, or `regard.load_parser(out)` the parser. A table in `regard.start` shows the recipe
+    and the data that a run begins with.
 
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
         task              "translate" or "parse"; by default the files, data or model decide
-        minutes           the time of the run, for which a recipe is chosen if none is given
-        start_from        a model directory: its weights are where training begins
+        minutes           the time of the run; without `recipe`, a recipe is chosen that suits it
+        start_from        a model directory, with whose weights training begins
         accept_changes    continue although the recipe or the data has changed
-        micro_batches     parts to learn from each batch in: less memory, the same update
+        micro_batches     the number of parts that a batch is divided into: a larger number needs
+                          less memory, and the update is the same
         processes         the processes to train with, from `machine.processes.together`, in a
                           program that torchrun starts
-        shard             divide weights and moments among them
-        progress          called with a dict for each event, whose name is under "event": while
-                          data is prepared "prepare", with the fields of `data.aligned.Progress`,
-                          and "chosen", with those of `budget.Choice`; then the records of
+        shard             divide weights and moments among the processes
+        progress          called with a dict for each event. Its "event" is "prepare" while data is
+                          prepared, with the fields of `data.aligned.Progress`, or "chosen", with
+                          the fields of `budget.Choice`. Later dicts are the records of
                           out/journal.jsonl: "start", "step" (with loss and rate), "validation"
                           (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
-    While it trains, in the main thread, Ctrl-C and SIGTERM save a checkpoint, then raise
-    KeyboardInterrupt and SystemExit; a second signal does not wait for it. Raises RecipeError,
-    DataError or ModelError for what cannot be used, TrainingError if training cannot continue, and
-    RegardError if the arguments do not go together.
+    During training in the main thread, Ctrl-C and SIGTERM save a checkpoint, then raise
+    KeyboardInterrupt and SystemExit; a second signal stops at once, without the checkpoint. Raises
+    RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
+    TrainingError if training cannot continue, and RegardError if arguments exclude each other.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -184,11 +187,11 @@ def train(
 
 
 def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
-    """Parse sentences with the parser in a model directory; returns the tree of each (§6.3).
+    """Parse sentences with the parser in a model directory; return the tree of each (§6.3).
 
-    A sentence is the list of its words, or a text, which is cut into words as the Penn treebank
-    does (extra: parse). Each call reads the model: to parse again and again, open the parser once
-    with `regard.load_parser`.
+    A sentence is a list of words, or a text, which is cut into words like the Penn treebank (extra:
+    parse). Each call reads the model: to parse several times, open the parser once with
+    `regard.load_parser`.
 
     Raises ModelError if the directory does not hold a parser, DataError for a sentence without
     words, MissingExtra for a text if the extra is not installed, and TypeError if `sentences` is a
@@ -256,5 +259,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`; a JSON value is also a TOML value."""
+    """Texts "section.key=value" for `Recipe.set`; its TOML values may be written as JSON."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

@@ -24,7 +24,7 @@ def attention(
 ) -> tuple[Float[Tensor, "rows heads queries d_v"], Float[Tensor, "rows heads queries keys"]]:
     """Equation (1): Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V, and the weights.
 
-    A query that may attend nowhere has zero weights and a zero output.
+    A query that may not attend to any key has zero weights and a zero output.
     """
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
@@ -47,8 +47,8 @@ def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length lengt
 class MultiHeadAttention(Computing):
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O.
 
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The h projections of one kind are one matrix.
-    `dropout` is on the attention weights (none in the paper's translation models).
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The projections of all h heads are one matrix.
+    `dropout` is on the attention weights; the paper's translation models have none.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
@@ -58,9 +58,9 @@ class MultiHeadAttention(Computing):
         self.W_k = nn.Linear(d_model, heads * d_k)
         self.W_v = nn.Linear(d_model, heads * d_v)
         self.W_o = nn.Linear(heads * d_v, d_model)
-        # The bias of the keys adds the same number to every score of a query, so the softmax
-        # cancels it. Its gradient is rounding noise, which Adam would turn into full-size steps
-        # that differ from run to run: it is not trained.
+        # The bias of the keys is not trained. It adds the same number to every score of a query,
+        # so the softmax cancels it. Its gradient is rounding noise, which Adam would turn into
+        # full-size steps that differ from run to run.
         self.W_k.bias.requires_grad_(False)
 
     def forward(
@@ -69,13 +69,13 @@ class MultiHeadAttention(Computing):
         memory: Float[Tensor, "rows keys d_model"],
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
-        """Queries from x, keys and values from memory, which is x itself in self-attention."""
+        """Attend with queries from x, keys and values from `memory`; in self-attention it is x."""
         if x is memory:
             return self.attend(*self.project(x), mask)
         return self.attend(self.queries(x), *self.keys_values(memory), mask)
 
     def project(self, x: Float[Tensor, "rows length d_model"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Self-attention's Q W^Q, K W^K and V W^V by head, in one matrix product."""
+        """Q W^Q, K W^K and V W^V of self-attention by head, in one matrix product."""
         y = self.by.linear(x, self.W_q, self.W_k, self.W_v)
         query, keys, values = self._by_head(y, self.d_k, self.d_k, self.d_v)
         return query, keys, values

@@ -1,4 +1,4 @@
-"""§4 Why self-attention: Table 1, how the costs of a layer grow with the sizes."""
+"""§4 Why self-attention: Table 1, which shows how the costs of a layer grow with the sizes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ class LayerCosts:
     """A row of Table 1."""
 
     complexity: Order
-    """Operations in one layer."""
+    """The number of operations in one layer."""
     sequential: Order
-    """Operations that must run one after another."""
+    """The number of operations that must run one after another."""
     path: Order
-    """Longest path of a signal between two positions."""
+    """The length of the longest path of a signal between two positions."""
 
 
 _CONSTANT = Order("1", lambda s: 1)
@@ -61,10 +61,10 @@ TABLE_1: Mapping[str, LayerCosts] = MappingProxyType(
         ),
     }
 )
-"""Table 1. The path of the convolutional layer is that of dilated kernels."""
+"""Table 1. The path of the convolutional layer is for dilated kernels."""
 
 CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)
-"""§4: path length and number of layers for convolutions with contiguous kernels."""
+"""§4: the path length, and the number of layers, of convolutions with contiguous kernels."""
 
 SEPARABLE_COMPLEXITY = Order("k n d + n d^2", lambda s: s.k * s.n * s.d + s.n * s.d**2)
-"""§4: operations in one layer of separable convolutions."""
+"""§4: the number of operations in one layer of separable convolutions."""

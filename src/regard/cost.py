@@ -1,9 +1,9 @@
 """§6.1, Table 2: the cost of training, in two ways that are never mixed.
 
-The *counted* operations are those of the matrix products that a model of these sizes computes. The
-*estimate* is what Table 2 prints: the time of training, times the number of devices, times the
-speed in single precision that a device sustains. It includes all waiting, and the speed of what was
-not computed in single precision, so the two may differ by any factor.
+The *counted* operations are the operations of all matrix products of a model of these sizes. The
+*estimate* is the number that Table 2 prints: the time of training, times the number of devices,
+times the speed in single precision that a device sustains. The time includes all waiting, and much
+of the work may be faster than single precision, so the two numbers may differ by any factor.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,19 @@ Lengths = Sequence[int] | NDArray[Any]
 
 
 class Flop(NamedTuple):
-    """Counted floating-point operations of training once on each of some sentence pairs."""
+    """Counted floating-point operations of training once on some sentence pairs."""
 
     weights: int
-    """Matrix products with weights: projections, feed-forward networks and logits."""
+    """Operations of products with weights: projections, feed-forward networks and logits."""
     attention: int
-    """Q K^T, and its softmax times V; masked positions count, because they are computed."""
+    """Operations of Q K^T, and of its softmax times V; masked positions count, as they are also
+    computed."""
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
     """Count the operations of training on pairs of these lengths, in tokens without padding.
 
-    A multiply-add is two operations. Only matrix products (§3) are counted; for each one of the
+    A multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
     forward pass, the backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
@@ -48,7 +49,7 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
 def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArray[Any]:
     """Pairs of positions that self-attention computes in sentences of these lengths.
 
-    In a neighbourhood, a block of queries sees as many blocks of keys as there are `windows`.
+    With a neighbourhood, a block of queries is multiplied with `windows` blocks of keys.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -58,12 +59,12 @@ def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArr
 
 
 def _widths(model: ModelRecipe) -> int:
-    """The widths of a key and of a value, in all heads of a layer."""
+    """The sum of the widths of a key and of a value, over all heads of a layer."""
     return model.heads * (model.d_k + model.d_v)
 
 
 def _of_a_token(model: ModelRecipe) -> int:
-    """Multiply-adds with the weights of self-attention and feed-forward network of a layer."""
+    """Multiply-adds of a token with a layer's weights, except those of attention to the encoder."""
     return 2 * model.d_model * (_widths(model) + model.d_ff)
 
 
@@ -91,8 +92,8 @@ def flop_of_tokens(
     """Count the operations of a run that has learned from this many tokens of the pairs.
 
     `sources` and `targets` are the lengths of all pairs. Products with weights are counted for
-    `source_tokens` and `target_tokens`. Products of attention are estimated: those of an epoch,
-    times the ratio of `target_tokens` to the target tokens of an epoch.
+    `source_tokens` and `target_tokens`. Products of attention are estimated: their operations in an
+    epoch, times the ratio of `target_tokens` to the target tokens of an epoch.
     """
     epoch = flop(model, vocabulary, sources, targets)
     share = target_tokens / max(1, int(np.sum(targets, dtype=np.int64)))
@@ -101,16 +102,16 @@ def flop_of_tokens(
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a run: operations that were counted, and those that Table 2 would estimate."""
+    """The cost of a run: its counted operations, and the numbers for the estimate of Table 2."""
 
     counted_flop: float
-    """Counted operations; see `flop_of_tokens`."""
+    """The operations that `flop_of_tokens` counts."""
     seconds: float
-    """Seconds of training; for a run with validation and saving, for a plan without them."""
+    """Seconds of training. For a run, validating and saving count; for a plan, they do not."""
     devices: int
-    """GPUs; without one, processes of torchrun."""
+    """The number of GPUs or, without a GPU, of processes of torchrun."""
     single_precision_flop_per_second: float
-    """Speed that a device sustains in a matrix product in fp32, measured."""
+    """The measured speed that a device sustains in a matrix product in fp32."""
 
     @property
     def estimated_flop(self) -> float:
@@ -118,5 +119,5 @@ class Cost:
         return self.seconds * self.devices * self.single_precision_flop_per_second
 
     def record(self) -> dict[str, float]:
-        """The fields and the estimate by name, as a journal keeps them."""
+        """The fields and the estimate, by the names that they have in a journal."""
         return asdict(self) | {"estimated_flop": self.estimated_flop}

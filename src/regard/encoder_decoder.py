@@ -1,7 +1,7 @@
-"""An encoder and a decoder: what training, search and everything else ask of a model.
+"""The interface of a model: an encoder and a decoder, for training, search and everything else.
 
-The paper's Transformer is one (`regard.transformer`); the models that it is compared with are
-others (`regard.families`). All embed tokens and compute logits by one matrix (§3.4).
+The paper's Transformer has this interface (`regard.transformer`), and so have the models that it is
+compared with (`regard.families`). All embed tokens and compute logits with one matrix (§3.4).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
 class Attends(Protocol):
-    """A module whose arithmetic weighs values, and so can record the weights."""
+    """A module that attends; another arithmetic, as its `by`, can record the attention weights."""
 
     heads: int
     by: Arithmetic
 
 
 class EncoderDecoder(Computing, ABC):
-    """A model from source rows to the states of a decoder, and from these to logits."""
+    """A model that computes a decoder's states from source rows, and logits from the states."""
 
     whole_rows = False
-    """Whether long rows are attended to as wholes, for their attention to be recorded."""
+    """Whether attention to long rows is not divided into blocks, so that it can be recorded."""
     encoder: Sequence[nn.Module]
     """The encoder's layers. A sharded model gathers the weights of one layer at a time."""
     decoder: Sequence[nn.Module]
@@ -54,8 +54,8 @@ class EncoderDecoder(Computing, ABC):
     ):
         """Make the embeddings, each by `embed`, and the layer before the softmax.
 
-        `source_vocabulary` is that of the source, if it differs. Raises ValueError if it does, and
-        one matrix embeds both.
+        `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
+        source's, if it differs. Raises ValueError if it differs and one matrix embeds both.
         """
         super().__init__()
         self.vocabulary, self.source_vocabulary = vocabulary, source_vocabulary or vocabulary
@@ -97,7 +97,7 @@ class EncoderDecoder(Computing, ABC):
         """The modules that attend, by kind, first layer first; kinds that it lacks are left out."""
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
-        """Figure 1 up to the softmax: logits of each next token, given those before it."""
+        """Figure 1 up to the softmax: the logits of each next token, given the tokens before it."""
         return self.logits(self.decode(target, self.encode(source), source))
 
     def logits(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
@@ -107,17 +107,17 @@ class EncoderDecoder(Computing, ABC):
     def factors(
         self, states: Float[Tensor, "tokens d_model"]
     ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-        """Two matrices, X and W: X W^T are the logits of these states. A loss multiplies them."""
+        """Two matrices, X and W, that a loss multiplies: X W^T are the logits of these states."""
         return with_bias_columns(states, self.output_matrix.weight, self.output_bias)
 
     @property
     def target_side(self) -> Embedding:
-        """The embedding of the target: in the paper, that of the source (§3.4)."""
+        """The embedding of the target; in the paper, it is also the source's embedding (§3.4)."""
         return cast(Embedding, self._modules.get("target_embedding", self.embedding))
 
     @property
     def output_matrix(self) -> nn.Embedding:
-        """The matrix before the softmax: in the paper, that of the embeddings (§3.4)."""
+        """The matrix before the softmax; in the paper, it is also the embedding matrix (§3.4)."""
         return cast(OutputMatrix, self._modules.get("output", self.target_side)).tokens
 
     @property
@@ -127,28 +127,28 @@ class EncoderDecoder(Computing, ABC):
 
     @property
     def members(self) -> tuple[EncoderDecoder, ...]:
-        """This model alone; an ensemble has several."""
+        """The models that compute together: only this model; an ensemble has several."""
         return (self,)
 
     @property
     def longest(self) -> int:
-        """The length of the longest sentence, by its positions."""
+        """The largest number of positions that a sentence may have."""
         return self.embedding.longest
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device that the parameters are on."""
         return self.embedding.tokens.weight.device
 
     def compute_by(self, arithmetic: Arithmetic) -> None:
-        """Have this arithmetic compute all equations from now on; at first it is `PLAIN`."""
+        """Compute all equations by this arithmetic from now on; a new model computes by `PLAIN`."""
         for module in self.modules():
             if isinstance(module, Computing):
                 module.by = arithmetic
 
     @contextmanager
     def computing_by(self, arithmetic: Arithmetic) -> Iterator[None]:
-        """Have this arithmetic compute all equations within the block."""
+        """A context in which all equations are computed by this arithmetic."""
         before = [(m, m.by) for m in self.modules() if isinstance(m, Computing)]
         self.compute_by(arithmetic)
         try:

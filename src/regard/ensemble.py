@@ -1,4 +1,4 @@
-"""Several models that search as one: the mean of their probabilities (Sutskever et al., 2014)."""
+"""An ensemble of models: the mean of their probabilities is searched (Sutskever et al. 2014)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from regard.equations import Arithmetic
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """The decoder's state of each model; row r is the same hypothesis in all."""
+    """The decoding states of all models; row r is the same hypothesis in each of them."""
 
     states: tuple[Any, ...]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> EnsembleState:
-        """The state of these rows, as `search.Selectable.select`."""
+        """The state of these rows, by `search.Selectable.select`."""
         return EnsembleState(tuple(state.select(rows) for state in self.states))
 
 
 class Ensemble:
-    """Models with the same vocabulary on the same device, as one that can be stepped through."""
+    """Models with the same vocabulary on the same device, used as one model in a search."""
 
     def __init__(self, members: Sequence[EncoderDecoder]):
         self.members = tuple(members)
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic of the first member; those of the others differ only in their weights."""
+        """The arithmetic of the first member; the others' arithmetics differ only in weights."""
         return self.members[0].by
 
     @property
     def longest(self) -> int:
-        """The length of the longest sentence that every member can read."""
+        """The largest number of positions that a sentence may have in every member."""
         return min(member.longest for member in self.members)
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device that the parameters are on."""
         return self.members[0].device
 
     def start(self, source: Rows) -> EnsembleState:

@@ -1,8 +1,8 @@
 """The paper's equations that have several implementations, as one interface.
 
-`Arithmetic` has a method for each. `regard.arithmetic` holds the implementations: the definitions
-(`Plain`), and faster ones for each kind of machine. `arithmetic.choose` selects one of them when a
-model is opened or trained; the modules of the model carry it as their attribute `by`.
+`Arithmetic` has a method for each equation. `regard.arithmetic` has the implementations: the
+definitions (`Plain`), and faster ones for each kind of machine. When a model is opened or trained,
+`arithmetic.choose` selects one; it is the attribute `by` of all modules of the model.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch import Tensor, nn
 
 
 class Mask:
-    """Where queries may attend. It is made once for all layers, in the form the kernels read."""
+    """The keys that queries may attend to; made once for all layers, in the form of the kernels."""
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
-        """`allowed` is True where a query may attend; if it may nowhere, its output is 0."""
+        """`allowed` is True where a query may attend. The output of a query without keys is 0."""
         self.allowed = allowed
 
 
 class Cache:
-    """Keys and values of some sentences, which decoding attends to again at each step.
+    """Keys and values of some sentences, which decoding attends to at each step.
 
-    Each position that is appended takes a slot. The capacity is a multiple of `multiple` slots;
-    unused slots hold zeros.
+    Each appended position takes one slot. The capacity is a multiple of `multiple` slots; unused
+    slots hold zeros.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Cache:
         multiple: int = 1,
     ):
         self.slots, self._multiple = keys.shape[2], multiple
-        # Contiguous, as matrix products read them: arranged once instead of at each step.
+        # Contiguous, as in matrix products: copied once here instead of at each step.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -55,7 +55,7 @@ class Cache:
         faster.
         """
         self.slots += keys.shape[2]
-        # Capacity grows in small steps: a product with part of a larger tensor copies that part.
+        # Capacity grows in small steps, as a product with part of a larger tensor copies the part.
         self.keys = padded(self.keys, self.slots, self._multiple)
         self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)
@@ -73,7 +73,7 @@ class Cache:
         return cache
 
     def only(self, slots: Int[Tensor, "sentences fewer"]) -> Cache:
-        """A cache holding only these slots of each sentence, renumbered from 0."""
+        """A cache that holds only these slots of each sentence; they are renumbered from 0."""
         sentences, heads, capacity, _ = self.keys.shape
         first = torch.arange(0, sentences * heads * capacity, capacity, device=slots.device)
         # [sentences, heads, slots]: indices into these three dimensions flattened
@@ -98,11 +98,11 @@ class Ranking(NamedTuple):
     """The most likely continuations of each sentence's hypotheses, the most likely first."""
 
     parents: Int[Tensor, "sentences count"]
-    """The hypothesis that each continues: its place in the beam."""
+    """The hypothesis that each continuation extends, by its place in the beam."""
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
-    """log P of the continued hypothesis."""
+    """log P of each continuation: of the hypothesis and its new token."""
 
 
 class Adam(NamedTuple):
@@ -123,22 +123,22 @@ class Moments(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """All weights of a model that learns, and what updates them, in flat buffers."""
+    """All weights of a model that learns, and their gradient and moments, in flat buffers."""
 
     master: Float[Tensor, " weights"]
     """The weights in fp32."""
     weights: Float[Tensor, " weights"]
-    """The weights as the model computes with them: `master` itself, or rounded."""
+    """The weights that the model computes with: `master` itself, or a rounded copy."""
     gradient: Float[Tensor, " weights"]
     """The summed gradient, in fp32 or in the precision of `weights`."""
     moments: Moments
 
 
 class Arithmetic(ABC):
-    """How the equations of the paper are computed."""
+    """An implementation of the paper's equations."""
 
     batch_tokens: int = 2048
-    """Source tokens that decoding puts in one batch, padding included."""
+    """The most source tokens that decoding puts in one batch, padding included."""
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
 
@@ -154,7 +154,7 @@ class Arithmetic(ABC):
         *,
         causal: bool = False,
     ) -> Mask:
-        """The mask by which a position attends to its own segment, numbered by row.
+        """The mask with which a position attends to its own segment; each row has its own numbers.
 
         With `causal`, it does not attend to later positions (§3.2.3).
         """
@@ -165,7 +165,7 @@ class Arithmetic(ABC):
         keys: Float[Tensor, "sentences heads slots d_k"],
         values: Float[Tensor, "sentences heads slots d_v"],
     ) -> Cache:
-        """A cache that holds these keys and values as `attend` reads them."""
+        """A cache that holds these keys and values in the form that `attend` takes."""
 
     @abstractmethod
     def attend(
@@ -178,7 +178,7 @@ class Arithmetic(ABC):
     ) -> Float[Tensor, "rows heads queries d_v"]:
         """Equation (1): softmax(Q K^T / sqrt(d_k)) V, with dropout on the attention weights.
 
-        Keys and values may be followed by unused slots of a cache, which the mask does not cover.
+        Unused slots of a cache may follow keys and values; the mask is not as wide as they are.
         """
 
     @abstractmethod
@@ -189,16 +189,16 @@ class Arithmetic(ABC):
         mask: Mask,
         dropout: float = 0.0,
     ) -> Float[Tensor, "rows heads queries d_v"]:
-        """softmax(scores) V for scores that are no dot products (§3.2.1: additive attention)."""
+        """softmax(scores) V for scores that are not dot products (§3.2.1: additive attention)."""
 
     @abstractmethod
     def lstm(
         self, x: Float[Tensor, "rows length inputs"], of_input: nn.Linear, of_state: nn.Linear
     ) -> Float[Tensor, "rows length width"]:
-        """The outputs of an LSTM over each row, from its first position on.
+        """The outputs of an LSTM over each row, from the first position to the last.
 
-        The gates are the layer `of_input` of x plus `of_state` of the state; see
-        `regard.recurrence`.
+        The gates are computed as `of_input` of x plus `of_state` of the state, for
+        `regard.recurrence.lstm_cell`.
         """
 
     @abstractmethod
@@ -245,11 +245,11 @@ class Arithmetic(ABC):
         smoothing: float,
         consistency: float = 0.0,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """(smoothed, plain) loss of the logits x E^T, in nats, summed over tokens (§5.4).
+        """The (smoothed, plain) loss of the logits x E^T, in nats, summed over tokens (§5.4).
 
-        Labels of 0 are padding and count nothing. Only the smoothed loss has a gradient. With
-        `consistency`, it is `loss.consistency_loss` with this weight, and `states` has those of all
-        tokens of the first pass, then those of the second.
+        Labels of 0 are padding and do not count. Only the smoothed loss has a gradient. With
+        `consistency`, the loss is `loss.consistency_loss` with this weight, and `states` holds the
+        states of all tokens in a first pass, then in a second pass.
         """
 
     @abstractmethod
@@ -274,7 +274,7 @@ class Arithmetic(ABC):
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Test whether a sentence decodes to the same bits regardless of what shares its batch.
+        """Test whether a sentence decodes to the same bits with any other sentences in its batch.
 
         The test is made with this beam and each of these numbers of threads.
         """
@@ -282,6 +282,6 @@ class Arithmetic(ABC):
 
 
 class Computing(nn.Module):
-    """A module whose equations are computed by the arithmetic that it carries."""
+    """A module with the arithmetic that computes its equations, as its attribute `by`."""
 
     by: Arithmetic

@@ -4,12 +4,12 @@
     ├── RecipeError        an invalid key or value in a recipe or in an option
     ├── DataError          a corpus that is missing, misaligned, not UTF-8, empty or unreadable
     ├── ModelError         a model directory or checkpoint that is missing or damaged
-    │   └── Unreadable     one that may be intact, but cannot be read now, or by this version
+    │   └── Unreadable     one that may be undamaged but cannot be read now, or by this version
     ├── TrainingError      training that cannot begin or continue
-    │   └── Diverged       because the loss or a weight is no longer a number
+    │   └── Diverged       training whose loss, or a weight, is no longer a number
     └── MissingExtra       an optional dependency that is not installed
 
-A message is one sentence: the place (file and line), the problem, the bound, the remedy.
+A message is one sentence: the place (file and line), the problem, the limit, the remedy.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,10 @@ class RecipeError(RegardError):
 def unknown(
     what: str, name: str, names: list[str], part: Callable[[str], str] = str
 ) -> RecipeError:
-    """A RecipeError for a `name` that is not among `names`; it suggests the most similar of them.
+    """A RecipeError for a `name` that is not in `names`; it suggests the most similar name.
 
-    `part` extracts from a name the part that is compared. If no name is similar, the error lists
-    the first twenty.
+    `part` returns the part of a name that is compared. If no name is similar, the error lists the
+    first twenty names.
     """
     from difflib import get_close_matches
 
@@ -59,7 +59,7 @@ class ModelError(RegardError):
 
 
 class Unreadable(ModelError):
-    """A model directory or checkpoint may be intact, but cannot be read now or by this version."""
+    """A model or checkpoint may be undamaged but cannot be read now, or by this version."""
 
 
 class TrainingError(RegardError):

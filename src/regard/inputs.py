@@ -1,4 +1,4 @@
-"""Files that a model learns from, sentence pairs or trees, and how data is prepared from them."""
+"""Files that a model learns from, sentence pairs or trees; data is prepared from them here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class TrainingFiles:
     """Gold trees, in Penn bracketing."""
     valid_trees: Sequence[Path] = ()
     silver: Sequence[Path] = ()
-    """Trees that a parser wrote, to learn from in addition to the gold ones."""
+    """Trees that a parser wrote, to learn from in addition to the gold trees."""
     silver_share: float | None = None
     """Share of silver trees among all training trees, in (0, 1); None uses each tree once."""
     mix: Sequence[int] = ()
-    """For each file of `source`, how often an epoch has its pairs; once if this is empty."""
+    """For each file of `source`, how often an epoch has its pairs; if empty, once for each file."""
 
     @property
     def has_text(self) -> bool:
@@ -74,9 +74,11 @@ class TrainingFiles:
             )
 
     def suited(self, tokenizer: Path | None = None) -> Recipe:
-        """The recipe if none is named: small-parse for trees; for text, small with the vocabulary
-        and row length that suit it, and the tokenizer if it is given. Raises DataError if the text
-        cannot be read.
+        """The default recipe for these files.
+
+        It is small-parse for trees. For text, it is small with a vocabulary and a row length that
+        suit the text, and the tokenizer if it is given; raises DataError if the text cannot be
+        read.
         """
         if self.trees:
             return SMALL_PARSE
@@ -103,7 +105,7 @@ class TrainingFiles:
         workers: int | None = None,
         progress: Callable[[Progress], object] = lambda _: None,
     ) -> Report:
-        """Write prepared data to `out`; raises what `prepare_trees` or `prepare_text` raises."""
+        """Write prepared data to `out`; raises the errors of `prepare_trees` or `prepare_text`."""
         if self.trees:
             from regard.data.treebank import prepare_trees  # slow to load, and not used for text
 
@@ -148,7 +150,7 @@ def prepare_files(
 
     An assignment is a string "section.key=value", as for `Recipe.set`. Raises RegardError if the
     files exclude one another, are too few, or do not fit the recipe; RecipeError for an unknown
-    recipe or field; and what `TrainingFiles.prepare` raises.
+    recipe or field; and the errors of `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

@@ -47,7 +47,7 @@ class AddNorm(Computing):
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)); PE(pos, 2i+1) is the cosine."""
-    # On the CPU even if the default device is "meta", which would load a compiler for this.
+    # On the CPU, because the device "meta", if it is the default, would load a compiler for this.
     numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
     positions = numbers[:length, None]
     rates = torch.exp(numbers[:d_model:2] * (-math.log(1e4) / d_model))
@@ -82,8 +82,8 @@ class Embedding(Computing):
     ) -> Float[Tensor, "rows length d_model"]:
         """Embed tokens at their positions, all of which are below `longest`.
 
-        Raises ModelError if a position is beyond the learned ones. A GPU reports that later, as an
-        error of its own, because nothing here waits for the GPU.
+        Raises ModelError if a position has not been learned. On a GPU, another error is raised, and
+        later, because this method does not wait for the GPU.
         """
         table = self.table(longest)
         try:
@@ -102,7 +102,7 @@ class Embedding(Computing):
         table = self.positions
         if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim
-            with torch.inference_mode(False):  # else training could not use a search's table
+            with torch.inference_mode(False):  # otherwise training could not use this table
                 wider = self.sinusoids(*size).to(table)
             # Another thread may replace self.positions at the same time: return this table.
             self.positions = table = wider

@@ -1,8 +1,8 @@
 """§5.4 Label smoothing: the target distribution is (1 - epsilon) · onehot + epsilon / V.
 
-epsilon is spread over all V entries of the vocabulary, the label included, as Szegedy et al., whom
-the paper cites, define it. A loss is a sum over tokens, never a mean: the update divides once, by
-the tokens of all processes and parts of the batch.
+epsilon is spread over all V entries of the vocabulary, the label included, as in the definition by
+Szegedy et al., whom the paper cites. A loss is a sum over tokens, never a mean: the update divides
+once, by the number of tokens of all processes and all parts of the batch.
 """
 
 import math
@@ -38,8 +38,8 @@ def consistency_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The mean of the losses of two passes, plus weight / 4 · (KL(p || q) + KL(q || p)).
 
-    The logits of the passes differ by their dropout alone; p and q are their probabilities (R-Drop,
-    Wu et al., 2021). The second result is the mean of the plain losses, as in `smoothed_loss`.
+    The two passes differ only in their dropout; p and q are their probabilities (R-Drop, Wu et al.,
+    2021). The second result is the mean of the plain losses, as in `smoothed_loss`.
     """
     losses = [smoothed_loss(logits, labels, smoothing) for logits in (first, second)]
     smoothed, plain = (torch.stack(both).mean(0) for both in zip(*losses, strict=True))
@@ -51,6 +51,6 @@ def consistency_loss(
 def perplexity(plain_loss: float, tokens: int) -> float:
     """e^(plain loss / tokens), the perplexity per sub-word of Table 3.
 
-    It stays finite: e^700 at most, and 1 if there are no tokens.
+    It is always finite: at most e^700, and 1 if there are no tokens.
     """
     return math.exp(min(plain_loss / max(tokens, 1), 700.0))

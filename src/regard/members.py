@@ -1,4 +1,4 @@
-"""Several runs that differ in their random numbers, to translate together or to compare."""
+"""Several runs that differ only in their seeds, for an ensemble or a comparison."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,10 +7,10 @@ from regard.start import MINUTES, Start
 
 
 def members(start: Start, count: int) -> Iterator[Start]:
-    """Starts of `count` runs, in OUT/seed-1, OUT/seed-2 and so on, whose training.seed differs.
+    """Yield the starts of `count` runs, in OUT/seed-1, OUT/seed-2 and so on, with different seeds.
 
-    They divide the time, and share the data, the tokenizer and the recipe of the first run. It must
-    have begun before the second start is asked for.
+    The runs divide the time, and share the data, the tokenizer and the recipe of the first run. The
+    first run must have begun before the second start is taken.
     """
     timed = start.minutes or (MINUTES if start.chooses_for_text else None)
     minutes = timed and timed / count

@@ -1,8 +1,8 @@
 """§4 Restricted self-attention: "considering only a neighborhood of size r in the input sequence
 centered around the respective output position".
 
-A position attends to those that are at most r / 2 away. A long row is computed in blocks of r / 2
-queries, each with the keys of the blocks around it: memory and time grow with n r, not with n^2.
+A position attends to positions that are at most r / 2 away. A long row is computed in blocks of
+r / 2 queries, each with the keys of the blocks around it: memory and time grow with n r, not n^2.
 Each implementation of the equations computes the blocks as if they were rows.
 """
 
@@ -24,10 +24,10 @@ class RestrictedAttention(MultiHeadAttention):
     reach: int
 
     def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
-        """Self-attention; the mask is that of `neighbourhood_mask` for the same row."""
+        """Self-attention; `neighbourhood_mask` must have made the mask, for the same rows."""
         query, keys, values = self.project(x)
         length, width = x.shape[1], max(1, self.reach)
-        if mask.allowed.shape[2] == length:  # the mask of whole rows
+        if mask.allowed.shape[2] == length:  # the mask is for whole rows
             return self.attend(query, keys, values, mask)
         windows = mask.allowed.shape[-1] // width
         y = self.attend(
@@ -39,7 +39,7 @@ class RestrictedAttention(MultiHeadAttention):
 
 
 def restricted(kind: type[MultiHeadAttention]) -> Any:
-    """This kind of attention, restricted to a neighbourhood."""
+    """A class for this kind of attention, restricted to a neighbourhood."""
     return type(f"Restricted{kind.__name__}", (RestrictedAttention, kind), {})
 
 
@@ -75,7 +75,7 @@ def _near(queries: Tensor, keys: Tensor, reach: int, causal: bool) -> Tensor:
 
 
 def _blocks(x: Tensor, width: int, value: float = 0) -> Tensor:
-    """[rows, heads, length, d] -> [rows * blocks, heads, width, d]; the last block is filled up."""
+    """[rows, heads, length, d] -> [rows * blocks, heads, width, d]; the last block is padded."""
     padded = F.pad(x, (0, 0, 0, -x.shape[2] % width), value=value)
     return padded.unflatten(2, (-1, width)).transpose(1, 2).flatten(0, 1)
 

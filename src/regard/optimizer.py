@@ -1,8 +1,9 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
 All weights are in one tensor, and all gradients in another; the model's parameters are views of the
-first. So an update passes over them once, whatever the number of layers. In bf16, a master copy of
-the weights and the sum of the gradients stay in fp32: steps far below bf16's resolution add up.
+first. So an update passes over them once, however many layers there are. In bf16, a master copy of
+the weights and the sum of the gradients are in fp32, where steps far below bf16's resolution add
+up.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from regard.recipe import TrainingRecipe
 
 
 class FlatAdam:
-    """Adam over all parameters of `model`, which become views of a flat buffer of `dtype`.
+    """Adam for all parameters of `model`, which become views of a flat buffer of `dtype`.
 
     `by` computes the updates. Call `make_way` before each backward pass, and `step` after the
     backward pass of the last batch of an update.
@@ -67,13 +68,13 @@ class FlatAdam:
         over_processes(self._total)
 
     def forget(self) -> None:
-        """Discard the gradients since the last step, also that of an interrupted backward pass."""
+        """Discard the gradients since the last step, even if a backward pass was interrupted."""
         self._latest.zero_()
         self._passed = self._collected = False
 
     @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with the summed gradient / `tokens`, the number of tokens in the summed loss."""
+        """Update with the summed gradient divided by `tokens`, the tokens of the summed loss."""
         assert self._passed or self._collected, "there is no gradient since the last step"
         if self._collected:
             self._collect()
@@ -98,7 +99,7 @@ class FlatAdam:
         return {"step": updates, "exp_avg": mean, "exp_avg_sq": variance}
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
-        """Load what `named_weights` and `state` returned; shapes must agree."""
+        """Load the values that `named_weights` and `state` returned; shapes must agree."""
         for name, view in self.named_weights().items():
             view.copy_(weights[name])
         for name, tensor in self.state().items():
@@ -106,7 +107,7 @@ class FlatAdam:
         self.weights.copy_(self.master)
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
-        """Send the weights and moments of the first process to all; every process calls this."""
+        """Send the first process's weights and moments to all; every process must call this."""
         for tensor in (self.master, *self.state().values()):
             to_processes(tensor)
         self.weights.copy_(self.master)

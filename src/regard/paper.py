@@ -17,8 +17,8 @@ BASE = Recipe().but(initial="joined", save_every=1500, save_minutes=0.0, resume_
 """The base model, English to German (§3, §5).
 
 §6.1 averages 5 checkpoints "written at 10-minute intervals". At 0.4 s a step (§5.2) these are 1,500
-steps, whatever the speed of another machine. How the first weights are drawn is not printed: here
-as in the authors' code. All other values are the defaults of `Recipe`.
+steps, and another machine makes the same number, at its own speed. How weights are initialised is
+not printed; here it is done as in the authors' code. All other values are the defaults of `Recipe`.
 """
 
 BASE_EN_FR = BASE.but(kind="wordpiece", vocabulary=32_000)
@@ -36,8 +36,8 @@ BIG = BASE.but(
 BIG_EN_FR = BIG.but(dropout=0.1, kind="wordpiece", vocabulary=32_000)
 """The big model, English to French: dropout 0.1 (§6.1) and 32,000 word pieces (§5.1).
 
-The authors' code for it has d_ff 8192 and another matrix before the softmax than in the embeddings;
-the paper's text and the parameter count of its table have neither.
+The authors' code for this model has d_ff 8192, and a matrix before the softmax that is not shared
+with the embeddings; the paper's text and the parameter count of its table have neither.
 """
 
 TABLE_3: Mapping[str, Recipe] = MappingProxyType(
@@ -68,8 +68,8 @@ TABLE_3: Mapping[str, Recipe] = MappingProxyType(
 group and are ours. The paper does not print how many positions row E learned: 306 are enough for
 the longest training sentence, 256 pieces, and the 50 more that its translation may have (§6.1).
 
-Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. That is what
-the last validation of a run measures if newstest2013 is its validation set and all 3,000 sentences
+Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. The last
+validation of a run measures the same if newstest2013 is its validation set and all 3,000 sentences
 are decoded: `training.validate_sentences = 3000`. It measures the weights of the last step; the
 final model, an average, is for Table 2.
 """
@@ -81,19 +81,19 @@ WSJ = BASE.but(
 )  # fmt: skip
 """§6.3: the parser trained on the Wall Street Journal only.
 
-The paper tuned both dropouts and the learning rate on section 22 and does not print them. Dropouts
-of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces and word pieces are those of the
-authors' released code. Its rate is a constant of 0.05 where base has 0.1: half of equation (3). An
-earlier file of theirs has 0.5, five times equation (3); that the later value corrects it is a guess
-of ours. Their code has 6 layers and a softmax matrix of its own; here, as in the paper, are 4
-layers and one matrix.
+The paper tuned both dropouts and the learning rate on section 22 and does not print them. The
+authors' released code has dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces and
+word pieces, as here. Its rate is a constant of 0.05 where base has 0.1: half of equation (3). An
+earlier file of the authors has 0.5, five times equation (3); we guess that the later value corrects
+it. Their code has 6 layers, and a separate matrix before the softmax; this recipe, like the paper,
+has 4 layers and one matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
 """§6.3: the semi-supervised parser.
 
-Residual dropout, warm-up and rate are those of the authors' released code, whose model for this is
-otherwise another one: big, with 16 heads and d_ff 4096, where the paper has the sizes of `WSJ`. The
+Residual dropout, warm-up and rate are as in the authors' released code. Its model differs
+otherwise: it is big, with 16 heads and d_ff 4096, while the paper has the sizes of `WSJ`. The
 attention dropout of 0.1 is a guess: the paper tuned it and does not print it, and the early file of
 the authors has none.
 """
@@ -137,7 +137,7 @@ TABLE_2: Mapping[str, Table2Row] = MappingProxyType(
 
 BIG_EN_FR_IN_TEXT = 41.0
 """BLEU of the big English-French model in the text of §6.1. Table 2 and the abstract print 41.8;
-the text still has the figure of the paper's first versions."""
+the text still has the number of the paper's first versions."""
 
 SUSTAINED_FLOPS: Mapping[str, float] = MappingProxyType(
     {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
@@ -262,7 +262,7 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     has 213.7 million, which gives 213 if truncated instead of rounded.
     """
     positions = model.max_positions if model.positions == "learned" else 0
-    rows = (source_vocabulary or vocabulary) + positions  # and what is not the source's embedding:
+    rows = (source_vocabulary or vocabulary) + positions  # then the matrices apart from this one:
     rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
     rows += vocabulary * (model.embeddings in ("inputs", "apart"))
     embeddings = rows * model.d_model + vocabulary * model.output_bias

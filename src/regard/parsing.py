@@ -1,4 +1,4 @@
-"""§6.3 English constituency parsing: from a sentence to its tree.
+"""§6.3 English constituency parsing: a parser writes the tree of a sentence.
 
 The encoder reads the sub-words of the sentence, the decoder writes the tree as symbols, and the
 search considers only trees over exactly the words of the sentence (`wellformed`).
@@ -33,8 +33,8 @@ from regard.trees.tree import Tree
 from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
 LONGEST = 2048
-"""The most pieces of a sentence that is parsed as a whole; learned positions may allow fewer. A
-sentence longer than those in training is parsed too, but less accurately."""
+"""A sentence of more pieces than this is parsed in parts; learned positions may lower the limit. A
+sentence longer than those in training is parsed, too, but less accurately."""
 
 Split = Callable[[str], Sequence[str]]
 """A function that splits a line into words."""
@@ -47,7 +47,7 @@ class Parse:
     tree: Tree
     """The tree without an outer, unlabelled bracket; its leaves are the words as given."""
     score: float
-    """log p, natural logarithm, / the length penalty: ((5 + length) / 6)^alpha in the paper."""
+    """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1."""
     confidence: float
     """log p of the tree divided by the number of its words."""
 
@@ -55,7 +55,7 @@ class Parse:
 def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None = None) -> Parser:
     """Open a model directory for parsing; raises ModelError if it is missing or not a parser.
 
-    For `precision` and `exact`, see `translation.load`.
+    `precision` and `exact` have the meaning that they have in `translation.load`.
     """
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "trees":
@@ -97,10 +97,11 @@ class Parser(Decoding):
         n_best: int = 1,
         window: int = WINDOW,
     ) -> Iterator[list[Parse]]:
-        """Yield up to `n_best` trees of each sentence, best first; one window at a time.
+        """Yield up to `n_best` trees of each sentence, best first.
 
-        A sentence without words has no trees. A sentence of more than `longest` pieces is parsed in
-        parts, whose trees become children of one phrase. Raises TypeError if a sentence is a str.
+        `window` sentences are decoded together. A sentence without words has no trees. A sentence
+        of more than `longest` pieces is parsed in parts, whose trees become children of one phrase.
+        Raises TypeError if a sentence is a str.
         """
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
@@ -113,9 +114,9 @@ class Parser(Decoding):
                 yield [_joined(one) for one in zip(*best, strict=False)]
 
     def _parts(self, words: Sequence[str]) -> list[tuple[Sequence[str], list[int]]]:
-        """The words with their pieces, halved into parts until each is short enough to parse.
+        """The words with their pieces, divided in halves until each part is short enough to parse.
 
-        A single word that has too many pieces loses the last ones.
+        If a single word has too many pieces, its last pieces are left out.
         """
         [pieces] = self.tokenizer.encode([as_text(words)])
         if len(words) < 2 or len(pieces) < self.longest:
@@ -163,7 +164,7 @@ def _joined(parts: Sequence[Parse]) -> Parse:
 
 
 def by_blanks(line: str) -> list[str]:
-    """The words of a tokenised line, split at ASCII white space as in bracketed trees."""
+    """The words of a tokenised line, which ASCII white space separates, as in bracketed trees."""
     return [word for word in re.split(r"[ \t\r\n\f\v]+", line) if word]
 
 
@@ -191,5 +192,5 @@ def treebank_line(tree: Tree) -> str:
 
 
 def is_confident(parse: Parse, threshold: float) -> bool:
-    """Whether a tree is certain enough to train on: its log p per word is at least `threshold`."""
+    """Whether a tree may be trained on: its confidence is finite and at least `threshold`."""
     return math.isfinite(parse.confidence) and parse.confidence >= threshold

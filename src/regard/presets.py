@@ -1,4 +1,4 @@
-"""Recipes by name: the paper's, and ours for smaller corpora, machines and other families."""
+"""Recipes by name: the paper's, and our own for smaller corpora and machines, and for families."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,18 +53,18 @@ SMALL_PARSE = Recipe().but(
 )
 """A parser (§6.3) from thousands of trees, trained in an hour and a half on one core.
 
-Measured in experiments/table4: d_model 256 gives a lower F1 and takes twice the time per step; a
-beam of 4 gives 7 points less, and one of 21 not a point more.
+Measured in experiments/table4: d_model 256 gives a lower F1 and takes twice the time per step. A
+beam of 4 gives 7 points of F1 less; a beam of 21 gives less than a point more.
 """
 
 RECURRENT = SMALL.but(family="recurrent")
-"""Recurrent, of the kind of GNMT (`families.recurrent`), for small texts."""
+"""A recurrent model like GNMT (`families.recurrent`), for small texts."""
 
 CONVOLUTIONAL = SMALL.but(family="convolutional", layers=6, positions="learned", max_positions=1024)
-"""Convolutional, of the kind of ConvS2S (`families.convolutional`), for small texts."""
+"""A convolutional model like ConvS2S (`families.convolutional`), for small texts."""
 
 DILATED = SMALL.but(family="dilated", layers=10, d_model=384)
-"""Dilated convolutions, of the kind of ByteNet (`families.dilated`): twice all five dilations."""
+"""A model of dilated convolutions like ByteNet (`families.dilated`): twice all five dilations."""
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
@@ -80,7 +80,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 
 
 def recipe_named(name: str) -> Recipe:
-    """The recipe with this name, or in the file with this name; raises RecipeError."""
+    """The recipe with this name, or the recipe in the file with this name; raises RecipeError."""
     if name in RECIPES:
         return RECIPES[name]
     if Path(name).suffix or "/" in name or Path(name).exists():

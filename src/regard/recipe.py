@@ -1,7 +1,7 @@
-"""A recipe: what to build and how, as an immutable value in the paper's symbols.
+"""A recipe: all settings of a model and its training, as an immutable value in the paper's symbols.
 
-A recipe has six sections. Every field name is unique among them, so that a variation reads as the
-paper's Table 3 does: `BASE.but(heads=1, d_k=512, d_v=512)`. On disk it is TOML:
+A recipe has six sections. No two sections have a field of the same name, so a variation is written
+like a row of the paper's Table 3: `BASE.but(heads=1, d_k=512, d_v=512)`. A recipe file is TOML:
 
     base = "base"            # optional: a recipe to start from
     [model]
@@ -41,16 +41,17 @@ __all__ = [
 ]
 
 _LONGEST_FILE = 2**14
-"""Characters of a recipe file at most, since reading TOML may take quadratic time."""
+"""A recipe file with more characters is refused, as reading TOML may take quadratic time."""
 _FOLLOW = {
     "d_model": ("d_k", "d_v"),
     "d_ff": ("decoder_d_ff",),
     "heads": ("d_k", "d_v", "decoder_heads"),
     "layers": ("decoder_layers",),
 }
-"""Fields of a model whose default is derived from another one."""
+"""Fields of a model, each with the fields whose defaults are derived from it."""
 MOST_STEPPED = 100_000
-"""The largest beam x max_extra: keys and values are kept for every step of every hypothesis."""
+"""A recipe with a larger beam x max_extra is refused, as keys and values are kept for every step of
+every hypothesis."""
 
 
 class SearchRecipe(Section):
@@ -61,13 +62,14 @@ class SearchRecipe(Section):
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Exponent of the length penalty: score = log p / ((5 + length) / 6)^alpha."""
     penalty: Literal["gnmt", "length"] = "gnmt"
-    """Base of the length penalty: (5 + length) / 6, as in the paper's reference; or the length
-    itself, with </s>, as in transformers and CTranslate2."""
+    """Base of the length penalty. gnmt: (5 + length) / 6, as in the paper's reference. length: the
+    length itself, with </s>, as in transformers and CTranslate2."""
     finish: Literal["candidates", "beam"] = "candidates"
-    """Which hypotheses may finish at a step: any of the 2 x beam candidates that end in </s>; or
-    only those among the `beam` best, as in transformers, whose search also ends earlier."""
+    """Which hypotheses may finish at a step. candidates: any of the 2 x beam candidates that end in
+    </s>. beam: only those among the `beam` best, as in transformers; the search also ends
+    earlier."""
     max_extra: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Pieces that the longest output has more than the source."""
+    """An output may have at most this many pieces more than its source."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -81,7 +83,7 @@ class SearchRecipe(Section):
     def length_penalty(self, length: int) -> float:
         """The number that divides log p of a hypothesis of this length, </s> included.
 
-        A hypothesis that could not even begin, of length 0, counts as one of length 1.
+        Length 0, of a hypothesis that could not begin, counts as length 1.
         """
         length = max(1, length)
         return float(length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
@@ -92,12 +94,13 @@ class SearchRecipe(Section):
 
 
 class TaskRecipe(Section):
-    """§6: what the model writes for a sentence."""
+    """§6: the output that the model writes for a sentence."""
 
     output: Literal["text", "trees"] = "text"
-    """Its translation (§6.1), or its constituency tree (§6.3)."""
+    """text: the translation of the sentence (§6.1). trees: its constituency tree (§6.3)."""
     form: Literal["tags", "normalised"] = "tags"
-    """The symbol of a word in a linearised tree: its tag, as in the authors' code, or XX."""
+    """The symbol of a word in a linearised tree. tags: its tag, as in the authors' code.
+    normalised: XX for every word."""
 
 
 class Recipe(Section):
@@ -145,14 +148,14 @@ class Recipe(Section):
         return self
 
     def but(self, **changes: Any) -> Recipe:
-        """This recipe with some fields changed, by their names alone; raises RecipeError."""
+        """This recipe with some fields changed, without naming sections; raises RecipeError."""
         sections: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             sections.setdefault(_section_of(key), {})[key] = value
         return self.merged(sections)
 
     def merged(self, changes: Mapping[str, Any]) -> Recipe:
-        """This recipe with `{section: {field: value}}` changed; raises RecipeError."""
+        """This recipe changed by `{section: {field: value}}`; raises RecipeError."""
         whole: dict[str, Any] = self.model_dump()
         for section, fields in changes.items():
             _check_known(section, list(Recipe.model_fields), "section")
@@ -162,7 +165,7 @@ class Recipe(Section):
                 _check_field(section, key)
             if section == "model":
                 for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
-                    del whole[section][follower]  # derived anew, unless it is given
+                    del whole[section][follower]  # derived again, unless it is given
             whole[section] = whole[section] | dict(fields)
         if _names_a_family(changes):
             whole["data"] |= {"layout": "grouped"}
@@ -172,7 +175,7 @@ class Recipe(Section):
             raise RecipeError(_first_problem(error)) from None
 
     def set(self, *assignments: str) -> Recipe:
-        """This recipe with all `section.key=value` texts applied; values are read as TOML.
+        """This recipe changed by texts `section.key=value`; values are read as TOML.
 
         >>> Recipe().set("training.steps=4000").training.steps
         4000
@@ -187,7 +190,7 @@ class Recipe(Section):
         return self.merged(changes)
 
     def to_toml(self) -> str:
-        """The whole recipe as TOML, in which scalars are written as in JSON."""
+        """The whole recipe as TOML; scalars are written as in JSON."""
         lines = []
         for section, fields in self.model_dump().items():
             lines.append(f"[{section}]")
@@ -231,7 +234,7 @@ class Recipe(Section):
 
 
 def _names_a_family(changes: Mapping[str, Any]) -> bool:
-    """Whether changes choose a family that needs grouped batches, and no layout."""
+    """Whether changes choose a family that needs grouped batches, and do not choose the layout."""
     family = changes.get("model", {}).get("family", "transformer")
     return family != "transformer" and "layout" not in changes.get("data", {})
 

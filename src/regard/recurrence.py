@@ -1,7 +1,7 @@
 """The recurrent layers of §1 and Table 1: an LSTM (Hochreiter and Schmidhuber, 1997).
 
 "Recurrent models typically factor computation along the symbol positions": a state h and a cell c
-pass from one position to the next, so a row is computed in as many dependent steps as it is long.
+pass from one position to the next, so a row of n positions is computed in n dependent steps.
 """
 
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor
 def lstm_cell(
     gates: Float[Tensor, "*batch four_widths"], cell: Float[Tensor, "*batch width"]
 ) -> tuple[Float[Tensor, "*batch width"], Float[Tensor, "*batch width"]]:
-    """One position: c' = f c + i z and h = o tanh(c'); returns h and c'.
+    """Compute one position: c' = f c + i z and h = o tanh(c'); return h and c'.
 
-    `gates` are those of i, f, z and o, in this order, before sigmoid and tanh, in the precision of
-    h. The cell is at least in fp32: it adds up small numbers over many positions.
+    `gates` holds i, f, z and o, in this order, before sigmoid and tanh, in the precision of h. The
+    cell is in fp32 or better, because it adds up small numbers over many positions.
     """
     i, f, z, o = gates.to(cell.dtype).chunk(4, dim=-1)
     cell = f.sigmoid() * cell + i.sigmoid() * z.tanh()
@@ -25,6 +25,6 @@ def lstm_cell(
 def first_state(
     like: Float[Tensor, "..."], *shape: int
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """h and c before the first position: zeros of this shape, c at least in fp32."""
+    """h and c before the first position: zeros of this shape; c is in fp32 or better."""
     precise = torch.promote_types(like.dtype, torch.float32)
     return like.new_zeros(shape), like.new_zeros(shape, dtype=precise)

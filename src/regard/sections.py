@@ -20,75 +20,82 @@ class ModelRecipe(Section):
     """§3: the architecture. The defaults are the paper's base model."""
 
     family: Literal["transformer", "recurrent", "convolutional", "dilated"] = "transformer"
-    """Kind of model: the paper's, or one that Table 2 compares it with; see `regard.families`."""
+    """Kind of model: the paper's, or one of the kinds that Table 2 compares it with
+    (`regard.families`)."""
     layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """N: identical layers in the encoder."""
+    """N: number of identical layers in the encoder."""
     decoder_layers: Annotated[int, Field(ge=1, le=1000)] = 6
-    """Identical layers in the decoder; as many as in the encoder if not given, as in the paper."""
+    """Number of identical layers in the decoder; by default as many as in the encoder, as in the
+    paper."""
     d_model: Annotated[int, Field(ge=2, le=2**15, multiple_of=2)] = 512
     """Width of the embeddings and of every sub-layer's output."""
     d_ff: Count = 2048
     """Inner width of the feed-forward networks."""
     heads: Count = 8
-    """h: parallel attention heads."""
+    """h: number of parallel attention heads."""
     d_k: Count = 64
-    """Width of queries and keys in one head; d_model / heads if not given."""
+    """Width of queries and keys in one head; by default d_model / heads."""
     d_v: Count = 64
-    """Width of values in one head; d_model / heads if not given."""
+    """Width of values in one head; by default d_model / heads."""
     decoder_heads: Count = 8
-    """Heads in the decoder; as many as in the encoder if not given. Where they differ from it, d_k
-    and d_v of the decoder are d_model / decoder_heads."""
+    """Number of heads in the decoder; by default as many as in the encoder. If it differs from the
+    encoder's, d_k and d_v of the decoder are d_model / decoder_heads."""
     decoder_d_ff: Count = 2048
-    """Inner width of the decoder's feed-forward networks; that of the encoder if not given."""
+    """Inner width of the decoder's feed-forward networks; by default the encoder's."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
-    """The function within the feed-forward networks (§3.3): max(0, x) in the paper; or
-    x · sigmoid(x), or x · Phi(x), with the error function."""
+    """The function in the feed-forward networks (§3.3). relu: max(0, x), as in the paper. swish:
+    x · sigmoid(x). gelu: x · Phi(x), with the error function."""
     norm: Literal["post", "pre", "last"] = "post"
-    """Where a layer normalises (§3.1): LayerNorm(x + Sublayer(x)) in the paper; or
-    x + Sublayer(LayerNorm(x)), with one more LayerNorm after the last layer of each stack (pre); or
-    as in the paper, with that LayerNorm too (last), as PyTorch's nn.Transformer."""
+    """Where a layer normalises (§3.1). post: LayerNorm(x + Sublayer(x)), as in the paper. pre:
+    x + Sublayer(LayerNorm(x)), and one more LayerNorm after the last layer of each stack. last: as
+    post, and one more LayerNorm after each stack, as in PyTorch's nn.Transformer."""
     norm_epsilon: Annotated[float, Field(ge=1e-12, le=0.1)] = 1e-6
     """The number that LayerNorm adds to the variance."""
     embeddings: Literal["shared", "target", "inputs", "apart"] = "shared"
-    """Which of the source's embedding, the target's and the layer before the softmax are one matrix
-    (§3.4): all, as in the paper; the last two (target); the first two (inputs); or none (apart)."""
+    """Which matrices are one (§3.4), of the source's embedding, the target's embedding and the
+    layer before the softmax. shared: all three, as in the paper. target: the last two. inputs: the
+    first two. apart: none."""
     embedding_scale: bool = True
     """Whether embeddings are multiplied by sqrt(d_model) (§3.4), as in the paper."""
     output_bias: bool = False
-    """Whether a learned bias is added before the softmax; the paper's parameters have none."""
+    """Whether a learned bias is added before the softmax; the paper's models have none."""
     dropout: _Fraction = 0.1
     """P_drop: dropout on every sub-layer's output, and on embedding + position."""
     attention_dropout: _Fraction = 0.0
-    """Dropout on the attention weights; the paper uses it for parsing only."""
+    """Dropout on the attention weights; the paper uses it only for parsing."""
     relu_dropout: _Fraction = 0.0
     """Dropout after the ReLU of the feed-forward networks; none in the paper."""
     positions: Literal["sinusoidal", "halves", "learned"] = "sinusoidal"
-    """Positional encoding: §3.5's sinusoids; the same, all sines before all cosines (halves); or
-    learned (row E of Table 3)."""
+    """Positional encoding. sinusoidal: the sinusoids of §3.5. halves: the same numbers, all sines
+    before all cosines. learned: as in row E of Table 3."""
     max_positions: Count = 1024
-    """Number of positions of a learned encoding; sinusoids have no limit."""
+    """Number of positions of a learned encoding, which no sentence may exceed; sinusoids have no
+    limit."""
     initial: Literal["apart", "joined"] = "apart"
-    """Glorot limit of the first W^Q, W^K and W^V: that of each matrix apart; or, as in the authors'
-    code, that of those with the same input joined as one matrix, smaller by up to sqrt 2."""
+    """The Glorot limit of the initial W^Q, W^K and W^V. apart: the limit of each single matrix.
+    joined: as in the authors' code, the limit of one matrix that joins the matrices with the same
+    input; it is smaller by a factor of up to sqrt(2)."""
     source_end: bool = True
     """Whether the source's </s> is attended to. In some other programs, sources have no </s>."""
     score: Literal["scaled", "dot", "additive"] = "scaled"
-    """How well a key fits a query (§3.2.1): their dot product / sqrt(d_k); the dot product; or
-    additive attention, w · tanh(q + k). The paper scales."""
+    """The score of a query and a key (§3.2.1). scaled: their dot product / sqrt(d_k), as in the
+    paper. dot: their dot product. additive: additive attention, w · tanh(q + k)."""
     residual: bool = True
-    """Residual connections (§3.1): the paper has one around every sub-layer."""
+    """Whether there is a residual connection around every sub-layer, as in the paper (§3.1)."""
     causal: bool = True
-    """The decoder's mask (§3.2.3): without it, training sees the words that it is to predict."""
+    """Whether the decoder's self-attention is masked (§3.2.3). Without the mask, training sees the
+    words that it should predict."""
 
     neighbourhood: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """r: self-attention sees only positions that are at most r / 2 away (§4); 0 means all. Memory
-    and time then grow with the length of a sentence, not with its square."""
+    """r: self-attention sees only positions that are at most r / 2 away (§4), so that memory and
+    time grow with the length of a sentence, not with its square. 0: it sees all positions."""
     kernel: Annotated[int, Field(ge=2, le=127)] = 3
-    """k: positions that a convolution sees, in the convolutional and dilated families only."""
+    """k: number of positions that a convolution sees, only in the convolutional and dilated
+    families."""
 
     @property
     def depth(self) -> str:
-        """The numbers of layers: 6, or 12+3 where encoder and decoder differ."""
+        """The numbers of layers as text: 6, or 12+3 if encoder and decoder differ."""
         return "+".join(map(str, dict.fromkeys([self.layers, self.decoder_layers])))
 
     @property
@@ -102,7 +109,7 @@ class ModelRecipe(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: Any) -> Any:
-        """Fields that are not given follow from others: widths of heads, sizes of the decoder."""
+        """Derive fields that are not given from others: widths of heads, sizes of the decoder."""
         if isinstance(given, dict):
             width, heads = given.get("d_model", 512), given.get("heads", 8)
             if isinstance(width, int) and isinstance(heads, int) and heads > 0:
@@ -117,7 +124,7 @@ class ModelRecipe(Section):
 
     @model_validator(mode="after")
     def _suits_the_family(self) -> Self:
-        """Fields that only a Transformer has are not changed without effect in another family."""
+        """Refuse changes of fields that have an effect only in a Transformer, in other families."""
         if self.family == "transformer":
             return self
         for name, field in type(self).model_fields.items():
@@ -147,41 +154,45 @@ _OF_ALL_FAMILIES = {
 _WIDTHS = {
     *("d_ff", "heads", "d_k", "d_v", "decoder_heads", "decoder_d_ff", "relu_dropout", "initial"),
 }
-"""Fields of a Transformer that a recipe may carry over to another family, which does not use them:
-recipes of every size have values of their own."""
+"""Fields of a Transformer that may have any value in another family, which does not use them: a
+recipe of a Transformer of any size can then be changed to another family."""
 
 
 class TokenizerRecipe(Section):
     """§5.1: one vocabulary shared by source and target."""
 
     kind: Literal["bpe", "wordpiece"] = "bpe"
-    """Byte-pair encoding (EN-DE) or word pieces (EN-FR); unseen characters fall back to bytes."""
+    """bpe: byte-pair encoding (EN-DE in the paper). wordpiece: word pieces (EN-FR). Unseen
+    characters are encoded as bytes."""
     vocabulary: Annotated[int, Field(ge=300, le=1_000_000)] = 37_000
-    """Entries, including the 256 bytes and three special symbols."""
+    """Number of entries, including the 256 bytes and three special symbols."""
 
 
 class DataRecipe(Section):
     """§5.1: which sentence pairs are kept, and how they are batched."""
 
     max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
-    """Pieces of the longest sentence kept for training, on either side, </s> included."""
+    """A pair is left out of training if a side has more pieces than this, </s> included."""
     max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
-    """Largest length ratio of a kept pair, in characters, for pairs over ten characters."""
+    """A pair is left out if a side has more than ten characters, and more than this many times the
+    characters of the other side."""
     deduplicate: bool = False
-    """Keep only the first of identical pairs."""
+    """Whether only the first of identical pairs is kept."""
     held_out: Count = 1000
-    """Pairs set aside for validation if no validation files are given; at most a tenth."""
+    """Number of pairs held out for validation if no validation files are given; at most a tenth of
+    all pairs."""
     source_tokens: Count = 25_000
-    """Source tokens in a batch, including padding."""
+    """The most source tokens in a batch, including padding."""
     target_tokens: Count = 25_000
-    """Target tokens in a batch, including padding."""
+    """The most target tokens in a batch, including padding."""
     layout: Literal["packed", "grouped"] = "packed"
-    """Rows of equal width, packed with pairs; or batches of pairs of similar length (§5.1)."""
+    """packed: rows have equal width and are packed with pairs. grouped: a batch has pairs of
+    similar length (§5.1)."""
     row_length: Annotated[int, Field(ge=8, lt=2**31, multiple_of=8)] = 256
     """Width of a packed row in tokens."""
     subword_dropout: _Fraction = 0.0
-    """Probability that a merge of byte-pair encoding is skipped in training, drawn anew in each
-    epoch (BPE-dropout, Provilkov et al. 2020); none in the paper."""
+    """The probability that a merge of byte-pair encoding is skipped, at random in each epoch
+    (BPE-dropout, Provilkov et al. 2020); the paper skips none."""
 
 
 BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
@@ -191,13 +202,14 @@ class TrainingRecipe(Section):
     """§5.2 to §5.4: duration, learning rate, regularisation, validation and checkpoints."""
 
     steps: Count = 100_000
-    """Optimizer steps in total."""
+    """The number of optimizer steps."""
     minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Minutes after which the run ends, preparing and the final model included; 0 means never."""
+    """The run ends after this many minutes, which include preparing data and the final model; 0
+    means no limit."""
     rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Factor of the learning rate; 1 is the rate of equation (3)."""
+    """Factor of the learning rate; 1 gives the rate of equation (3)."""
     warmup_steps: Count = 4000
-    """Steps over which the learning rate rises linearly."""
+    """The number of steps over which the learning rate rises linearly."""
     beta1: _Fraction = 0.9
     """Adam's decay of the first moment."""
     beta2: _Fraction = 0.98
@@ -205,17 +217,18 @@ class TrainingRecipe(Section):
     epsilon: Annotated[float, Field(ge=1e-30)] = 1e-9
     """Adam's epsilon."""
     label_smoothing: _Fraction = 0.1
-    """epsilon_ls: the probability spread over the whole vocabulary."""
+    """epsilon_ls: the probability that is spread over the whole vocabulary."""
     consistency: Annotated[float, Field(ge=0, le=100)] = 0.0
     """Weight of the divergence between two passes over each batch, whose dropout differs (R-Drop,
     Wu et al. 2021); 0, as in the paper, means one pass."""
     accumulate: Count = 1
-    """Batches whose gradients are summed into one step."""
+    """The number of batches whose gradients are summed for one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
-    """How the equations are computed: auto is the fastest way, plain by their definitions. The
-    others are the ways from which auto chooses on a CPU; see `arithmetic.choose`."""
+    """How the equations are computed. auto: in the fastest way. plain: by their definitions. On a
+    CPU, auto chooses one of the other ways (`arithmetic.choose`)."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Number format: auto is bf16 if the processor has it; weights always have an fp32 copy.
+    """The number format of training. auto: bf16 if the processor has it, otherwise fp32. There is
+    always a copy of the weights in fp32.
 
     int8 is like auto, but linear layers multiply in 8 bits: states by weights in the forward pass,
     gradients by weights in the backward pass. It needs an x86 processor with VNNI; on one or two
@@ -224,40 +237,45 @@ class TrainingRecipe(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Seed of the initialisation, the order of the data, and dropout."""
     log_every: Count = 20
-    """Steps between two records of the journal."""
+    """Steps from one step record of the journal to the next."""
     validate_every: Count = 1000
-    """Steps between two validations; the last step is always validated."""
+    """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Validations without a lower loss after which training stops early; 0 means never."""
+    """Training stops early after this many validations in a row without a lower loss; 0 means that
+    it does not."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
-    """Sentences decoded for BLEU at each validation; 0 means none."""
+    """The number of sentences decoded for BLEU at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
-    """sacreBLEU's tokenizer; zh, ja-mecab or ko-mecab for languages whose words need segmenting."""
+    """sacreBLEU's tokenizer; zh, ja-mecab and ko-mecab are for languages without blanks between
+    words, or with words that need segmenting."""
     save_every: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Steps between two checkpoints; 0 means that only save_minutes counts."""
+    """Steps from one checkpoint to the next; with 0, only save_minutes counts."""
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
-    """Minutes between two checkpoints; 0 means that only save_every counts."""
+    """Minutes from one checkpoint to the next; with 0, only save_every counts."""
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
-    """Minutes between two saves that serve only to continue from, 0 means never. With them, all
-    averaged checkpoints are those due by save_every and save_minutes, not that of the last step."""
+    """Minutes from one save that serves only to continue from to the next; 0 means no such saves.
+    If there are any, only checkpoints due by save_every and save_minutes are averaged, and not the
+    one of the last step."""
     keep: Count = 5
-    """Number of newest checkpoints that are kept."""
+    """The number of newest checkpoints that are kept; older ones are removed."""
     average: Count = 5
-    """Checkpoints averaged into the final model (§6.1: the last 5 for base, 20 for big)."""
+    """The number of checkpoints averaged to the final model (§6.1: the last 5 for base, 20 for
+    big)."""
     best: Literal["last", "loss", "bleu", "f1"] = "last"
-    """Which checkpoints are averaged: the last ones, or those nearest to the best validation, by
-    its loss, BLEU or F1. `patience` counts validations by the same figure, by the loss for last."""
+    """Which checkpoints are averaged. last: the last ones. loss, bleu, f1: the ones nearest to the
+    best validation by this number. `patience` compares validations by the same number, or by the
+    loss with last."""
     tune: bool = False
-    """Whether the search's beam and alpha are chosen on the validation set at the end (§6.1)."""
+    """Whether beam and alpha are chosen on the validation set at the end of training (§6.1)."""
 
     @property
     def averages_last(self) -> bool:
-        """Whether the checkpoint of the last step is averaged even where none was due."""
+        """Whether the checkpoint of the last step is averaged even if it was not due."""
         return not self.resume_minutes or self.average == 1
 
     @property
     def passes(self) -> int:
-        """Forward passes over each batch."""
+        """The number of forward passes over each batch."""
         return 2 if self.consistency else 1
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
-"""The parameters and matrix products of the families that Table 2 compares, from their sizes alone.
+"""Parameters and matrix products of the families that Table 2 compares, counted from their sizes.
 
-`paper.parameters` and `cost.flop` add what all families share: embeddings, positions and logits.
+`paper.parameters` and `cost.flop` add embeddings, positions and logits, which all families share.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ shorter rows would not gain from it."""
 
 
 class FamilySizes(NamedTuple):
-    """Counts of the numbers that the layers of a model hold, and of those that they multiply."""
+    """Counts of parameters and of multiply-adds in the layers of a model."""
 
     parameters: int
-    """Numbers in all layers."""
+    """The parameters of all layers."""
     source: int
     """Multiply-adds of a source token with weights."""
     target: int
@@ -33,7 +33,7 @@ def family_sizes(model: ModelRecipe) -> FamilySizes:
 
 
 def _recurrent(model: ModelRecipe) -> FamilySizes:
-    """The four gates of each LSTM have a bias for the input and one for the state."""
+    """Count a recurrent model: gates of an LSTM have two biases, for the input and the state."""
     d, higher = model.d_model, model.decoder_layers - 1
     one, joined, bias = 4 * d * (d + d), 4 * d * (2 * d + d), 8 * d
     encoder = 2 * one + joined + (model.layers - 2) * one
@@ -46,7 +46,7 @@ def _recurrent(model: ModelRecipe) -> FamilySizes:
 
 
 def _convolutional(model: ModelRecipe) -> FamilySizes:
-    """Every layer of the decoder attends, with queries and outputs but without keys of its own."""
+    """Count a convolutional model: each decoder layer projects queries and outputs, but no keys."""
     d, encoder, decoder = model.d_model, model.layers, model.decoder_layers
     square, convolution = d * d, model.kernel * d * 2 * d
     parameters = (
@@ -63,7 +63,7 @@ def _convolutional(model: ModelRecipe) -> FamilySizes:
 
 
 def _dilated(model: ModelRecipe) -> FamilySizes:
-    """The encoder writes 1.2 positions for each that it reads (rounded up in each sentence)."""
+    """Count a dilated model: its encoder writes 1.2 times the positions it reads, rounded up."""
     d, inner = model.d_model, model.d_model // 2
     block = 2 * d * inner + model.kernel * inner * inner
     others = (2 * inner + d) + 2 * (d + 2 * inner)  # biases; gains and biases of three norms

@@ -1,9 +1,9 @@
-"""The beginning of a run: which recipe, and which prepared data.
+"""The beginning of a run: the choice of its recipe and its prepared data.
 
 A run directory, RUN, is in one of four states. N, new: it has neither data/ nor recipe.toml. P,
-prepared: it has data/ only, as --plan leaves it. B, begun: it has both. E, begun with data
-elsewhere: it has recipe.toml only. *Text* means --source and --target; one without the other is
-not enough to prepare data.
+prepared: it has only data/, for example after --plan. B, begun: it has both. E, begun with data
+in another place: it has only recipe.toml. *Text* means --source and --target; one without the other
+is not enough to prepare data.
 
 In the table "yes" means that something is given, "no" that it is not, and "-" that it makes no
 difference. The first row that fits decides.
@@ -89,12 +89,12 @@ from regard.text.opening import open_tokenizer
 
 _Chose = Callable[[Choice], object]
 MINUTES = 60.0
-"""The time that a run takes if neither a time nor a recipe is given."""
+"""The minutes that a run takes if neither a time nor a recipe is given."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Everything that a caller gives for a run to begin with, as options of `regard train`."""
+    """Everything that a caller gives for the beginning of a run, like options of `regard train`."""
 
     out: Path
     files: TrainingFiles = NO_FILES
@@ -108,7 +108,7 @@ class Start:
     start_from: Path | None = None
     """--from: the directory of a model."""
     minutes: float | None = None
-    """--time: how long the run may take."""
+    """--time: the minutes that the run may take."""
 
     @property
     def is_for_trees(self) -> bool:
@@ -117,7 +117,7 @@ class Start:
 
     @property
     def chooses_for_text(self) -> bool:
-        """Whether row 11 of the table decides, as far as can be seen without reading the files."""
+        """Whether row 11 of the table decides, as far as this is known before files are read."""
         new = self.data is None and self.start_from is None and begun(self.out) is None
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given
@@ -130,7 +130,7 @@ class Decision(NamedTuple):
     data: Path
     """A directory of prepared data."""
     is_prepared: bool
-    """Whether the data is there already; if not, it is to be prepared."""
+    """Whether the data is there already; if not, it must be prepared."""
 
 
 def begin(
@@ -144,7 +144,7 @@ def begin(
 
     `progress` is called while data is prepared, `remark` with a sentence if the recipe takes fields
     from the data, `chose` if a recipe is chosen that suits the time of the run. Raises RegardError
-    where `decide` does, and what `TrainingFiles.prepare` raises.
+    where `decide` does, and the errors of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
@@ -162,7 +162,7 @@ def decide(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> Decision:
-    """The decision of the table above; writes nothing. Raises RegardError for a refused row."""
+    """Decide by the table above; write nothing. Raises RegardError for a refused row."""
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
@@ -183,7 +183,7 @@ def decide(
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError where given things exclude one another (rows 1 to 5, a to c)."""
+    """Raise RegardError if options exclude one another (rows 1 to 5, a to c)."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -193,7 +193,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The data of the table, and whether it is prepared; raises RegardError for rows 7 and 8."""
+    """The data by the table, and whether it is prepared; raises RegardError for rows 7 and 8."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared
@@ -229,7 +229,7 @@ def _model(start: Start, directory: Path) -> Model:
 def _recipe(
     start: Start, began_with: Recipe | None, prepared: Path | None, chose: _Chose
 ) -> Recipe:
-    """The recipe of the table, with task.output, --time and --set applied."""
+    """The recipe by the table, with task.output, --time and --set applied."""
     if isinstance(start.recipe, Recipe):
         found = start.recipe
     elif start.recipe is not None:
@@ -259,7 +259,7 @@ def _recipe(
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe that is expected to be best after --time, or MINUTES; `made` fields stay."""
+    """The recipe expected to be best after --time, or MINUTES; the fields `made` are kept."""
     minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
@@ -267,7 +267,7 @@ def _for_the_time(
 
 
 def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
-    """Raise RegardError where the recipe asks for another tokenizer or shape than the model's."""
+    """Raise RegardError if the recipe has another tokenizer or shape than the model."""
     assert start.start_from is not None
     sets_tokenizer = any(field.startswith("tokenizer.") for field in start.assignments)
     if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
@@ -276,7 +276,7 @@ def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
-    """The recipe, fitted to data that is there; raises RegardError if they differ (i to k)."""
+    """Fit the recipe to data that is prepared; raises RegardError if they differ (i to k)."""
     if start.data is None and (start.files.has_text or start.files.trees):
         _refuse_other_files(start, data)
     _refuse_other_task(data, recipe)
@@ -322,7 +322,7 @@ def _refuse_other_task(data: Path, recipe: Recipe) -> None:
 def _as_prepared(
     start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe with fields as preparing has decided; raises RecipeError if --set differs."""
+    """The recipe with the data's values of DECIDED fields; raises RecipeError if --set differs."""
     made = recipe_of(data).model_dump()
     decided = recipe.merged(
         {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}

@@ -1,7 +1,7 @@
 """§5.4 Learning from a batch: the gradient of its smoothed loss.
 
-When a run starts, `steps_for` chooses what computes this gradient: `Compiled`; or `BySize`, which
-uses `Whole` or `Sharded`, and for large batches perhaps `Halves`.
+When a run starts, `steps_for` chooses the class that computes this gradient: `Compiled`; or
+`BySize`, which uses `Whole` or `Sharded`, and possibly `Halves` for large batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,8 +45,8 @@ def steps_for(
 ) -> Steps:
     """Choose how the batches of a run are learned from, in the precision `dtype`.
 
-    Raises RecipeError if `training.arithmetic` is not for this machine. `warn` is called if a step
-    cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.
+    Raises RecipeError if this machine cannot compute by `training.arithmetic`. `warn` is called if
+    a step cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.
     """
     chosen = for_training(recipe.training, device, dtype, torch.get_num_threads())
     smoothing, loss = recipe.training.label_smoothing, loss_for(recipe.training)
@@ -55,13 +55,13 @@ def steps_for(
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
         for embedding in {model.embedding, model.target_side}:
-            embedding.table(recipe.data.row_length)  # make it before the step is traced
+            embedding.table(recipe.data.row_length)  # make the table before the step is traced
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
 
 
 def loss_for(recipe: TrainingRecipe) -> BatchLoss:
-    """The loss that a recipe asks for."""
+    """The loss that a recipe asks for: `batch_loss`, with the recipe's `consistency`."""
     if recipe.consistency:
         return partial(batch_loss, consistency=recipe.consistency)
     return batch_loss
@@ -70,9 +70,10 @@ def loss_for(recipe: TrainingRecipe) -> BatchLoss:
 def batch_loss(
     model: EncoderDecoder, batch: Batch, smoothing: float, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """(smoothed, plain) loss summed over the batch's target tokens, in nats (§5.4).
+    """The (smoothed, plain) loss in nats, summed over the batch's target tokens (§5.4).
 
-    With `consistency`, it is that of two passes at once; see `regard.loss.consistency_loss`.
+    With `consistency`, two passes are made at once, and the loss is `regard.loss.consistency_loss`
+    with this weight.
     """
     source, target = batch.source, batch.target
     if consistency:
@@ -101,11 +102,12 @@ class Whole:
 
 
 class Compiled(Whole):
-    """Learns on a GPU by one program, which the first batch compiles from `batch_loss`.
+    """Learns on a GPU by one program, which is compiled from `batch_loss` for the first batch.
 
-    If it or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is called with
-    the reason, and the batch is learned from without graphs, by the arithmetic that the model had;
-    if that fails too, without a program. `arithmetic` is for the first program only.
+    If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
+    called with the reason. The batch is then learned from by a program without graphs, by the
+    arithmetic that the model had before. If this fails, too, no program is used. `arithmetic` is
+    only for the first program.
     """
 
     def __init__(
@@ -128,12 +130,12 @@ class Compiled(Whole):
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        # A search may have made a longer table, for which the program would be compiled anew.
+        # A search may have made a longer table, for which the program would be compiled again.
         for embedding, positions in self._tables:
             embedding.positions = positions
         try:
             return add_gradient(*self._program(self.model, batch, self.smoothing))
-        except Exception as error:  # a compiler may raise any; it has added nothing to the gradient
+        except Exception as error:  # from the compiler; nothing has been added to the gradient
             if isinstance(error, RegardError) or is_out_of_memory(error) or not self._next:
                 raise
             name, self._program = self._next.pop(0)
@@ -170,10 +172,10 @@ class Sharded(Whole):
 
 
 class Halves:
-    """Learns from the two halves of a batch side by side, each with half of the cores.
+    """Learns from the two halves of a batch at the same time, each with half of the cores.
 
-    While one half waits for memory, the other multiplies. There are only two, because the sum of
-    two gradients does not depend on which of them is added first.
+    While one half waits for memory, the other multiplies. There are only two parts, because the sum
+    of two gradients does not depend on which of them is added first.
     """
 
     def __init__(self, whole: Whole, parts: Sequence[Cpu]):
@@ -196,7 +198,7 @@ class Halves:
 
 
 class BySize:
-    """Learns from large batches by `Halves` or by another arithmetic, else by `whole`."""
+    """Learns from large batches by `Halves` or another arithmetic, from all others by `whole`."""
 
     def __init__(
         self, model: EncoderDecoder, whole: Whole, chosen: ForTraining, *, can_halve: bool
@@ -215,7 +217,7 @@ class BySize:
 
     @cached_property
     def _large(self) -> Arithmetic:
-        """The arithmetic of large batches that are not halved; made when the first one comes."""
+        """The arithmetic for large batches that are not halved; made for the first of them."""
         parts = self._chosen.parts()
         return parts[0] if len(parts) == 1 else self._chosen.whole
 

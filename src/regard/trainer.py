@@ -1,4 +1,4 @@
-"""A whole training: the run, its validations, the tuned search, and warnings of its size."""
+"""A complete training: the run, its validations, the tuning of the search, warnings of its size."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,11 +35,11 @@ def train_prepared(
     shard: bool = False,
     began: float | None = None,
 ) -> None:
-    """Train on prepared data until the recipe's last step; leaves a model in `out`.
+    """Train on prepared data until the recipe's last step, and write the model to `out`.
 
     `listeners` are called with each record of the journal. `announce` is called once, before the
-    first step, with the memory and disk that the run takes. With several `processes`, each calls
-    this function alike, and only the first writes and warns. Raises what `train` raises, and
+    first step, with the memory and disk space that the run takes. With several `processes`, each
+    must call this function, and only the first writes and warns. Raises the errors of `train`, and
     Interrupted, after saving, if `interrupt` records a signal.
     """
     refuse_more_parts(micro_batches or 1, recipe.data)
@@ -78,7 +78,7 @@ def _outline(recipe: Recipe, data: Path, out: Path, shards: int) -> Outline:
 
 
 def too_little_disk(out: Path, disk: Disk) -> str | None:
-    """A warning if the disk has too little room for the run in `out`; None if it has enough."""
+    """A warning if the disk has too little space for the run in `out`; None if it has enough."""
     if disk.free >= disk.needed:
         return None
     first = " and not even one checkpoint has room" * (disk.free < disk.checkpoint)

@@ -1,7 +1,7 @@
 """§5 Training: the loop.
 
 The run provides files, clock and devices (`regard.run`), and `regard.steps` computes gradients. The
-loop knows neither search nor scores: `validate` is handed in.
+loop depends neither on search nor on scores: `validate` is an argument.
 """
 
 import math
@@ -24,14 +24,14 @@ from regard.schedule import learning_rate
 from regard.steps import Steps, steps_for
 
 Validate = Callable[[EncoderDecoder], dict[str, Any]]
-"""Measures a model: returns fields for the journal, its validation `loss` among them."""
+"""A function that measures a model; it returns fields for the journal, such as the `loss`."""
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
-    """Train to the last step of the run's recipe; returns the averaged fp32 weights (§6.1).
+    """Train to the last step of the run's recipe; return the averaged fp32 weights (§6.1).
 
-    Continues from the run's newest checkpoint. Of several processes the first returns the weights,
-    the others an empty dict. Raises Interrupted, after saving, if a signal asks for it, and
+    Continues from the run's newest checkpoint. Of several processes, the first returns the weights,
+    the others an empty dict. Raises Interrupted, after saving, if a signal has come, and
     TrainingError if the loss is no longer a number.
     """
     training, setup = run.resume_or_start(), run.setup
@@ -45,7 +45,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
         try:
             wishes = partial(run.clock.wishes, state)
             loss = update(steps, optimizer, batches, rate, setup.processes, wishes)
-        except OutOfMemory:  # nothing was learned: try the same pairs again, in smaller parts
+        except OutOfMemory:  # nothing was learned: use the same pairs again, in smaller parts
             training = run.resumption.cut_smaller(training, position)
             continue
         run.clock.tick(state, loss.source_tokens, loss.target_tokens)
@@ -67,7 +67,7 @@ class Loss(NamedTuple):
     wishes: list[int]
 
     def per_token(self) -> tuple[float, float]:
-        """(smoothed, plain) loss per target token; waits for the device."""
+        """The (smoothed, plain) loss per target token; waits for the device."""
         return float(self.smoothed) / self.target_tokens, float(self.plain) / self.target_tokens
 
 
@@ -79,10 +79,10 @@ def update(
     processes: Processes = ALONE,
     wishes: Callable[[], list[int]] = list,
 ) -> Loss:
-    """One optimizer step on the loss per target token, of the batches of all processes (§5.3).
+    """Make an optimizer step on the loss per target token of all processes' batches (§5.3).
 
-    `batches` are those of this process. Nothing here waits for a GPU: the losses stay there. If the
-    memory of one process does not suffice, all raise OutOfMemory; the same exchange sums `wishes`.
+    `batches` are this process's share. The losses stay on the device, so nothing waits for a GPU.
+    If one process has too little memory, all raise OutOfMemory; the same exchange sums `wishes`.
     """
     try:
         losses: Tensor | None = None
@@ -113,7 +113,7 @@ def update(
 def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
-    """Do what is due after a step: log, validate, save, leave."""
+    """Do the work that is due after a step: log, validate, save, leave."""
     state, by = training.state, run.setup.recipe.training
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)
@@ -130,7 +130,7 @@ def follow_up(
 
 
 def stop_unless_finite(loss: float, optimizer: Optimizer, step: int, rate: float) -> None:
-    """Raise Diverged, with what to change, if the loss or a weight is not finite."""
+    """Raise Diverged, with advice, if the loss or a weight is not finite."""
     if not (math.isfinite(loss) and optimizer.is_finite()):
         problem = "some weights are not numbers" if math.isfinite(loss) else f"the loss is {loss}"
         raise Diverged(

@@ -85,7 +85,7 @@ class DecoderLayer(nn.Module):
         memory: Cache,
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
-        """The layer's output at one more position, whose keys and values go to `places` of `past`.
+        """The layer's output at one more position; its keys and values go to `places` of `past`.
 
         `ancestry` masks the past, `memory_mask` the encoded source.
         """
@@ -100,10 +100,10 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(EncoderDecoder):
-    """The model of the paper, in the recipe's sizes; `vocabulary` is the number of its entries.
+    """The model of the paper, in the recipe's sizes.
 
-    `source_vocabulary` is that of the source, if it differs. Raises ValueError if it does, and one
-    matrix embeds both.
+    `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
+    source's, if it differs. Raises ValueError if it differs and one matrix embeds both.
     """
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
@@ -123,7 +123,7 @@ class Transformer(EncoderDecoder):
         self.compute_by(PLAIN)
 
     def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
-        """All attention of Figure 1."""
+        """All attention modules of Figure 1."""
         return {
             "encoder": [layer.self_attention for layer in self.encoder],
             "decoder": [layer.self_attention for layer in self.decoder],
@@ -131,8 +131,9 @@ class Transformer(EncoderDecoder):
         }
 
     def _join_projections(self) -> None:
-        """Make initial projections of one input as small as those of one matrix: W^Q, W^K and W^V
-        of self-attention, W^K and W^V over the encoder's output.
+        """Initialise the projections of the same input like one joined matrix.
+
+        They are W^Q, W^K and W^V of self-attention, and W^K and W^V of the encoder's output.
         """
         for layer in (*self.encoder, *self.decoder):
             own = cast(MultiHeadAttention, layer.self_attention)
@@ -149,7 +150,7 @@ class Transformer(EncoderDecoder):
         return self.encoder_norm(x)
 
     def attended(self, source: Rows) -> Int[Tensor, "rows source"]:
-        """The segments of the source; its </s> is padding if nothing attends to it."""
+        """The segments of the source; </s> counts as padding if `source_end` is False."""
         if self.source_end:
             return source.segments
         return source.segments.masked_fill(source.ids == EOS, 0)
@@ -197,8 +198,8 @@ class Transformer(EncoderDecoder):
     ) -> tuple[Float[Tensor, "rows vocabulary"], Any]:
         """The logits of the next token of each row, and the new state.
 
-        `tokens` holds the last token of each row. Raises ValueError if a step was made from
-        `state` already.
+        `tokens` holds the last token of each row. Raises ValueError if `state` was already given to
+        `step`.
         """
         if self.few_rows is not None:
             return self.few_rows.step(tokens, state)
@@ -223,13 +224,13 @@ class Transformer(EncoderDecoder):
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:
-    """A ModuleList, typed as Any because it cannot express which modules it holds."""
+    """A ModuleList; its type is Any, as ModuleList cannot express the type of its modules."""
     return nn.ModuleList(layers)
 
 
 def _initialise(module: nn.Module) -> None:
-    """Glorot uniform for projections; embeddings normal with deviation d_model^-0.5."""
-    if any(p.is_meta for p in module.parameters()):  # only shapes; drawing would load a compiler
+    """Initialise projections by Glorot uniform, embeddings by N(0, 1 / d_model)."""
+    if any(p.is_meta for p in module.parameters()):  # no memory; drawing would load a compiler
         return
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -241,7 +242,7 @@ def _initialise(module: nn.Module) -> None:
 
 
 def _join(*layers: nn.Linear) -> None:
-    """Scale weights from the Glorot limit of each matrix to that of one with all their outputs."""
+    """Scale weights from each matrix's Glorot limit to the limit of one matrix of all outputs."""
     outputs = sum(layer.out_features for layer in layers)
     for layer in layers:
         ratio = (layer.in_features + layer.out_features) / (layer.in_features + outputs)

@@ -1,7 +1,7 @@
-"""§6.1 Machine translation: from text to text.
+"""§6.1 Machine translation of text.
 
-Sentences are sorted by length within a window and decoded in batches of a bounded number of tokens;
-results come in the order of the sentences.
+Sentences are sorted by length within a window, and decoded in batches of a limited number of
+tokens; results come in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ CLAUSE_ENDS = re.compile(
     r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
 )
 BLANKS = re.compile(r"\s+")
-"""A line that is too long is cut where a clause ends, else at a blank, else in its middle."""
+"""A line that is too long is cut at the end of a clause, else at a blank, else in its middle."""
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
 MOST_PIECES = 2048
-"""Pieces of the longest sentence that is translated whole, however long those of training were."""
+"""After `accept_longer`, a sentence of at most this many pieces is translated without splitting it,
+even if no sentence in training was as long."""
 PARTIAL_SECONDS = 0.05
-"""Seconds between two reports of an unfinished translation."""
+"""At least this many seconds pass between two reports of an unfinished translation."""
 
 PartialListener = Callable[[str], object]
-"""A function called with the best hypothesis so far of a translation, as text."""
+"""A function that is called with the text of a translation's best hypothesis so far."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Translation:
 
     text: str
     score: float
-    """log p, natural logarithm, / the length penalty: ((5 + length) / 6)^alpha in the paper."""
+    """log p (natural logarithm) divided by the length penalty, ((5 + length) / 6)^alpha in §6.1."""
 
 
 def load(
@@ -65,13 +66,13 @@ def load(
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
-    second, finds whether this processor can do that in batches; if not, and on a GPU, sentences are
-    decoded one at a time. None leaves out the test: in fp32, results are exact on processors that
-    would pass it. In bf16 and int8, which are chosen for their speed, None means False: the last
-    bits may vary.
+    second, finds out whether this processor can do this in batches. If it cannot, and on a GPU,
+    sentences are decoded one at a time. None leaves out the test: in fp32, results are exact on
+    processors that would pass it. In bf16 and int8, which are chosen for their speed, None means
+    False: the last bits may vary.
 
-    With `others`, the models translate together, as an `Ensemble`; the search is that of the first
-    one's recipe. Raises ModelError if they have not the same tokenizer.
+    With `others`, the models translate together, as an `Ensemble`, with the search of the first
+    model's recipe. Raises ModelError if they do not have the same tokenizer.
     """
     models: list[Model] = []
     for path in (directory, *others):
@@ -93,9 +94,10 @@ def load(
 
 
 class Translator(Decoding):
-    """A model, or several, with tokenizer and search; `longest` bounds a source, in pieces.
+    """A model or an ensemble with its tokenizer and search.
 
-    For `exact`, see `load`; unless it is False, `open_to_decode` must have prepared `model` for it.
+    A source may have at most `longest` pieces. `exact` has the meaning that it has in `load`;
+    unless it is False, `open_to_decode` must have prepared `model` for it.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -115,17 +117,17 @@ class Translator(Decoding):
 
     @property
     def transformer(self) -> EncoderDecoder:
-        """The model; the first one of several. Its attention can be looked at."""
+        """The model, or the first model of an ensemble; its attention can be looked at."""
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Raise RecipeError for a search that the model's engine cannot do; regard can do all."""
+        """Raise RecipeError if the model's engine cannot do the search; regard can do any."""
 
     def accept_longer(self) -> None:
-        """From now on, take sentences of up to `MOST_PIECES` pieces, longer than any in training.
+        """Accept sentences of up to `MOST_PIECES` pieces from now on, longer than in training.
 
-        Sinusoids allow that (§3.5); how well it works is another question. Raises ModelError if the
-        model has learned its positions.
+        Sinusoids allow this (§3.5), but the translations may be worse. Raises ModelError if the
+        model has too few learned positions.
         """
         if self.model.longest < MOST_PIECES:
             raise ModelError(
@@ -154,13 +156,14 @@ class Translator(Decoding):
         on_partial: Mapping[int, PartialListener] | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> Iterator[list[Translation]]:
-        """Yield up to `n_best` translations of each sentence, best first; one window at a time.
+        """Yield up to `n_best` translations of each sentence, the best first.
 
         `window` sentences are sorted and decoded together. `on_partial` maps the number of a
-        sentence, from 0, to a listener, which is called in any thread, at most twenty times a
-        second, with the best hypothesis so far. Sentences that are split are not reported; `warn`
-        hears of each. Errors name a sentence as `where:number`, from `first`. Raises DataError like
-        `translate`, and TypeError if a sentence is not a str, or if `sentences` is one.
+        sentence, from 0, to a listener. It is called in any thread, at most twenty times per
+        second, with the best hypothesis so far, but not for sentences that are split. `warn` is
+        called for each sentence that is split. Errors name a sentence as `where:number`, counted
+        from `first`. Raises DataError where `translate` does, and TypeError if a sentence is not a
+        str, or if `sentences` is a str.
         """
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
@@ -181,7 +184,7 @@ class Translator(Decoding):
         first: int,
         warn: Callable[[str], object] = lambda _: None,
     ) -> int:
-        """The number of source tokens in these sentences; raises what `stream` would raise.
+        """The number of source tokens in these sentences; raises the errors of `stream`.
 
         Errors and warnings name a sentence as `where:number`, counted from `first`.
         """
@@ -221,9 +224,9 @@ class Translator(Decoding):
         return sources
 
     def _split(self, line: str, code: str = "") -> list[str]:
-        """Cut a long line where a clause ends if possible, else between words, else anywhere.
+        """Cut a long line at the end of a clause if possible, or else between words, or anywhere.
 
-        Each part gets the `code` of its language before it, if there is one.
+        Each part begins with the `code` of the language, if there is one.
         """
         line = line.strip()
         if len(line) < 2 or len(self.tokenizer.encode([code + line])[0]) < self.longest:
@@ -242,7 +245,10 @@ class Translator(Decoding):
         n_best: int,
         listeners: Mapping[int, PartialListener],
     ) -> Iterator[list[Translation]]:
-        """Translate sentences given as parts: one; several if it was split; none if it is blank."""
+        """Translate sentences that are given as lists of parts.
+
+        A sentence has one part, several parts if it was split, or no part if it is blank.
+        """
         parts = [part for source in sources for part in source]
         numbers = [number for number, source in enumerate(sources) for _ in source]
         by_part = {part: listeners[i] for part, i in enumerate(numbers) if i in listeners}
@@ -253,7 +259,7 @@ class Translator(Decoding):
                 yield [Translation("", 0.0)]
             elif len(of_parts) == 1:
                 yield of_parts[0]
-            else:  # the k-th best of a split sentence joins the k-th best of its parts
+            else:  # the k-th best of a split sentence consists of the k-th best of its parts
                 yield list(map(_joined, zip(*of_parts, strict=False)))
 
     def _decode(
@@ -273,13 +279,13 @@ class Translator(Decoding):
         return [self.texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]
 
     def texts(self, best: Sequence[Hypothesis]) -> list[Translation]:
-        """Hypotheses as text, with their scores."""
+        """The hypotheses as text, with their scores."""
         texts = self.tokenizer.decode([h.tokens for h in best])
         return [Translation(text, h.score) for text, h in zip(texts, best, strict=True)]
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    """Join sentences, or parts of one, by blanks except next to Chinese or Japanese characters."""
+    """Join sentences, or parts of one, by blanks, except next to Chinese or Japanese characters."""
     whole = ""
     for part in filter(None, parts):
         blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "
@@ -288,12 +294,12 @@ def join_sentences(parts: Sequence[str]) -> str:
 
 
 def _joined(parts: Sequence[Translation]) -> Translation:
-    """The translation of a sentence from those of its parts."""
+    """Join the translations of a sentence's parts to the translation of the sentence."""
     return Translation(join_sentences([t.text for t in parts]), sum(t.score for t in parts))
 
 
 class _PartialReporter:
-    """A `search.StepListener` that passes the best hypotheses of some sentences on, as text."""
+    """A `search.StepListener` that calls listeners with the best hypotheses so far, as text."""
 
     def __init__(self, listeners: Mapping[int, PartialListener], tokenizer: AnyTokenizer):
         self._listeners, self._tokenizer = listeners, tokenizer

@@ -1,4 +1,4 @@
-"""§3 with something changed: what readers ask about, and what models of other programs have.
+"""§3 with one thing changed: variants that readers ask about, or that other programs' models have.
 
 A recipe chooses these modules when a model is built. No recipe of the paper uses them; `regard
 claims` trains without scaling or residual connections.
@@ -23,7 +23,7 @@ class UnscaledAttention(MultiHeadAttention):
     """§3.2.1 without the scaling: softmax(Q K^T) V."""
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
-        """Equation (1) divides by sqrt(d_k), so the queries are multiplied by it."""
+        """Equation (1) divides by sqrt(d_k), so queries are multiplied by sqrt(d_k) before."""
         return super().attend(query * self.d_k**0.5, keys, values, mask)
 
 
@@ -31,10 +31,10 @@ class AdditiveAttention(MultiHeadAttention):
     """§3.2.1's "additive attention": a network with one hidden layer scores each query and key.
 
     score(q, k) = w · tanh(q + k) in each head (Bahdanau et al. 2014), where q = x W^Q and k = m W^K
-    are the two halves of the hidden layer's product. It is computed by this definition, whatever
-    the arithmetic of the model: for each pair of positions, d_k numbers are kept.
+    are the two halves of the hidden layer's product. It is computed by this definition with every
+    implementation of the equations: for each pair of positions, d_k numbers are kept.
 
-    The bias of the keys is not trained here either: it is added to that of the queries.
+    The bias of the keys is not trained here either, as it is added to the bias of the queries.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
@@ -44,8 +44,8 @@ class AdditiveAttention(MultiHeadAttention):
             nn.init.normal_(self.w, std=d_k**-0.5)
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
-        """Weigh the values by the softmax of the additive scores in each head, then W^O."""
-        used = mask.allowed.shape[-1]  # a cache may have further slots, in another precision
+        """Weigh the values by the softmax of the additive scores in each head, then apply W^O."""
+        used = mask.allowed.shape[-1]  # a cache may have unused slots, and another precision
         keys, values = (x[:, :, :used].to(query.dtype) for x in (keys, values))
         scores = additive_scores(query, keys, self.w.to(query.dtype))
         heads = self.by.weigh(scores, values, mask, self.dropout if self.training else 0.0)
@@ -78,11 +78,11 @@ class PreNormAttention(MultiHeadAttention):
         self.norm = nn.LayerNorm(self.W_q.in_features, eps=epsilon)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Self-attention's queries, keys and values."""
+        """Queries, keys and values of self-attention."""
         return super().project(self.norm(x))
 
     def queries(self, x: Tensor) -> Tensor:
-        """Queries for the encoder's output, which has a LayerNorm of its own."""
+        """Queries for attention to the encoder's output, which has been normalised already."""
         return super().queries(self.norm(x))
 
 
@@ -95,7 +95,7 @@ class PreNormAdditiveAttention(PreNormAttention, AdditiveAttention):
 
 
 class SmoothFeedForward(FeedForward):
-    """§3.3 with a smooth function in place of max(0, x), by its name in the recipe."""
+    """§3.3 with a smooth function, which the recipe names, in place of max(0, x)."""
 
     def __init__(self, d_model: int, d_ff: int, dropout: float, activation: str):
         super().__init__(d_model, d_ff, dropout)
@@ -103,7 +103,7 @@ class SmoothFeedForward(FeedForward):
         self.activation = functions[activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Equation (2) with the other function; dropout follows it."""
+        """Equation (2) with the smooth function, and dropout after it."""
         inner = self.activation(self.by.linear(x, self.W_1))
         if self.training and self.relu_dropout:
             inner = self.by.drop(inner, self.relu_dropout)
@@ -127,7 +127,7 @@ class PreNormSmoothFeedForward(PreNormFeedForward, SmoothFeedForward):
 
 
 class Add(Computing):
-    """Pre-norm: x + Dropout(Sublayer(x)), which is not normalised; without residual, no x."""
+    """Pre-norm: x + Dropout(Sublayer(x)) without LayerNorm; if not `residual`, x is left out."""
 
     def __init__(self, dropout: float, residual: bool):
         super().__init__()
@@ -152,7 +152,7 @@ class HalvesEmbedding(Embedding):
 
 
 class OutputMatrix(nn.Module):
-    """The weight of a linear layer before the softmax that shares nothing with an embedding."""
+    """The matrix before the softmax, if it is not shared with an embedding."""
 
     def __init__(self, vocabulary: int, d_model: int):
         super().__init__()
@@ -220,7 +220,7 @@ def matrices_apart(
     vocabulary: int,
     embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
 ) -> dict[str, nn.Module]:
-    """The matrices that are not the source's embedding, by name; in the paper there are none."""
+    """The matrices, by name, that are not the source's embedding; the paper has only this one."""
     apart: dict[str, nn.Module] = {}
     if recipe.embeddings in ("target", "apart"):
         apart["target_embedding"] = embed(recipe, vocabulary)
@@ -230,11 +230,11 @@ def matrices_apart(
 
 
 LEAST_BIAS = -1e4
-"""The lowest bias in a loss: e to its power is 0 in every precision. A smoothed loss counts each
-bias, and symbols that have no probability may have one of -1e30."""
+"""In a loss, lower biases are raised to this: e^-10000 is 0 in every precision. A smoothed loss
+counts each bias, and the bias of a symbol without probability may be -1e30."""
 BIAS_COLUMNS = 8
-"""Columns that hold a bias, each an equal part of it: products are fast with a multiple of 8, and
-in 8 bits a number must not be much larger than the others of its row."""
+"""A bias is divided equally among this many columns: products are fast with a multiple of 8, and in
+8 bits a number must not be much larger than the others of its row."""
 
 
 def with_bias_columns(
@@ -242,7 +242,7 @@ def with_bias_columns(
     matrix: Float[Tensor, "vocabulary d_model"],
     bias: Float[Tensor, " vocabulary"] | None,
 ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-    """States and a matrix whose product is that of the given ones, plus the bias."""
+    """States and a matrix whose product is the product of the given ones, plus the bias."""
     if bias is None:
         return states, matrix
     parts = (bias.clamp(min=LEAST_BIAS) / BIAS_COLUMNS).unsqueeze(1).expand(-1, BIAS_COLUMNS)

@@ -3,13 +3,13 @@
 `WellFormed` wraps a model for a search. For each hypothesis it tracks which phrases are open and
 how many words have no leaf yet, and allows only these next symbols:
 
-    (L      if there are words left for it, and enough symbols left to close it
-    )L      if L is the innermost open phrase and not empty; the root, only if no word is left
-    a tag   if there are words left; a punctuation mark, and nothing else, has a tag of punctuation
+    (L      if there are words left for the phrase, and enough symbols left to close it
+    )L      if L is the innermost open phrase and not empty; the root's only if no word is left
+    a tag   if there are words left; a punctuation mark, and no other word, has a punctuation tag
     </s>    if the tree is complete
 
-So every result is one tree with exactly one leaf per word. Probabilities stay those of the model:
-the probability of a forbidden symbol is lost, not distributed among the others.
+So every result is one tree with exactly one leaf per word. Allowed symbols keep the probabilities
+of the model: the probability of forbidden symbols is not distributed among them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""The largest number of phrases that begin at one word. It also limits chains of unary phrases. In
-treebanks, up to 8 phrases begin at one word, and a chain has up to 4."""
+"""At most this many phrases may begin at one word, which also limits chains of unary phrases. In
+treebanks, up to 8 phrases begin at one word, and a chain has up to 4 phrases."""
 DEEPEST = 100
-"""The largest depth of nested phrases; in treebanks it is up to 28."""
+"""Phrases may be nested at most this deep; in treebanks, the depth is at most 28."""
 
 ANY, MARK, WORD = 0, 1, 2
-"""Kinds of words, by their tags: any tag, only a tag of punctuation, only another tag."""
+"""Kinds of words, by the tags that they may have: any, only punctuation tags, only other tags."""
 
-# A sum of these says what may follow; a leaf adds 4, 8 or 12 for a word of kind ANY, MARK, WORD.
+# A sum of these says what may follow. A leaf adds 4, 8 or 12 for a word of kind ANY, MARK, WORD.
 _OPENS, _ENDS, _LEAF = 1, 2, 4
 _Source = TypeVar("_Source")
 _State = TypeVar("_State", bound=Selectable)
 
 
 class Alphabet:
-    """The symbols of trees. Each has a column in the logits, whose number is its token in a search.
+    """The symbols of trees. Each has a column of logits, whose number is the token in the search.
 
     The first three columns are <pad>, <s> and </s>, with their usual ids.
     """
@@ -67,7 +67,7 @@ class Alphabet:
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
         self.follow = self._may_follow(columns == EOS)
-        """For each sum of _OPENS, _ENDS and _LEAF: the columns that may follow; none closes."""
+        """For each sum of _OPENS, _ENDS and _LEAF: the columns that may follow, without )L."""
 
     def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
         mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)
@@ -91,30 +91,30 @@ class ParserInput(NamedTuple, Generic[_Source]):
     source: _Source
     """The input of the model."""
     words: Int[Tensor, " sentences"]
-    """The number of words, and so of leaves, of each sentence."""
+    """The number of words of each sentence, which is the number of leaves."""
     kinds: Int[Tensor, "sentences longest"]
     """ANY, MARK or WORD for each word of a sentence, from the last word to the first."""
     max_lengths: Int[Tensor, " sentences"]
-    """Longest output including </s>, as given to the search; at least `words` + 3."""
+    """The most tokens of each output, </s> included, as in the search; at least `words` + 3."""
 
 
 @dataclass(frozen=True)
 class PartialTrees(Generic[_State]):
-    """The unfinished tree of each row, that is, of each hypothesis; and the model's state."""
+    """The unfinished trees of hypotheses, one in each row, and the model's state."""
 
     inner: _State
     kinds: Int[Tensor, "rows longest"]
     """ANY, MARK or WORD for each word, from the last word to the first."""
     left: Int[Tensor, " rows"]
-    """Words that have no leaf yet."""
+    """The number of words that have no leaf yet."""
     room: Int[Tensor, " rows"]
-    """Symbols that may still be written, </s> included."""
+    """The number of symbols that may still be written, </s> included."""
     depth: Int[Tensor, " rows"]
-    """Open phrases."""
+    """The number of open phrases."""
     begun: Int[Tensor, " rows"]
-    """Open phrases that begin at the next word."""
+    """The number of open phrases that begin at the next word."""
     labels: Int[Tensor, "rows deepest"]
-    """Numbers of the labels of the open phrases, from the root."""
+    """The labels of the open phrases, as numbers, the root's first."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> PartialTrees[_State]:
         """The state of these rows."""
@@ -123,7 +123,7 @@ class PartialTrees(Generic[_State]):
         return PartialTrees(self.inner.select(rows), *(field[flat] for field in fields))
 
     def after(self, tokens: Int[Tensor, " rows"], alphabet: Alphabet) -> PartialTrees[_State]:
-        """The state after one more symbol per row; <s> and <pad> change nothing."""
+        """The state after one more symbol in each row; <s> and <pad> change nothing."""
         opens, closes = alphabet.opens[tokens], alphabet.closes[tokens]
         leaf = alphabet.leaves[tokens]
         top = self.depth.clamp(max=DEEPEST - 1).unsqueeze(1)
@@ -140,7 +140,7 @@ class PartialTrees(Generic[_State]):
     def may_follow(self, alphabet: Alphabet) -> Bool[Tensor, "rows columns"]:
         """Which symbols may follow, so that the tree can still be completed."""
         inside, words = self.depth > 0, self.left > 0
-        to_close = self.left + self.depth + 3 <= self.room  # 3: (L and )L of one more, and </s>
+        to_close = self.left + self.depth + 3 <= self.room  # 3: (L and )L of a new phrase, </s>
         opens = words & to_close & (self.begun < TOGETHER) & (self.depth < DEEPEST)
         leaf = words & (inside | (self.left == 1))  # one word may be the whole tree
         ends = ~(inside | words)
@@ -177,7 +177,7 @@ class WellFormed(Generic[_Source, _State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: PartialTrees[_State]
     ) -> tuple[Float[Tensor, "rows columns"], PartialTrees[_State]]:
-        """Logits of the next symbol, -inf for one that may not follow; and the new state."""
+        """The logits of the next symbol, -inf for forbidden ones, and the new state."""
         state = state.after(tokens, self.alphabet)
         logits, inner = self.model.step(self.alphabet.ids[tokens], state.inner)
         follow = state.may_follow(self.alphabet)
@@ -189,7 +189,7 @@ def _only(
     ids: Int[Tensor, " columns"],
     follow: Bool[Tensor, "rows columns"],
 ) -> Float[Tensor, "rows columns"]:
-    """Keep the logits that `follow` allows; give the other probability to <pad>, never selected."""
+    """Keep the logits that `follow` allows; <pad>, which is never selected, gets the rest of p."""
     total = torch.logsumexp(logits.float(), dim=-1)
     some = logits[:, ids].float().masked_fill_(~follow, -torch.inf)
     share = torch.logsumexp(some, dim=-1) - total
