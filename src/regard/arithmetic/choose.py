@@ -51,7 +51,7 @@ LARGE = 10**10
 """A batch is large if its slots times the model's weights are at least this number, which is about
 0.1 s of work. With smaller batches, the two halves wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
-"""Modules whose equations `FewRows` computes."""
+"""Classes of modules whose equations `FewRows` can compute."""
 MANY_WEIGHTS = 2**22
 """In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
 faster than PyTorch's Adam."""
@@ -194,9 +194,9 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` that computes what this model's `start` and `step` do; None if it cannot.
+    """A `FewRows` that computes `start` and `step` of this model; None if it cannot.
 
-    Loads the loops, which takes 0.3 s, or some 20 s where they were never compiled.
+    Loads the loops, which takes 0.3 s, or about 20 s the first time on a machine.
     """
     by = model.by
     if not isinstance(by, Inference) or isinstance(by, ExactInference) or not _is_usual(model):

@@ -5,7 +5,7 @@ For the probabilities p and q of the two passes, the label t and the weight w,
     loss          = -(log p(t) + log q(t)) / 2 + w / 4 · (KL(p || q) + KL(q || p))
     gradient of p = (p - onehot(t)) / 2 + w / 4 · (p - q + p (log p - log q - KL(p || q)))
 
-and the like for q; label smoothing is added as in cross_entropy.py.
+and the gradient of q has p and q exchanged. Label smoothing is added as in cross_entropy.py.
 """
 
 from typing import NamedTuple

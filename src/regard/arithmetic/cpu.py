@@ -14,15 +14,15 @@ from regard.equations import Cache, Mask
 
 
 class Cpu(Fused):
-    """Every equation by PyTorch's operations; linear layers are multiplied by `products`.
+    """Computes every equation by PyTorch's operations, and linear layers by `products`.
 
     Dropout masks are drawn from `generator`; None means PyTorch's default generator.
     """
 
     chunk = 1024
-    """Tokens whose logits the loss computes together: few enough to stay near the caches."""
+    """The loss computes the logits of at most this many tokens together: few enough for caches."""
     logits_at_once = 2**20
-    """Logits ranked together: 4 MiB in fp32."""
+    """At most this many logits are ranked together: 4 MiB in fp32."""
 
     def __init__(self, products: Products, generator: torch.Generator | None = None):
         self.products, self.generator = products, generator
@@ -55,7 +55,7 @@ class Cpu(Fused):
         """x E^T, plus a bias."""
         return self.products.logits(self, x, embedding, bias)
 
-    # What the equations above compute between matrix products; `one_core.Loops` does it by loops.
+    # The equations above call these methods between matrix products; `one_core.Loops` has others.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""
@@ -110,5 +110,5 @@ class Cpu(Fused):
         return layouts.round_unsigned(x)
 
     def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        """y * scale + bias, in place; with `relu`, at least 0."""
+        """y * scale + bias, computed in place, then ReLU if `relu`."""
         return layouts.scale_rows(y, scale, bias, relu)

@@ -42,7 +42,7 @@ class LossParts(Protocol):
     def pair_gradient(
         self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
     ) -> PairLosses:
-        """Turn the logits of two passes into their gradients; see `consistency.pair_gradient`."""
+        """Turn the logits of two passes into their gradients, by `consistency.pair_gradient`."""
 
     def is_one(self, gradient: Tensor) -> bool:
         """Whether the gradient of the loss is known to be 1."""
@@ -56,11 +56,11 @@ def cross_entropy_by_chunks(
     smoothing: float,
     consistency: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """(smoothed, plain) loss, as `Arithmetic.cross_entropy` specifies it: summed, fp32, nats.
+    """The (smoothed, plain) loss that `Arithmetic.cross_entropy` specifies: a sum in fp32, in nats.
 
-    Only the smoothed loss has a gradient, and only if `by.learning`. In bf16, each token's loss has
-    the rounding error of one bf16 probability, unless it is computed without a gradient or by
-    loops, which use fp32. The smoothed loss also has the rounding error of the mean of the
+    Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, each token's
+    loss has the rounding error of one bf16 probability, unless it is computed without a gradient or
+    by loops, which use fp32. The smoothed loss also has the rounding error of the mean of the
     embeddings.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
@@ -80,7 +80,7 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
         passes, tokens = 2 if consistency else 1, len(labels)
-        mean = embedding.sum(0).float() / len(embedding)  # sum() after .float() would copy
+        mean = embedding.sum(0).float() / len(embedding)  # .float().sum() would copy all of it
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if by.learning else states[:0])
         z_sum = torch.zeros_like(mean)
@@ -129,9 +129,9 @@ def _terms(
     smoothing: float,
     consistency: float,
 ) -> tuple[Tensor, ...]:
-    """The plain loss of a chunk, and what smoothing and the divergence of two passes add to it.
+    """The plain loss of a chunk, and the terms that smoothing and a second pass add to it.
 
-    The logits of each pass become their gradient, if there is one.
+    If `by.learning` is True, the logits of each pass are turned into their gradient.
     """
     real = t != 0
     if consistency:

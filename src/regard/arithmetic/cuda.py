@@ -22,7 +22,7 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH computes the widths of
 heads that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""The kernels with cuDNN's first, for steps in which all batches have one shape."""
+"""Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 
 
 class CudaMask(Mask):
@@ -38,7 +38,7 @@ class CudaMask(Mask):
 
 
 class Cuda(Fused):
-    """Every equation as it is fast on a GPU.
+    """Computes every equation in the way that is fast on a GPU.
 
     `learning` says whether losses have gradients, `kernels` which attention kernels may be used.
     """
@@ -46,9 +46,9 @@ class Cuda(Fused):
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
-    """Most tokens whose logits the loss computes together: enough to occupy the device."""
+    """The loss computes the logits of at most this many tokens together: enough for a busy GPU."""
     logits_at_once = 2**27
-    """Logits ranked together: 512 MiB in fp32."""
+    """At most this many logits are ranked together: 512 MiB in fp32."""
 
     def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
         self.learning, self.kernels, self.products = learning, kernels, Products()
@@ -67,15 +67,15 @@ class Cuda(Fused):
         return output * mask.reachable
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam compiled to one pass over all that it reads and writes; in fp32, PyTorch's fused."""
+        """Adam, compiled to one pass over all tensors; in fp32, PyTorch's fused Adam."""
         if learned.weights is learned.master or self._one_pass is None:
             super().adam(learned, constants, rate, tokens)
             return
-        # Tensors, because a program is compiled anew for each new number.
+        # Tensors, because a program is compiled again for each new value of a Python number.
         one = torch.full_like(learned.moments.updates, 1.0)
         try:
             self._one_pass(learned, constants, one * rate, one * tokens)
-        except Exception as error:  # a compiler may raise any, before it has changed anything
+        except Exception as error:  # compiling may raise any exception; nothing is changed then
             if is_out_of_memory(error):
                 raise
             self._one_pass = None
@@ -108,7 +108,7 @@ class Cuda(Fused):
 
 
 def adam_in_one_pass(learned: Learned, constants: Adam, rate: Tensor, tokens: Tensor) -> None:
-    """Update as `Arithmetic.adam` specifies, written so that a compiler makes one kernel of it."""
+    """Update as `Arithmetic.adam` specifies, in a form that a compiler turns into one kernel."""
     master, weights, gradient, (updates, mean, variance) = learned
     beta1, beta2, epsilon = constants
     updates += 1

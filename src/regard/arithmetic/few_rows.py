@@ -1,8 +1,8 @@
-"""Search with a few rows on a CPU: the encoder, and each step of the decoder, as one loop.
+"""Search with a few rows on a CPU: one loop computes the encoder, and one a step of the decoder.
 
-A sentence of a small model takes PyTorch some thousand operations, each of which takes longer to
+With a small model, PyTorch needs thousands of operations for a sentence, and each takes longer to
 start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
-few calls of loops. Its activations are fp32 also where the weights are bf16.
+few calls of loops. Its activations are in fp32, even if the weights are in bf16.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from regard.arithmetic.one_core import array
 from regard.variants import SmoothFeedForward
 
 ROOM_FOR = 32
-"""Steps after which the room for keys and values grows for the first time."""
+"""There is room for the keys and values of this many steps; when it is full, it is doubled."""
 
 
 class _Past:
-    """A key and a value for each layer and slot; a step fills one slot for each of its rows."""
+    """Keys and values: one of each for each layer and slot. A step fills one slot for each row."""
 
     def __init__(self, layers: int, slots: int, numbers: int):
         self.stored, self.filled = np.empty((layers, slots, numbers), np.float32), 0
 
     def take(self, slots: int) -> NDArray[np.int64]:
-        """The next free slots, which are free no longer."""
+        """Take the next free slots; return their numbers."""
         first, self.filled = self.filled, self.filled + slots
         if self.filled > self.stored.shape[1]:
             self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
@@ -44,22 +44,24 @@ class _Past:
 class FewState:
     """The state of decoding by `FewRows`; row = sentence * beams + beam.
 
-    Slots of the past are never moved. A search selects rows by selecting rows of `ancestry`.
+    Slots of the past are never moved: to select rows of the state, rows of `ancestry` are selected.
     """
 
     past: _Past
     filled: int
-    """Slots of the past that were filled when this state was made; see `FewRows.step`."""
+    """The number of slots of the past that were filled when this state was made. If the past has
+    more, a step was made from this state already."""
     ancestry: NDArray[np.int64]
-    """The slots of the tokens of each hypothesis: [rows, length]."""
+    """[rows, length] The slots of the tokens of each hypothesis."""
     memory: NDArray[np.float32]
-    """A key and a value for each layer and position of a source: [layers, positions, numbers]."""
+    """[layers, positions, numbers] A key and a value for each layer and position of the sources."""
     sources: NDArray[np.int64]
-    """The first position of the source of each row, and the one after its last: [rows, 2]."""
+    """[rows, 2] The positions of each row's source in `memory`: the first, and the one after the
+    last."""
 
     @property
     def length(self) -> int:
-        """Tokens decoded so far, <s> included."""
+        """The number of tokens decoded so far, <s> included."""
         return self.ancestry.shape[1]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> FewState:
@@ -71,8 +73,8 @@ class FewState:
 class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
-    The weights are those with which the model computes, laid out a second time. The layers of the
-    `model` must be as in the paper; their activation may also be "swish".
+    It has a copy of the model's weights in another layout. The layers of the `model` must be as in
+    the paper, except that their activation may be "swish".
     """
 
     def __init__(self, model: Any):
@@ -82,16 +84,16 @@ class FewRows:
         self._of_encoder = _laid_out(_matrices(model.encoder))
         self._of_decoder = _laid_out(_matrices(model.decoder))
         self.weights = len(self._of_decoder[0]) + model.output_matrix.weight.numel()
-        """Weights that a step multiplies by."""
+        """The number of weights that a step multiplies by."""
 
     def start(self, source: Any) -> FewState:
-        """Encode the sentences of a `Rows`, one per row; project their keys and values."""
+        """Encode the sentences of a `Rows`, one per row, and project their keys and values."""
         lengths = (source.segments != 0).sum(1).tolist()
         embedded = self._model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
         bounds = [0, *accumulate(lengths)]
         sizes = self._decoder
         memory = np.empty((sizes.layers, bounds[-1], sizes.key_and_value), np.float32)
-        unseen = 0 if self._model.source_end else 1  # </s>, if nothing attends to it
+        unseen = 0 if self._model.source_end else 1  # whether </s> is not attended to
         for x, length, first in zip(embedded, lengths, bounds, strict=False):
             encoded = array(x[:length].contiguous())
             loops.encode_layers(
@@ -110,7 +112,7 @@ class FewRows:
     ) -> tuple[Float[Tensor, "rows vocabulary"], FewState]:
         """The logits of the next token of each row, and the new state.
 
-        Raises ValueError if a step was made from `state` already.
+        Raises ValueError if `state` was already given to `step`.
         """
         if state.past.filled != state.filled:
             raise ValueError("a step was made from this state already: use the state it returned")
@@ -144,11 +146,11 @@ class _Stack:
 
 
 _Part = tuple[Any, tuple[nn.Linear, ...]] | nn.LayerNorm
-"""A module with those of its linear layers that are multiplied by as one, or a norm."""
+"""A LayerNorm; or a module and some of its linear layers, whose weights become one matrix."""
 
 
 def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
-    """The matrices and norms of the layers, in the order in which the loops read them."""
+    """The matrices and norms of the layers, in the order that the loops read them in."""
     for layer in layers:
         own, cross = layer.self_attention, getattr(layer, "cross_attention", None)
         yield own, (own.W_q, own.W_k, own.W_v)
@@ -164,14 +166,14 @@ def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
 
 
 def _matrices_of_memory(layers: Iterable[Any]) -> Iterator[_Part]:
-    """The matrices of keys and values of the encoder's output."""
+    """The matrices that project keys and values from the encoder's output."""
     for layer in layers:
         cross = layer.cross_attention
         yield cross, (cross.W_k, cross.W_v)
 
 
 def _laid_out(parts: Iterable[_Part]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """All weights, each as [inputs, outputs]; and all biases and norms."""
+    """All weights, as matrices of [inputs, outputs] one after another; and all biases and norms."""
     weights, numbers = list[Tensor](), list[Tensor]()
     for part in parts:
         if isinstance(part, nn.LayerNorm):

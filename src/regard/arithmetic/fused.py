@@ -1,4 +1,4 @@
-"""The equations for which a CPU and a GPU have the same operations."""
+"""The equations that a CPU and a GPU compute by the same operations of PyTorch."""
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +12,18 @@ from regard.equations import Adam, Learned, Ranking
 
 
 class Fused(Plain):
-    """Equations by operations that do several steps at once; `products` multiplies by weights."""
+    """Computes by operations that do several steps at once, and linear layers by `products`."""
 
     products: Products
     chunk: int
-    """Tokens whose logits the loss computes together."""
+    """The loss computes the logits of at most this many tokens together."""
     logits_at_once: int
-    """Logits ranked together."""
+    """At most this many logits are ranked together."""
     learning: bool = True
     """Whether losses have gradients."""
 
     def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """PyTorch's LSTM over whole rows; on a GPU it is cuDNN's, whose weights are one tensor."""
+        """PyTorch's LSTM over whole rows; on a GPU it is cuDNN's, from weights in one tensor."""
         weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
         if x.is_cuda:
             parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])
@@ -50,7 +50,7 @@ class Fused(Plain):
         )
 
     def chunk_of(self, tokens: int) -> int:
-        """`chunk` tokens."""
+        """The number of tokens whose logits are computed together: `chunk`."""
         return self.chunk
 
     def softmax_gradient(
@@ -66,7 +66,7 @@ class Fused(Plain):
         return consistency.pair_gradient(first, second, labels, smoothing, weight)
 
     def is_one(self, gradient: Tensor) -> bool:
-        """Whether the gradient of the loss is 1, as it is where backward() begins."""
+        """Whether the gradient of the loss is 1, as when backward() starts from the loss."""
         return bool(gradient == 1)
 
     def most_likely(

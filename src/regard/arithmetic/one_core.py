@@ -164,7 +164,10 @@ class OneCore(Loops):
         return out
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam in one pass, each core for a part of the weights; PyTorch's for fp32 gradients."""
+        """Adam in one pass, in which each core updates a part of the weights.
+
+        PyTorch's Adam is used if gradients are in fp32.
+        """
         master, weights, gradient, (updates, mean, variance) = learned
         if gradient.dtype != torch.bfloat16:
             super().adam(learned, constants, rate, tokens)

@@ -78,7 +78,7 @@ class Plain(Arithmetic):
         smoothing: float,
         consistency: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
-        """The loss of all logits at once, as `regard.loss` defines it."""
+        """The loss, as `regard.loss` defines it, from all logits at once."""
         logits = F.linear(states, embedding)
         if consistency:
             first, second = logits.chunk(2)
@@ -108,7 +108,7 @@ def torch_adam(
     fused: bool,
     grad_scale: Tensor | None = None,
 ) -> None:
-    """Update with this fp32 gradient, which a fused Adam first divides by `grad_scale`."""
+    """Update by PyTorch's Adam with this fp32 gradient; fused Adam divides it by `grad_scale`."""
     master, weights, _, moments = learned
     adam(
         [master], [gradient], [moments.mean], [moments.variance], [], [moments.updates],

@@ -36,7 +36,7 @@ class _Cutting(NamedTuple):
     ] = None
 
     def texts(self, vocab: list[Path] | None = None) -> "Texts":
-        """The files and languages, together with vocabularies."""
+        """The given files and languages, and these vocabularies, as `Texts`."""
         from regard.exchange.texts import Texts
 
         return Texts(vocab or (), self.spm or (), self.codes or (), self.language or ())

@@ -97,9 +97,9 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show pr
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with an option for each field of its parameters that are named tuples.
+    """Give a command, instead of each parameter that is a named tuple, an option for each field.
 
-    The options stand where the parameter stands; the command gets the tuple of their values.
+    The options have the place of the parameter; the command is called with a tuple of their values.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "TrainingFiles":
-    """The files to learn from; raises RecipeError for a --mix of other characters."""
+    """The files to learn from; raises RecipeError if --mix is not a list of integers."""
     from regard.inputs import TrainingFiles
 
     return TrainingFiles(
@@ -134,7 +134,7 @@ def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "T
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    """The whole numbers of --mix, with commas between them; raises RecipeError for others."""
+    """The integers of --mix, which commas separate; raises RecipeError for other text."""
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):

@@ -66,7 +66,7 @@ _DeterministicOption = Annotated[
 
 
 class RunOptions(NamedTuple):
-    """How a run is trained, whatever it learns."""
+    """Options for the training of a run that do not depend on its data."""
 
     accept_changes: Annotated[
         bool,
@@ -141,7 +141,7 @@ def train(
         if verify_resume is not None:
             _verify(each, verify_resume, quiet)
         elif _plan_or_train(each, plan, options, quiet):
-            break  # the plan of the first one is enough
+            break  # the plan of the first run is enough
 
 
 def _minutes(duration: str | None) -> float | None:
@@ -172,7 +172,7 @@ def _verify(start: "Start", steps: int, quiet: bool) -> None:
 
 
 def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool) -> bool:
-    """Plan a run or train it; returns whether it was planned."""
+    """Plan a run or train it; return True if it was planned."""
     from regard.cli.plan import print_budgets, print_plan
     from regard.machine.processes import together
 

@@ -45,7 +45,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def give_back_memory() -> None:
-    """Return the memory that malloc keeps for reuse to the system; only glibc can do so."""
+    """Give memory that malloc keeps for reuse back to the system; only glibc can do this."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -55,7 +55,7 @@ def restart_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        give_back_memory()  # otherwise new use of kept memory would not show
+        give_back_memory()  # otherwise a new use of the kept memory would not be seen
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes(device)

@@ -17,7 +17,7 @@ is longer is a batch of its own."""
 _WAIT = 0.003
 """The thread waits at most this many seconds for a batch to fill."""
 _IDLE = 1.0
-"""After this many seconds without a sentence, the thread calls `rest`."""
+"""When no sentence has come for this many seconds, the thread calls `rest`."""
 
 
 class QueueFull(Exception):
@@ -34,8 +34,8 @@ class _Waiting(Generic[_Item, _Result]):
 class Batcher(Generic[_Item, _Result]):
     """A queue of sentences, and one thread that translates sentences of similar length together.
 
-    Only this thread calls `translate`. It calls `rest`, once, when no sentence has come for `idle`
-    seconds. `measure` returns the number of tokens of each sentence. If the future of a waiting
+    Only this thread calls `translate`. When no sentence has come for `idle` seconds, it calls
+    `rest` once. `measure` returns the number of tokens of each sentence. If the future of a waiting
     sentence is cancelled, the sentence is not translated.
     """
 
@@ -117,7 +117,7 @@ class Batcher(Generic[_Item, _Result]):
                 self._rest()
 
     def _comes(self, seconds: float) -> bool:
-        """Whether a sentence comes, or the batcher is closed, within this time."""
+        """Wait at most this many seconds; return whether a sentence came or the batcher closed."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._queue) or self._closed, seconds)
 

@@ -1,9 +1,9 @@
-"""The encoder's and the decoder's layers for a few positions, each stack as one loop (§3.1).
+"""Loops that compute the encoder's, or the decoder's, layers for a few positions (§3.1).
 
-With few positions, most of a step's time passes between PyTorch's operations. One call of a loop
-computes all layers. The weights of all matrices follow each other in one array, each stored as
-[inputs, outputs], and all biases and norms in another, in the order in which the layers use them;
-`regard.arithmetic.few_rows` writes both. Activations are fp32.
+With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
+computes all layers. One array has the weights of all matrices, one after another, each stored as
+[inputs, outputs]; another has all biases and norms. Both are in the order that the layers use, and
+`regard.arithmetic.few_rows` makes both. Activations are in fp32.
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ from numpy import float32 as f32
 from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
 RELU, SWISH = 0, 1
-"""The numbers of the activations."""
+"""The numbers by which loops distinguish the activation functions."""
 
 
 @within
 def _four_rows(x: Numbers, matrix: Numbers, y: Numbers) -> None:
-    """y += x W^T for four rows, which read each weight once."""
+    """y += x W^T for four rows, in which each weight is read only once."""
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     whole = len(matrix) - len(matrix) % 4
     for k in range(0, whole, 4):
@@ -59,7 +59,7 @@ def _one_row(x: Numbers, matrix: Numbers, y: Numbers) -> None:
 
 @within
 def _linear(x: Numbers, matrix: Numbers, bias: Numbers) -> Numbers:
-    """x W^T + b, of [rows, outputs]."""
+    """x W^T + b, [rows, outputs]."""
     y = np.empty((len(x), matrix.shape[1]), np.float32)
     for r in range(len(x)):
         y[r] = bias
@@ -92,7 +92,7 @@ def _add_norm(x: Numbers, y: Numbers, weight: Numbers, bias: Numbers, eps: float
 
 @within
 def _activate(x: Numbers, activation: int) -> None:
-    """Turn x into max(0, x), or into x / (1 + e^-x), which is "swish"."""
+    """Turn x into max(0, x), or with SWISH into x / (1 + e^-x)."""
     for r in range(len(x)):
         row = x[r]
         if activation == RELU:
@@ -114,9 +114,9 @@ def _attend(
     heads: int,
     out: Numbers,
 ) -> None:
-    """Equation (1) in each head of a query, for the keys and values in these slots.
+    """Write equation (1) in each head of a query, for the keys and values in these slots, to `out`.
 
-    `places` are where the numbers of a key and of a value begin in a row of `keys` and `values`.
+    `places` has the columns of `keys` and `values` in which a key and a value begin.
     """
     d_k, d_v = len(query) // heads, len(out) // heads
     factor = f32(1) / np.sqrt(f32(d_k))
@@ -144,7 +144,7 @@ def _attend(
 def _sublayer(
     x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
 ) -> tuple[Numbers, Numbers]:
-    """Turn x into LayerNorm(x + y W^T + b); return the weights and numbers that are left."""
+    """Turn x into LayerNorm(x + y W^T + b); return the weights and numbers not used yet."""
     inputs, d = y.shape[1], x.shape[1]
     y = _linear(y, weights[: inputs * d].reshape(inputs, d), numbers[:d])
     _add_norm(x, y, numbers[d : 2 * d], numbers[2 * d : 3 * d], eps)
@@ -155,7 +155,7 @@ def _sublayer(
 def _layer(
     x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """x W^T + b; also return the weights and numbers that are left."""
+    """Return x W^T + b, and the weights and numbers not used yet."""
     size = x.shape[1] * outputs
     y = _linear(x, weights[:size].reshape(x.shape[1], outputs), numbers[:outputs])
     return y, weights[size:], numbers[outputs:]
@@ -167,8 +167,8 @@ def encode_layers(
 ) -> None:
     """Turn the embedded source of one sentence into the output of the encoder.
 
-    No position attends to those from `attended` on. `sizes` has layers, heads, d_k, d_v, d_ff and
-    the activation.
+    Only the first `attended` positions are attended to. `sizes` has layers, heads, d_k, d_v, d_ff
+    and the activation.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, of_values = heads * d_k, 2 * heads * d_k
@@ -187,7 +187,7 @@ def encode_layers(
 
 @loop_for("void(float32[:, ::1], {n}[::1], float32[::1], float32[:, :, ::1])")
 def project_memory(encoded: Numbers, weights: Numbers, numbers: Numbers, memory: Numbers) -> None:
-    """Write keys and values of a sentence for each layer of the decoder: memory[layer]."""
+    """Write the keys and values of a sentence for each layer of the decoder to memory[layer]."""
     for layer in range(len(memory)):
         memory[layer], weights, numbers = _layer(encoded, memory.shape[2], weights, numbers)
 
@@ -196,7 +196,7 @@ def project_memory(encoded: Numbers, weights: Numbers, numbers: Numbers, memory:
 def embed(
     tokens: Numbers, embedding: Numbers, scale: float, position: Numbers, out: Numbers
 ) -> None:
-    """The embedding of each token times the scale, plus that of the position (§3.4, §3.5)."""
+    """Write the embedding of each token times the scale, plus the position's (§3.4, §3.5)."""
     for row in range(len(tokens)):
         of_token, of_row = embedding[tokens[row]], out[row]
         for j in range(len(of_row)):
@@ -221,8 +221,8 @@ def decode_layers(
     """Turn the embedded last token of each row into the output of the decoder.
 
     `past` and `memory` hold a key and a value for each layer and slot. A row attends to the slots
-    `ancestry[row]` of the past, the last of which it fills, and to those of the memory from
-    `sources[row, 0]` up to `sources[row, 1]`. For `sizes`, see `encode_layers`.
+    `ancestry[row]` of the past, the last of which it fills, and to the slots of the memory from
+    `sources[row, 0]` up to `sources[row, 1]`, exclusive. `sizes` is as in `encode_layers`.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, both = heads * d_k, heads * (d_k + d_v)
