@@ -9,12 +9,13 @@ import typer
 def average(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
     out: Annotated[Path, typer.Option(help="The model directory to make.")],
-    last: Annotated[int, typer.Option(min=1, help="How many checkpoints, the newest ones.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
     best: Annotated[
-        bool, typer.Option("--best", help="Those nearest to the best validation instead.")
+        bool,
+        typer.Option("--best", help="Instead, the checkpoints nearest to the best validation."),
     ] = False,
     steps: Annotated[
-        str | None, typer.Option(metavar="STEPS", help="Those of these steps: 1000,2000.")
+        str | None, typer.Option(metavar="STEPS", help="The checkpoints of these steps: 1000,2000.")
     ] = None,
 ) -> None:
     """Average checkpoints of a run to a model (§6.1: the last 5 for base, the last 20 for big).

@@ -29,7 +29,7 @@ _PairsOption = Annotated[
 ]
 _StepsOption = Annotated[
     int | None,
-    typer.Option("--steps", min=1, help="Optimizer steps, if not those of the demo's recipe."),
+    typer.Option("--steps", min=1, help="Optimizer steps, instead of the recipe's."),
 ]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _OutOption = Annotated[Path, typer.Option("--out", help="The model directory to make.")]
 _VocabOption = Annotated[
     list[Path] | None,
-    typer.Option("--vocab", help="Its vocabulary; twice for source and target."),
+    typer.Option("--vocab", help="Vocabulary file; twice for source and target."),
 ]
 
 
@@ -24,11 +24,11 @@ class _Cutting(NamedTuple):
 
     spm: Annotated[
         list[Path] | None,
-        typer.Option(help="Its SentencePiece model; twice for source and target."),
+        typer.Option(help="SentencePiece model; twice for source and target."),
     ] = None
     codes: Annotated[
         list[Path] | None,
-        typer.Option(help="Its merges of subword-nmt; twice for source and target."),
+        typer.Option(help="Merges of subword-nmt; twice for source and target."),
     ] = None
     language: Annotated[
         list[str] | None,

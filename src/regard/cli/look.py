@@ -21,11 +21,11 @@ _SentenceArgument = Annotated[
     str | None, typer.Argument(help="The sentence to translate; Figures 1 and 2 need none.")
 ]
 _TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Its translation, if not the model's own.")
+    str | None, typer.Option("--target", help="A translation to use instead of the model's.")
 ]
 _HtmlOption = Annotated[
     Path | None,
-    typer.Option("--html", help="Write a page for the browser; look.html if nothing is asked for."),
+    typer.Option("--html", help="Write a page for the browser; by default look.html."),
 ]
 _TextOption = Annotated[bool, typer.Option("--text", help="Print a heat map.")]
 _FigureOption = Annotated[
@@ -57,16 +57,16 @@ _KindOption = Annotated[
     ),
 ]
 _LayerOption = Annotated[
-    int | None, typer.Option("--layer", min=1, help="Its layer, from 1; by default the last.")
+    int | None, typer.Option("--layer", min=1, help="Layer to show, from 1; by default the last.")
 ]
 _HeadOption = Annotated[
     list[int] | None,
-    typer.Option("--head", min=1, help="Its head, from 1; may be given again."),
+    typer.Option("--head", min=1, help="Head to show, from 1; may be given again."),
 ]
 _WordOption = Annotated[
     str | None,
     typer.Option(
-        "--word", help="The word that attends, in a page and Figures 3 and 4; or its place."
+        "--word", help="The word that attends, or its number, in a page and Figures 3 and 4."
     ),
 ]
 

@@ -27,7 +27,7 @@ class TextOptions(NamedTuple):
 
     source: Annotated[Files, typer.Option(help="Source text; may be given again.")] = None
     target: Annotated[
-        Files, typer.Option(help="Its translation, line by line, in as many files.")
+        Files, typer.Option(help="Translation of the source, line by line, in as many files.")
     ] = None
     valid_source: Annotated[Files, typer.Option(help="Validation source.")] = None
     valid_target: Annotated[Files, typer.Option(help="Validation target.")] = None
@@ -35,7 +35,7 @@ class TextOptions(NamedTuple):
 
 MixOption = Annotated[
     str | None,
-    typer.Option("--mix", metavar="N,N", help="Times that an epoch has the pairs of each source."),
+    typer.Option("--mix", metavar="N,N", help="How often an epoch has the pairs of each source."),
 ]
 
 
@@ -43,7 +43,7 @@ class TreeOptions(NamedTuple):
     """Files of trees."""
 
     trees: Annotated[
-        Files, typer.Option(help="Trees to learn to parse, instead of text; may be given again.")
+        Files, typer.Option(help="Trees to learn from, instead of text; may be given again.")
     ] = None
     valid_trees: Annotated[Files, typer.Option(help="Validation trees.")] = None
     silver: Annotated[
@@ -75,7 +75,7 @@ InputOption = Annotated[
     typer.Option("--input", "-i", help="Text, one sentence a line; - is standard input."),
 ]
 BeamOption = Annotated[
-    int | None, typer.Option("--beam", min=1, help="Hypotheses kept alive; 1 is greedy search.")
+    int | None, typer.Option("--beam", min=1, help="Live hypotheses of the search; 1 is greedy.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, with scores.")]
 WindowOption = Annotated[

@@ -44,11 +44,14 @@ _PlanOption = Annotated[
     bool, typer.Option("--plan", help="Tell the time, cost and disk of each row; train nothing.")
 ]
 _PriceOption = Annotated[
-    float | None, typer.Option("--price", min=0, help="Of an hour of this machine, for --plan.")
+    float | None,
+    typer.Option("--price", min=0, help="Price of an hour of this machine, for --plan."),
 ]
 _MinutesOption = Annotated[
     float | None,
-    typer.Option("--minutes", min=1, max=1e5, help="Scale small: of base's training on a core."),
+    typer.Option(
+        "--minutes", min=1, max=1e5, help="Scale small: time of base's training on a core."
+    ),
 ]
 
 

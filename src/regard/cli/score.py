@@ -30,7 +30,7 @@ _TokenizerOption = Annotated[
 ]
 _AgainstOption = Annotated[
     list[Path] | None,
-    typer.Option("--against", help="Translations by another system, compared with these."),
+    typer.Option("--against", help="Translations by another system, to compare with."),
 ]
 _IntervalOption = Annotated[
     bool, typer.Option("--interval", help="Print 95 % intervals, by bootstrap.")
@@ -39,7 +39,7 @@ _ReportOption = Annotated[
     bool,
     typer.Option(
         "--report",
-        help="Print five scores with what each is and its interval; one is BLEU as in the paper.",
+        help="Print five scores, explained, with intervals; one is BLEU as in the paper.",
     ),
 ]
 _LanguageOption = Annotated[
@@ -54,8 +54,8 @@ _StepsOption = Annotated[
     str | None,
     typer.Option(
         "--steps",
-        help="What is done to the text for bleu_paper: normalise, tokenise and split, separated "
-        "by commas, or none. Without it tokenise,split, as in the paper; none if the text looks "
+        help="Steps that prepare the text for bleu_paper: normalise, tokenise and split, separated "
+        "by commas, or none. By default tokenise,split, as in the paper, or none if the text looks "
         "tokenised.",
     ),
 ]

@@ -24,7 +24,7 @@ _ModelsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL[=en-de]...",
-        help="Model directories, each with its pair; those joined by + work together.",
+        help="Model directories, each with its language pair; + joins models to an ensemble.",
     ),
 ]
 _PairOption = Annotated[
@@ -49,17 +49,17 @@ _CorsOption = Annotated[
 ]
 _CharactersOption = Annotated[
     int,
-    typer.Option("--characters", min=1, max=1_000_000, help="Characters in one request, at most."),
+    typer.Option("--characters", min=1, max=1_000_000, help="The most characters in one request."),
 ]
 _ItemsOption = Annotated[
-    int, typer.Option("--items", min=1, max=10_000, help="Texts in one request, at most.")
+    int, typer.Option("--items", min=1, max=10_000, help="The most texts in one request.")
 ]
 _TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds for one request, at most.")
+    float, typer.Option("--timeout", min=0.1, max=3600, help="The most seconds for one request.")
 ]
 _QueueOption = Annotated[
     int,
-    typer.Option("--queue", min=1, max=100_000, help="Sentences that may wait, for each model."),
+    typer.Option("--queue", min=1, max=100_000, help="The most sentences that wait for a model."),
 ]
 _RateOption = Annotated[
     int,

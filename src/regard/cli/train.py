@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from regard.start import Start
 
 _OutOption = Annotated[
-    Path, typer.Option("--out", help="The run directory; a run that is there continues.")
+    Path, typer.Option("--out", help="The run directory; an earlier run in it continues.")
 ]
 _TaskOption = Annotated[
     str | None, typer.Option("--task", help="translate, or parse: learn from trees (see --trees).")
@@ -49,19 +49,22 @@ _SeedsOption = Annotated[
 _VerifyOption = Annotated[
     int | None,
     typer.Option(
-        "--verify-resume", min=1, metavar="K", help="Only replay K steps, to prove resuming exact."
+        "--verify-resume",
+        min=1,
+        metavar="K",
+        help="Only replay K steps, to test that resuming is exact.",
     ),
 ]
 _PlanOption = Annotated[
     bool,
     typer.Option(
         "--plan",
-        help="Report the memory, time and disk a run would need, measured on a short trial; "
-        "do not train.",
+        help="Report the memory, time and disk that a run needs, measured on a short trial; do "
+        "not train.",
     ),
 ]
 _DeterministicOption = Annotated[
-    bool, typer.Option("--deterministic", help="Resume exactly on a GPU too; slower there.")
+    bool, typer.Option("--deterministic", help="Resume exactly on a GPU, too, which is slower.")
 ]
 
 
@@ -78,7 +81,7 @@ class RunOptions(NamedTuple):
         typer.Option(
             "--micro-batches",
             min=1,
-            help="Parts to learn from each batch in: less memory, same update.",
+            help="Learn from each batch in this many parts: less memory, same update.",
         ),
     ] = None
     shard: Annotated[

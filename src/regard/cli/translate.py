@@ -39,12 +39,12 @@ _ParagraphsOption = Annotated[
 ]
 _AlignmentsOption = Annotated[
     bool,
-    typer.Option("--alignments", help="Add which words belong together: ||| 0-0 1-2."),
+    typer.Option("--alignments", help="Add pairs of words that belong together: ||| 0-0 1-2."),
 ]
 _RetryOption = Annotated[
     bool,
     typer.Option(
-        "--retry/--no-retry", help="Search again where a translation repeats words, say, or stops."
+        "--retry/--no-retry", help="Search again if a translation repeats words, for example."
     ),
 ]
 _OutOption = Annotated[
@@ -56,17 +56,17 @@ _NBestOption = Annotated[
     int, typer.Option("--n-best", min=1, help="Translations of each sentence.")
 ]
 _LongOption = Annotated[
-    str, typer.Option("--long", help="split over-long sentences, or refuse them.")
+    str, typer.Option("--long", help="split sentences that are too long, or refuse them.")
 ]
 _LongerOption = Annotated[
     bool,
-    typer.Option("--longer", help="Translate sentences longer than any in training whole."),
+    typer.Option("--longer", help="Do not split sentences that are longer than in training."),
 ]
 _ExactOption = Annotated[
     bool | None,
     typer.Option(
         "--exact/--no-exact",
-        help="Make no bit of a translation depend on what shares its batch; the default in fp32.",
+        help="Give a sentence the same translation to the last bit in any batch; default in fp32.",
     ),
 ]
 _QuietOption = Annotated[

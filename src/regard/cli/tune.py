@@ -11,8 +11,8 @@ from regard.cli.options import ThreadsOption
 def tune(
     model: Annotated[Path, typer.Argument(help="A model directory, or a finished run.")],
     source: Annotated[Path, typer.Option(help="Text of the development set.")],
-    reference: Annotated[Path, typer.Option(help="Its translation, line by line.")],
-    dry_run: Annotated[bool, typer.Option(help="Leave the model's settings as they are.")] = False,
+    reference: Annotated[Path, typer.Option(help="Translation of the source, line by line.")],
+    dry_run: Annotated[bool, typer.Option(help="Do not change the model's settings.")] = False,
     threads: ThreadsOption = 0,
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
