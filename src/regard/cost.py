@@ -25,8 +25,8 @@ class Flop(NamedTuple):
     weights: int
     """Operations of products with weights: projections, feed-forward networks and logits."""
     attention: int
-    """Operations of Q K^T, and of its softmax times V; masked positions count, as they are also
-    computed."""
+    """Operations of Q K^T, and of its softmax times V. Masked positions are computed, so they
+    count."""
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:

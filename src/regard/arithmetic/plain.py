@@ -16,7 +16,7 @@ class Plain(Arithmetic):
     """Computes every equation by its definition, on any device, in any precision."""
 
     def mask(self, allowed: Tensor) -> Mask:
-        """The mask as it is given."""
+        """The mask, unchanged."""
         return Mask(allowed)
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:

@@ -35,7 +35,8 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""The tokenizer is learned from an even sample of about this many pairs or characters at most."""
+"""From a larger corpus, the tokenizer is learned from an even sample of about this many pairs, or
+about this many characters, whichever is less."""
 BYTES_PER_WORKER = 2 * 2**20
 """There is one worker for this many bytes of stored text: with less text to work on, a worker would
 take longer to start than to work."""

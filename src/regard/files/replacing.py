@@ -30,8 +30,8 @@ LOCK, PARTIAL, EARLIER = ".lock", ".partial", ".earlier"
 def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
     """A folder to write files into, which gets the name `out` at the end of the block.
 
-    If the block raises, `out` stays as it was. Leftovers of killed writers are removed. Raises
-    DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False.
+    If the block raises an exception, `out` is not changed. Leftovers of killed writers are removed.
+    Raises DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False.
     """
     _refuse_other_content(out, may_replace)
     place = out.resolve()

@@ -28,7 +28,7 @@ _V2 = _Kind("", "memory.max", "memory.current", "inactive_file")
 
 
 def all_bytes(device: torch.device) -> int:
-    """Bytes of the whole memory; on a CPU, at most the limits of this process's control groups."""
+    """Bytes of all memory; on a CPU, not more than the limits of this process's control groups."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -68,7 +68,7 @@ class Plan(Outline):
     steps: int
     steps_left: int
     flop_per_step: float
-    """Mean number of counted operations of a step in all processes together; see `cost.flop`."""
+    """Mean number of operations of a step in all processes together, as `cost.flop` counts them."""
     single_precision_flop_per_second: float
     """The measured speed that a process sustains in a matrix product in fp32."""
 

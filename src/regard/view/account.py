@@ -81,7 +81,7 @@ class _Path(NamedTuple):
 
 
 class SearchRecorder:
-    """A `regard.search.Listener` that records every step of the search for one sentence."""
+    """A `regard.search.StepListener` that records every step of the search for one sentence."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[list[_Path], list[_Path], list[_Path]]] = []
@@ -89,7 +89,7 @@ class SearchRecorder:
     def __call__(
         self, _: Tensor, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses
     ) -> None:
-        """Record one step; the arguments are those of `regard.search.Listener`."""
+        """Record one step, as a `regard.search.StepListener`."""
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:

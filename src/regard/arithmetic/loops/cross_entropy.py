@@ -43,7 +43,7 @@ def gradients_of_pairs(
     log_p: Numbers,
     divergence: Numbers,
 ) -> None:
-    """Turn the logits of two passes into their gradients; see `consistency.pair_gradient`."""
+    """Turn the logits of two passes into their gradients, like `consistency.pair_gradient`."""
     rows, columns = first.shape
     p, q = np.empty(columns, np.float32), np.empty(columns, np.float32)
     apart, half, part = np.empty(columns, np.float32), f32(0.5), f32(0.25) * weight

@@ -62,8 +62,8 @@ def dropped_add_norm(
 ) -> None:
     """Write LayerNorm(x + Dropout(y)) to `out`.
 
-    The backward pass needs what is written to the others: the sums x + Dropout(y), their means, and
-    1 / standard deviation as `factors`.
+    For the backward pass, also write the sums x + Dropout(y) to `total`, their means to `means`,
+    and 1 / standard deviation to `factors`.
     """
     rows, columns = x.shape
     kept, rounded = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)
