@@ -1,4 +1,4 @@
-"""The state of a decoder that writes a token at a time; search selects from it after each step."""
+"""The state of a decoder that writes one token at a time; after each step, search selects rows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from torch import Tensor
 from regard.equations import Cache
 
 COMPACT_EVERY = 16
-"""Tokens between two compactions (`_compact`); with fewer, the copies cost more than they save."""
+"""The number of tokens from one compaction to the next. With fewer tokens, compacting would cost
+more than it saves."""
 
 
 @dataclass(frozen=True)
 class DecoderState:
     """The state of decoding. A row is one hypothesis; each sentence has the same number of rows.
 
-    The beams of a sentence share one cache of keys and values. Every step fills one slot of it for
-    each beam, and `ancestry` says which slots belong to a hypothesis. The slots of a sentence do
-    not depend on what else is in the batch. The caches are written in place, so only one step can
-    be made from a state: a second one would write to the same slots.
+    The beams of a sentence share one cache of keys and values. Every step fills one slot of the
+    cache for each beam, and `ancestry` says which slots belong to a hypothesis. The slots of a
+    sentence do not depend on the other sentences in the batch. The caches are written in place, so
+    only one step can be made from a state: a second step would write to the same slots.
     """
 
     past: tuple[Cache, ...]
@@ -29,7 +30,7 @@ class DecoderState:
     ancestry: Bool[Tensor, "sentences beams slots"]
     """True where a slot of the past belongs to this hypothesis."""
     filled: Int[Tensor, " sentences"]
-    """Slots that a sentence uses; nothing attends to its other slots."""
+    """The number of slots that a sentence uses; its other slots are not attended to."""
     uniform: bool
     """True while every sentence uses the same number of slots: until the first compaction."""
     length: int

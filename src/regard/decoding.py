@@ -1,7 +1,7 @@
-"""§6.1 and §6.3: sentences decoded in batches, for translation and parsing.
+"""§6.1 and §6.3: decoding of sentences in batches, for translation and parsing.
 
-Sentences of similar length are decoded together, in batches bounded by tokens. On a CPU several
-batches are decoded at the same time. Results come back in the order of the sentences.
+Sentences of similar length are decoded together, in batches of a limited number of tokens. On a
+CPU, several batches are decoded at the same time. Results are in the order of the sentences.
 """
 
 from __future__ import annotations
@@ -42,30 +42,35 @@ if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows
 
 WINDOW = 2048
-"""Sentences that are read, sorted by length and divided into batches together."""
+"""This many sentences are read, sorted by length and divided into batches together."""
 SMALL_BATCH = 512
-"""To occupy more workers, batches are made smaller, but not below this many source tokens."""
+"""Batches are made smaller to give more workers some work, but not smaller than this many source
+tokens."""
 WORKERS = 4
-"""The largest number of batches that threads decode at the same time on a CPU."""
+"""On a CPU, threads decode at most this many batches at the same time."""
 COPIES_FROM = 4096
-"""From this many source tokens on, each core decodes batches in a copy (fork) of this process. To
-start and end copies takes 0.05 s; unlike threads, copies do not wait for each other's Python."""
+"""For at least this many source tokens, each core decodes batches in a copy (fork) of this process.
+Starting and ending copies takes 0.05 s; unlike threads, they do not wait for each other's Python
+code."""
 LOOPS_FROM = 8192
-"""From this many source tokens on, a thread or copy with one core computes by loops, which load in
-0.25 s; but not where a sentence must decode to the same bits in any batch."""
+"""For at least this many source tokens, a thread or copy with one core computes by loops, which
+load in 0.25 s; but not if a sentence must decode to the same bits in any batch."""
 FEW_FROM = 4096
-"""After this many source tokens, few rows are decoded by `FewRows`, whose loops take 0.3 s to load
-and, once per machine, some 20 s to compile; but not where a sentence must decode to the same bits
-in any batch. A server does so from the start."""
+"""When this many source tokens have been decoded, few rows are decoded by `FewRows` from then on,
+but not if a sentence must decode to the same bits in any batch. The loops of `FewRows` take 0.3 s
+to load and, the first time on a machine, about 20 s to compile. A server uses them from the
+start."""
 FEW = 2 * 10**8
-"""Rows are few if their number times the weights that a step multiplies by is at most this."""
+"""Rows are few if their number, times the number of weights that a step multiplies by, is at most
+this."""
 COPY_BYTES = 2**30
-"""Free memory required for each copy; one of the paper's base model takes 0.4 to 0.7 GB."""
+"""There are only as many copies as this much free memory allows for each; a copy with the paper's
+base model takes 0.4 to 0.7 GB."""
 
 Found = list[list[Hypothesis]]
-"""The hypotheses of each sentence, best first."""
+"""The hypotheses of each sentence, the best first."""
 Search = Callable[[Rows, Int[Tensor, " sentences"], list[int]], Found]
-"""A function that searches a batch: it is given the source, the maximum output length of each
+"""A function that searches a batch; its arguments are the source, the maximum output length of each
 sentence, and the numbers of the sentences."""
 
 
@@ -78,21 +83,21 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
     @property
     def longest(self) -> int:
-        """The length of the longest sentence."""
+        """The largest number of positions that a sentence may have."""
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device that the parameters are on."""
 
     @property
     def members(self) -> tuple[EncoderDecoder, ...]:
-        """The models that it consists of, each with an arithmetic for its own weights."""
+        """The models that compute together, each with an arithmetic for its own weights."""
 
 
 def settled(precision: str) -> str:
-    """This precision; for `auto`, bf16 if the device multiplies it natively, else fp32.
+    """The precision that is meant: for "auto", bf16 if the device multiplies in it, else fp32.
 
-    Raises RecipeError for anything except fp32, bf16, int8 and auto.
+    Raises RecipeError if `precision` is not fp32, bf16, int8 or auto.
     """
     if precision not in ("fp32", "bf16", "int8", "auto"):
         raise RecipeError(f"precision {precision}: it is fp32, bf16, int8 or auto")
@@ -106,8 +111,8 @@ def open_to_decode(
 ) -> tuple[Model, bool | None]:
     """Open a model directory and lay out its weights for decoding on this machine.
 
-    Returns the model and `exact`, where None may have become False. `translation.load` explains
-    the arguments and the errors, ModelError and RecipeError.
+    Returns the model and `exact`; None is replaced by False in bf16 and int8. `translation.load`
+    explains the arguments and the errors, ModelError and RecipeError.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"
@@ -123,7 +128,7 @@ def open_to_decode(
 
 
 class _Division(NamedTuple):
-    """How batches are divided among copies of this process or, if there are none, its threads."""
+    """The division of batches among copies of this process or, without copies, its threads."""
 
     batches: list[list[int]]
     loops: bool
@@ -131,28 +136,28 @@ class _Division(NamedTuple):
     copies: int
     workers: int
     share: int | None
-    """Cores of each worker; None divides them equally."""
+    """The number of cores of each worker; None divides the cores equally."""
 
     def run(self, decode: Callable[[list[int]], Found]) -> Iterator[Found]:
-        """Decode each batch; yields the hypotheses in the order of the batches."""
+        """Decode each batch; yield the hypotheses in the order of the batches."""
         if self.copies:
             return _by_copies(decode, self.batches, self.copies)
         return side_by_side(decode, self.batches, self.workers, self.share)
 
 
 class Decoding:
-    """A model and how to search it.
+    """A model with its search.
 
-    Only one thread may use it at a time: on a CPU it divides PyTorch's threads among its batches,
-    or starts copies of this process that decode them.
+    Only one thread may use it at a time: on a CPU, it divides PyTorch's threads among its batches,
+    or starts copies of this process that decode the batches.
     """
 
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
-        self.may_be_copied = True  # a server sets this to False: a fork would keep its sockets open
-        self._tried: dict[tuple[int, int], bool] = {}  # one_by_one's tests, by beam and threads
-        self._tokens = 0  # decoded so far, of sources
-        self._few_rows: list[FewRows | None] | None = None  # of each member, once it is made
+        self.may_be_copied = True  # a server sets it to False, as a fork keeps its sockets open
+        self._tried: dict[tuple[int, int], bool] = {}  # tests of `one_by_one`, by beam and threads
+        self._tokens = 0  # source tokens that were decoded so far
+        self._few_rows: list[FewRows | None] | None = None  # for each member, when it is made
 
     @property
     def one_by_one(self) -> bool:
@@ -189,12 +194,12 @@ class Decoding:
         return found
 
     def prepare_few_rows(self) -> None:
-        """Decode few rows by `FewRows` from now on, if sentences need not be exact."""
+        """Decode few rows by `FewRows` from now on, unless results must be exact."""
         if self.exact is False and self._few_rows is None:
             self._few_rows = [for_few_rows(member) for member in self.model.members]
 
     def _are_few(self, sentences: int) -> bool:
-        """Whether `FewRows` decodes batches of at most so many sentences, with all members."""
+        """Whether `FewRows` decodes batches of at most this many sentences, in all members."""
         if self._tokens >= FEW_FROM:
             self.prepare_few_rows()
         rows = sentences * self.recipe.beam
@@ -214,7 +219,7 @@ class Decoding:
         return _Division(batches, loops, copies, workers, share=None)
 
     def _can_copy(self, tokens: int) -> bool:
-        """Whether copies of this process may decode this many source tokens."""
+        """Whether copies of this process may be used to decode this many source tokens."""
         pays = self.model.by.side_by_side and tokens >= COPIES_FROM
         return pays and self.may_be_copied and can_be_copied()
 
@@ -225,7 +230,11 @@ class Decoding:
         return list(by_length(sources, slots, workers))
 
     def _search(self, sources: Sequence[Sequence[int]], search: Search, batch: list[int]) -> Found:
-        """The hypotheses for a batch of the sources; in halves if it does not fit the memory."""
+        """The hypotheses for a batch of the sources.
+
+        If the batch does not fit the memory, it is decoded in halves. Raises RegardError if a
+        single sentence does not fit.
+        """
         rows = self._rows([sources[i] for i in batch])
         limits = (rows.segments != 0).sum(1) + self.recipe.max_extra
         try:
@@ -253,7 +262,7 @@ class Decoding:
 
 
 def _workers() -> int:
-    """The number of batches to decode at the same time: at most `WORKERS`, with few idle cores."""
+    """The number of batches to decode at the same time: up to `WORKERS`, so that few cores idle."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 
@@ -281,7 +290,8 @@ def _by_copies(
 def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
     """Divide sentences into batches of at most `slots` slots, the longest sentences first.
 
-    Yields indices into `sources`. Each worker gets the same number of batches, of similar size.
+    A longer sentence is a batch of its own. Yields indices into `sources`. Each worker gets the
+    same number of batches, of similar size.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))

@@ -1,13 +1,13 @@
 """§6.1: "We used beam search with a beam size of 4 and length penalty alpha = 0.6."
 
 A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| counts </s> (Wu et al.
-2016, equation 14). At each step the 2 x beam best continuations of a sentence are its candidates:
-those that end in </s> are set aside as finished, and the best `beam` of the others stay alive. The
-search knows nothing of the model except that it can be stepped through.
+2016, equation 14). At each step, the 2 x beam best continuations of a sentence are its candidates.
+Candidates that end in </s> are set aside as finished, and the best `beam` of the others stay live.
+The search needs nothing of the model except that it can be stepped through.
 
-With `finish = "beam"` it is the search of the library transformers: only those of the `beam` best
-candidates are set aside that end in </s>, or are as long as an output may be; and a sentence ends
-when its best live hypothesis scores less, at its present length, than all that have finished.
+With `finish = "beam"`, it is the search of the library transformers. Only candidates among the best
+`beam` are set aside, if they end in </s> or have the maximum length. A sentence ends when the score
+of its best live hypothesis, at its present length, is below the scores of all finished ones.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from regard.errors import ModelError, RecipeError
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed once at most this share of a batch goes on: removal costs a copy."""
+"""Ended sentences are removed when at most this share of a batch goes on, as removal is a copy."""
 
 
 class Selectable(Protocol):
     """The state of a model, a row for each hypothesis; row = sentence * beams + beam."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """A state of these rows; those in `rows[s]` all belong to one sentence of this state.
+        """A state of these rows; the rows in `rows[s]` all belong to one sentence of this state.
 
         There may be fewer sentences than before, in the same order, and more beams.
         """
@@ -54,10 +54,10 @@ class Steppable(Protocol[Source, State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: State, /
     ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
-        """Logits of the token after `tokens`, -inf where impossible, and the state after `tokens`.
+        """The logits of the next token, -inf if it is impossible, and the state after `tokens`.
 
-        A row without a hypothesis, for example of a sentence that has ended, is given the padding
-        token, and its logits are not used.
+        `tokens` has the last token of each row. A row without a hypothesis, for example of a
+        sentence that has ended, has the padding token, and its logits are not used.
         """
 
 
@@ -118,9 +118,9 @@ class Hypotheses(NamedTuple):
 Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
-"""A function called after each step, with the numbers of its sentences, its candidates, and the
-live and the finished hypotheses after it. A sentence that has ended may take part in a few more
-steps, without a live hypothesis."""
+"""A function that is called after each step, with the numbers of the step's sentences, their
+candidates, and their live and finished hypotheses after the step. A sentence that has ended may
+take part in a few more steps, without a live hypothesis."""
 
 
 def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
@@ -142,13 +142,14 @@ def search(
     listen: StepListener | None = None,
     ranker: Ranker | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` hypotheses of highest score for each sentence, best first.
+    """The `n_best` hypotheses of highest score for each sentence, the best first.
 
-    A sentence ends at its maximum length, when nothing can follow, or when it has `beam` finished
-    hypotheses and no live one could overtake the worst of them. Its result is its finished
-    hypotheses, perhaps fewer than `n_best`; without any, its live ones; and if nothing could
-    follow, the live ones before that step. With beam 1, only the best continuation is considered:
-    this is greedy search. Equal ones are in the order of their hypotheses, then of their tokens.
+    A sentence ends at its maximum length, when no token can follow, or when it has `beam` finished
+    hypotheses and no live one can reach a higher score than the worst of them. Its result is its
+    finished hypotheses, possibly fewer than `n_best`. Without finished ones, the result is its live
+    ones or, if no token could follow, the live ones before that step. With beam 1, only the best
+    continuation is considered: this is greedy search. Equal continuations are in the order of their
+    hypotheses, then of their tokens.
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` computes what `most_likely`
