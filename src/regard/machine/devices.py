@@ -40,7 +40,7 @@ def in_words(dtype: torch.dtype, precision: str) -> str:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the device has instructions for matrix products in bf16, which beat those in fp32."""
+    """Whether the device has instructions that make matrix products in bf16 faster than in fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     try:
