@@ -95,7 +95,8 @@ def searching() -> dict[str, Any]:
         rows = one_per_row(sources).to(device)
         limits = (rows.segments != 0).sum(1) + 20
         for beam in (1, 4, 7):
-            signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": placed.by.most_likely}
+            signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": placed.by.most_likely,
+                     "granule": placed.by.granule}  # fmt: skip
             recipe = SMALL.but(beam=beam).search
             best = search(placed, rows, limits, recipe, n_best=min(beam, 2), **signs)
             results[device.type, beam] = [h.tokens for one in best for h in one]

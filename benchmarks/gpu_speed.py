@@ -19,10 +19,11 @@ from regard.data.batches import Batch, Batches
 from regard.data.prefetch import Prefetched
 from regard.data.rows import Rows
 from regard.decoding import Decoding
+from regard.hypotheses import Hypothesis
 from regard.optimizer import FlatAdam
 from regard.paper import BASE, BIG
 from regard.recipe import Recipe
-from regard.search import Hypothesis, search
+from regard.search import search
 from regard.steps import Compiled, Whole
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.training import update
@@ -292,8 +293,10 @@ def decoding(sentences: int, dtype: str = "bfloat16") -> dict[str, Any]:
     model.compute_by(for_inference(DEVICE, getattr(torch, dtype)))
 
     def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
-        signs = {"bos": BOS, "eos": EOS, "pad": PAD}
-        return search(model, rows, limits, recipe.search, **signs, ranker=model.by.most_likely)
+        by, signs = model.by, {"bos": BOS, "eos": EOS, "pad": PAD}
+        return search(
+            model, rows, limits, recipe.search, **signs, ranker=by.most_likely, granule=by.granule
+        )
 
     def all_of() -> None:
         Decoding(model, recipe.search, exact=False).hypotheses(sources, found, here=True)

@@ -19,15 +19,11 @@ from regard.arithmetic.cuda import Cuda
 from regard.arithmetic.flex import FlexCuda
 from regard.data.batches import Batch
 from regard.data.prefetch import training_batches
-from regard.data.rows import one_per_row
-from regard.decoder_state import COMPACT_EVERY
 from regard.equations import Arithmetic
 from regard.machine.compiled import compiled
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
-from regard.search import search
 from regard.steps import BySize, Compiled, Steps, Whole, batch_loss, steps_for
-from regard.text.tokenizer import BOS, EOS, PAD
 from regard.training import update
 from regard.transformer import Transformer
 from run.copying import RECIPE, prepared
@@ -163,26 +159,6 @@ def test_nothing_in_a_step_waits_for_the_device(data: Path) -> None:
         assert not waits.found
     with pytest.raises(RuntimeError, match="meta"):
         loss.per_token()  # as this does, which is called when the journal is written
-
-
-def test_a_step_of_decoding_waits_once() -> None:
-    """For what `search` reads; every 16 tokens, the number of slots is read too."""
-    torch.manual_seed(1)
-    model = Transformer(STEP.model, VOCABULARY).eval()
-    model.compute_by(Cuda(learning=False))
-    source = one_per_row([[*range(5, 5 + length), EOS] for length in (3, 7, 5)])
-    limits, steps = torch.tensor([30, 40, 35]), []
-    signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": model.by.most_likely}
-    with Waits() as waits:
-        search(model, source, limits, STEP.search, listen=lambda *_: steps.append(1), **signs)
-    copies = {key: n for key, n in waits.found.items() if " search: a copy" in key}
-    assert max(copies.values()) == len(steps) > 32
-    host = {"search", "_results", "read", "_length_penalties", "<genexpr>"}  # it is at work there
-    functions = {key: key.split(":")[1].split()[1] for key in waits.found}
-    others = [key for key, name in functions.items() if name not in host or "search.py" not in key]
-    [compaction] = others
-    assert "_compact: " in compaction
-    assert waits.found[compaction] == len(steps) // COMPACT_EVERY
 
 
 def test_a_wait_is_found_and_named() -> None:

@@ -86,6 +86,7 @@ class _Calls(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         moves = name == "to" and any(isinstance(a, str | torch.device) for a in args[1:])
         by_torch = sys._getframe(1).f_code.co_filename.startswith(str(TORCH))  # they move nothing
-        if (name == "cpu" or moves) and not by_torch:
+        waits = not (kwargs or {}).get("non_blocking")
+        if (name == "cpu" or moves) and waits and not by_torch:
             self._wait("a copy from or to the device")
         return function(*args, **(kwargs or {}))

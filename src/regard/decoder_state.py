@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -34,7 +35,7 @@ class DecoderState:
     uniform: bool
     """True while every sentence uses the same number of slots: until the first compaction."""
     length: int
-    """Tokens decoded so far, <s> included."""
+    """Tokens decoded so far, <s> included; with room, those at the end of the granule."""
     memory: tuple[Cache, ...]
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
@@ -43,17 +44,40 @@ class DecoderState:
     """Positions that a step looks back at most, if `when` is not None."""
     when: Int[Tensor, "sentences slots"] | None = None
     """The position of each slot, if old slots are forgotten (§4: restricted self-attention)."""
+    now: Int[Tensor, " one"] | None = None
+    """Tokens decoded so far, on the device, if the state has room for a granule of steps."""
+
+    @property
+    def slots(self) -> int:
+        """Slots of each sentence, in use or not."""
+        return self.ancestry.shape[2]
+
+    def positions(self, tokens: Int[Tensor, " rows"]) -> Int[Tensor, "sentences beams"]:
+        """The position of each row's last token."""
+        if self.now is None:
+            return torch.full_like(tokens, self.length).view(self.ancestry.shape[:2])
+        return self.now.expand(self.ancestry.shape[:2])
 
     def grown(
         self, places: Int[Tensor, "sentences beams"]
     ) -> tuple[Bool[Tensor, "sentences beams more"], Int[Tensor, "sentences more"] | None]:
         """`ancestry` and `when` after a step that writes to these slots."""
-        beams = places.shape[1]
-        ancestry = F.pad(self.ancestry, (0, beams)).scatter_(2, places.unsqueeze(2), True)
+        more, now = (places.shape[1], self.length) if self.now is None else (0, self.now)
+        ancestry = F.pad(self.ancestry, (0, more)).scatter_(2, places.unsqueeze(2), True)
         if self.when is None:
             return ancestry, None
-        when = F.pad(self.when, (0, beams)).scatter_(1, places, self.length)
-        return ancestry & (when >= self.length - self.reach).unsqueeze(1), when
+        written = torch.zeros_like(places) + now
+        when = F.pad(self.when, (0, more)).scatter_(1, places, written)
+        return ancestry & (when >= now - self.reach).unsqueeze(1), when
+
+    def after(
+        self, ancestry: Bool[Tensor, "sentences beams slots"], when: Tensor | None
+    ) -> DecoderState:
+        """The state after a step; its arguments are what `grown` made."""
+        filled = self.filled + ancestry.shape[1]
+        if self.now is not None:
+            return replace(self, ancestry=ancestry, filled=filled, when=when, now=self.now + 1)
+        return replace(self, ancestry=ancestry, filled=filled, when=when, length=self.length + 1)
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
         """Keep these rows, in this order; each line of `rows` names rows of one sentence.
@@ -83,13 +107,44 @@ class DecoderState:
         It does not wait until many can be dropped: then a sentence's slots would depend on the
         other sentences of the batch.
         """
-        keeps_all = self.ancestry.shape[1] == 1 and self.when is None
-        if keeps_all or self.length % COMPACT_EVERY or not self.length:
+        if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
+        if self.now is not None:  # it is done when room is made for the next granule
+            return self
+        return self._only(int(self.occupied()))
+
+    @property
+    def _keeps_all(self) -> bool:
+        return self.ancestry.shape[1] == 1 and self.when is None
+
+    def occupied(self) -> Int[Tensor, ""]:
+        """The largest number of slots of a sentence that belong to a hypothesis."""
+        return self.ancestry.any(dim=1).sum(dim=1).amax()
+
+    def with_room(self, steps: int, occupied: int) -> DecoderState:
+        """This state with slots for so many steps, within which nothing of it changes its shape.
+
+        `occupied` is the number of slots to keep. There is no compaction before the next call.
+        """
+        slots, now = occupied + self.ancestry.shape[1] * steps, self.now
+        state = self if self._keeps_all or not self.slots else self._only(slots)
+        more = slots - state.slots
+        return replace(
+            state,
+            past=tuple(cache.with_room(slots) for cache in state.past),
+            ancestry=F.pad(state.ancestry, (0, more)),
+            uniform=False,
+            length=self.length + steps,
+            when=None if state.when is None else F.pad(state.when, (0, more)),
+            now=self.filled.new_full((1,), self.length) if now is None else now,
+        )
+
+    def _only(self, most: int) -> DecoderState:
+        """Renumber the slots, those in use first, and keep at most so many of each sentence."""
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)
         slots = lives.byte().sort(dim=1, descending=True, stable=True).indices
-        slots = slots[:, : int(filled.amax())]
+        slots = slots[:, :most]
         return replace(
             self,
             past=tuple(cache.only(slots) for cache in self.past),

@@ -30,13 +30,14 @@ from regard.data.rows import Rows, one_per_row
 from regard.encoder_decoder import EncoderDecoder
 from regard.equations import Arithmetic
 from regard.errors import RecipeError, RegardError
+from regard.hypotheses import Hypothesis
 from regard.machine.copies import Copies, can_be_copied
 from regard.machine.devices import choose_device, free_memory, has_bf16, is_out_of_memory
 from regard.machine.memory import free_bytes
 from regard.machine.threads import side_by_side
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model, open_model
-from regard.search import Hypothesis, Steppable
+from regard.search import Steppable
 
 if TYPE_CHECKING:
     from regard.arithmetic.few_rows import FewRows

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.granules import ONE_STEP, Granule
+
 
 class Mask:
     """The keys that queries may attend to; made once for all layers, in the form of the kernels."""
@@ -38,8 +40,8 @@ class Cache:
         values: Float[Tensor, "sentences heads slots d_v"],
         multiple: int = 1,
     ):
-        self.slots, self._multiple = keys.shape[2], multiple
-        # Contiguous, as in matrix products: copied once here instead of at each step.
+        self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
+        # Contiguous, as matrix products read them: arranged once instead of at each step.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -52,12 +54,13 @@ class Cache:
         """Add slots, in place while there is capacity, and write the new keys and values.
 
         `places` are the slots to write to in each sentence; None means the added slots, which is
-        faster.
+        faster. A cache `with_room` has the slots already.
         """
-        self.slots += keys.shape[2]
-        # Capacity grows in small steps, as a product with part of a larger tensor copies the part.
-        self.keys = padded(self.keys, self.slots, self._multiple)
-        self.values = padded(self.values, self.slots, self._multiple)
+        if not self._roomy:
+            self.slots += keys.shape[2]
+            # Capacity grows in small steps: a product with part of a larger tensor copies it.
+            self.keys = padded(self.keys, self.slots, self._multiple)
+            self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)
         for store, new in (self.keys, keys), (self.values, values):
             if sentences is None:
@@ -70,6 +73,13 @@ class Cache:
         keys, values = (store.index_select(0, sentences) for store in (self.keys, self.values))
         cache = Cache(keys, values, self._multiple)
         cache.slots = self.slots
+        return cache
+
+    def with_room(self, slots: int) -> Cache:
+        """A cache of so many slots, all of which can be written to; appending adds no others."""
+        keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
+        cache = Cache(keys, values, self._multiple)
+        cache.slots, cache._roomy = slots, True
         return cache
 
     def only(self, slots: Int[Tensor, "sentences fewer"]) -> Cache:
@@ -141,6 +151,8 @@ class Arithmetic(ABC):
     """The most source tokens that decoding puts in one batch, padding included."""
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
+    granule: Granule = ONE_STEP
+    """How many steps of a search are made between two looks at what it found, and how."""
 
     @abstractmethod
     def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:

@@ -22,8 +22,9 @@ from regard.data.treebank import as_text
 from regard.decoding import WINDOW, Decoding, Found, open_to_decode
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, MissingExtra, ModelError
+from regard.hypotheses import Hypothesis
 from regard.recipe import Recipe
-from regard.search import Hypothesis, search
+from regard.search import search
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.trees.linearise import NORMALISED, delinearise
@@ -138,7 +139,7 @@ class Parser(Decoding):
             inputs = ParserInput(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
             return search(
                 self._trees, inputs, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely,
+                ranker=self.model.by.most_likely, granule=self.model.by.granule,
             )  # fmt: skip
 
         for words, best in zip(sentences, self.hypotheses(sources, found), strict=True):

@@ -12,19 +12,19 @@ of its best live hypothesis, at its present length, is below the scores of all f
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self, TypeVar
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from regard.equations import Ranking
-from regard.errors import ModelError, RecipeError
+from regard.errors import RecipeError
+from regard.granules import ONE_STEP, Granule, occupied, with_room
+from regard.hypotheses import Hypotheses, Hypothesis, most_likely
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
@@ -61,71 +61,12 @@ class Steppable(Protocol[Source, State]):
         """
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """One output of a search, without <s> and </s>."""
-
-    tokens: tuple[int, ...]
-    score: float
-    """log P(y | x) over the length penalty."""
-    log_probability: float
-    """log P(y | x), natural logarithm, including that of </s> if it ends in one."""
-    finished: bool
-    """Whether it ends in </s>, rather than at the maximum length or where nothing can follow."""
-
-
-class Hypotheses(NamedTuple):
-    """Hypotheses of several sentences, best first; an empty place has log p and score -inf."""
-
-    tokens: Int[Tensor, "sentences places length"]
-    """Tokens from <s> on; after the </s> of a finished hypothesis, padding."""
-    rows: Int[Tensor, "sentences places"]
-    """The row of the model's state that each grew from."""
-    log_p: Float[Tensor, "sentences places"]
-    score: Float[Tensor, "sentences places"]
-
-    def only(self, these: Bool[Tensor, "sentences places"]) -> Hypotheses:
-        """Keep these hypotheses; empty every other place."""
-        log_p, score = (field.masked_fill(~these, -torch.inf) for field in (self.log_p, self.score))
-        return Hypotheses(self.tokens, self.rows, log_p, score)
-
-    def beside(self, longer: Hypotheses, pad: int) -> Hypotheses:
-        """Append the hypotheses `longer`, which have one token more, to these ones."""
-        padded = self._replace(tokens=functional.pad(self.tokens, (0, 1), value=pad))
-        return Hypotheses(*(torch.cat(both, dim=1) for both in zip(padded, longer, strict=True)))
-
-    def best(self, count: int) -> Hypotheses:
-        """The `count` hypotheses of highest score, best first; equal ones keep their order."""
-        places = ranking(self.score, count)
-        tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
-        return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
-
-    def of(self, sentences: Int[Tensor, " fewer"]) -> Hypotheses:
-        """The hypotheses of these sentences."""
-        return Hypotheses(*(field[sentences] for field in self))
-
-    def read(self, eos: int) -> list[list[Hypothesis]]:
-        """Copy the hypotheses of each sentence to the host; raises ModelError if a log p is NaN."""
-        if self.log_p.isnan().any():
-            raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
-        fields = (self.tokens[..., 1:].tolist(), self.log_p.tolist(), self.score.tolist())
-        return [
-            [_hypothesis(*one, eos) for one in zip(*places, strict=True) if one[1] > -math.inf]
-            for places in zip(*fields, strict=True)
-        ]
-
-
 Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
 """A function that is called after each step, with the numbers of the step's sentences, their
 candidates, and their live and finished hypotheses after the step. A sentence that has ended may
 take part in a few more steps, without a live hypothesis."""
-
-
-def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
-    body = tuple(itertools.takewhile(lambda token: token != eos, tokens))
-    return Hypothesis(body, score, log_p, finished=eos in tokens)
 
 
 @torch.inference_mode()
@@ -141,6 +82,7 @@ def search(
     pad: int,
     listen: StepListener | None = None,
     ranker: Ranker | None = None,
+    granule: Granule = ONE_STEP,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, the best first.
 
@@ -153,59 +95,75 @@ def search(
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` computes what `most_likely`
-    defines; None means `most_likely` itself. Raises RecipeError if `n_best` is not between 1 and
-    the beam, ModelError if a log p is NaN.
+    defines; None means `most_likely` itself. After each `granule` of steps the host looks which
+    sentences have ended; if there is `listen`, after each step. Results do not depend on that.
+    Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
     if not len(max_lengths):
         return []
+    granule = granule if listen is None else ONE_STEP
+    unseen = granule.steps > 1
     penalty = _length_penalties(max_lengths, recipe)
-    rules = _Rules(recipe, penalty, bos, eos, pad, ranker or most_likely)
-    sentences = torch.arange(len(max_lengths), device=max_lengths.device)
-    live = _filled(sentences, places=1, token=bos, log_p=0.0)
-    finished = _filled(sentences, places=recipe.beam, token=pad, log_p=-math.inf)
-    ended: list[tuple[Tensor, list[Hypotheses]]] = []
-    going = torch.ones(len(sentences), dtype=torch.bool)  # on the host
-    state = model.start(source)
-    while len(sentences):
-        last = live.tokens[..., -1].masked_fill(live.log_p == -torch.inf, pad)
-        logits, state = model.step(last.flatten(), state.select(live.rows))
-        before = live
-        candidates = rules.continuations(live, logits)
-        del logits  # so that the next step can use their memory
-        live, finished = rules.choose(candidates, finished, max_lengths)
-        if listen is not None:
-            listen(sentences, candidates, live, finished)
-        goes_on = rules.goes_on(live, finished, max_lengths).cpu()  # the only wait for a GPU
-        if not torch.equal(goes_on, going):
-            ends = (going & ~goes_on).nonzero()[:, 0].to(live.rows.device)
-            ended.append((sentences[ends], [pool.of(ends) for pool in (finished, live, before)]))
-            going &= goes_on
-            live = live.only(going.to(live.rows.device).unsqueeze(1))
-        if int(going.sum()) <= LEAVE_AT * len(going):
-            stays = going.nonzero()[:, 0].to(live.rows.device)
-            sentences, max_lengths, going = sentences[stays], max_lengths[stays], going[going]
-            live, finished = live.of(stays), finished.of(stays)
-    return _results(ended, n_best, eos)
+    rules = _Rules(model, recipe, penalty, bos, eos, pad, ranker or most_likely)
+    step = rules.unseen_step if unseen else rules.step
+    beams = rules.begin(model.start(source), max_lengths, recipe.beam if unseen else 1)
+    host, left = _Host(len(max_lengths), n_best), len(penalty) - 1
+    known: Iterator[int] = repeat(0)
+    while len(host.sentences):
+        steps = min(granule.steps, left)
+        beams = beams.for_granule(steps, known) if unseen else beams.for_step()
+        beams = granule.run(step, beams, steps)
+        left -= steps
+        if listen is not None and beams.candidates is not None:
+            listen(host.sentences, beams.candidates, beams.live, beams.finished)
+        goes_on, known = _look(beams.going, occupied(beams.state) if unseen else [])
+        beams = host.without_ended(beams, goes_on)
+    return host.results(eos)
 
 
-def _results(
-    ended: list[tuple[Tensor, list[Hypotheses]]], n_best: int, eos: int
-) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, from the first of its pools that is not empty."""
-    results: dict[int, list[Hypothesis]] = {}
-    for numbers, pools in ended:
-        choices = zip(*(pool.read(eos) for pool in pools), strict=True)
-        for number, choice in zip(numbers.tolist(), choices, strict=True):
-            results[number] = next(filter(None, choice))[:n_best]
-    return [results[number] for number in sorted(results)]
+def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
+    """Copy to the host which sentences go on, and some numbers: the only wait for a GPU."""
+    if not numbers:
+        return going.cpu(), iter(())
+    read = torch.cat([going.long(), torch.stack(numbers)]).cpu()
+    return read[: len(going)].bool(), iter(read[len(going) :].tolist())
 
 
-def _filled(sentences: Tensor, places: int, token: int, log_p: float) -> Hypotheses:
-    tokens = sentences.new_full((len(sentences), places, 1), token)
-    scores = torch.full_like(tokens[..., 0], log_p, dtype=torch.float32)
-    return Hypotheses(tokens, sentences.unsqueeze(1).expand(-1, places), scores, scores)
+class _Host:
+    """A search as the host knows it: which sentences go on, and the hypotheses of the others."""
+
+    def __init__(self, sentences: int, n_best: int):
+        self.sentences, self.n_best = torch.arange(sentences), n_best
+        self._going = torch.ones(sentences, dtype=torch.bool)
+        self._ended: list[tuple[Tensor, list[Hypotheses]]] = []
+
+    def without_ended(self, beams: _Beams, goes_on: Bool[Tensor, " sentences"]) -> _Beams:
+        """Keep the results of sentences that have ended, and remove them, if they are many.
+
+        A GPU is not waited for.
+        """
+        device = beams.going.device
+        if not torch.equal(goes_on, self._going):
+            ends = (self._going & ~goes_on).nonzero()[:, 0]
+            found = beams.results(ends.to(device, non_blocking=True), self.n_best)
+            self._ended.append((self.sentences[ends], found))
+            beams = beams._replace(live=beams.live.only(beams.going.unsqueeze(1)))
+            self._going = goes_on
+        if int(goes_on.sum()) <= LEAVE_AT * len(goes_on):
+            stays = goes_on.nonzero()[:, 0]
+            self.sentences, self._going = self.sentences[stays], goes_on[stays]
+            beams = beams.of(stays.to(device, non_blocking=True))
+        return beams
+
+    def results(self, eos: int) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence, from the first of its pools that is not empty."""
+        numbers = torch.cat([sentences for sentences, _ in self._ended]).tolist()
+        pools = zip(*(pools for _, pools in self._ended), strict=True)
+        choices = zip(*(Hypotheses.joined(pool).read(eos) for pool in pools), strict=True)
+        best = {n: next(filter(None, choice)) for n, choice in zip(numbers, choices, strict=True)}
+        return [best[number] for number in sorted(best)]
 
 
 def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " lengths"]:
@@ -218,10 +176,59 @@ def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " 
     return torch.tensor(every, dtype=torch.float32, device=lengths.device)
 
 
+class _Beams(NamedTuple):
+    """The hypotheses of a search after some steps, and the model's state before they were chosen.
+
+    All is on the device. `length` is the number of tokens written, <s> not counted.
+    """
+
+    state: Any
+    max_lengths: Int[Tensor, " sentences"]
+    length: Int[Tensor, " one"]
+    live: Hypotheses
+    finished: Hypotheses
+    before: Hypotheses
+    """The live hypotheses before the last step; in a granule, those a sentence that has ended
+    falls back on if none has finished."""
+    going: Bool[Tensor, " sentences"]
+    candidates: Hypotheses | None = None
+
+    def for_step(self) -> _Beams:
+        """Make room for one token."""
+        return self._replace(live=self.live.with_room(1), finished=self.finished.with_room(1))
+
+    def for_granule(self, steps: int, known: Iterator[int]) -> _Beams:
+        """Make room for so many steps; `known` is for `granules.with_room`."""
+        rows = self.live.rows
+        live, finished, before = (
+            x.with_room(steps) for x in (self.live, self.finished, self.before)
+        )
+        return self._replace(
+            state=with_room(self.state.select(rows), steps, known),
+            live=live._replace(rows=torch.arange(rows.numel(), device=rows.device).view_as(rows)),
+            finished=finished,
+            before=before,
+        )
+
+    def of(self, sentences: Int[Tensor, " fewer"]) -> _Beams:
+        """The beams of these sentences; the next step selects from the state."""
+        live, finished, before = (x.of(sentences) for x in (self.live, self.finished, self.before))
+        return self._replace(
+            max_lengths=self.max_lengths[sentences], live=live, finished=finished, before=before,
+            going=self.going[sentences],
+        )  # fmt: skip
+
+    def results(self, sentences: Int[Tensor, " some"], count: int) -> list[Hypotheses]:
+        """The pools of sentences, of which the first that is not empty holds the results."""
+        pools = self.finished, self.live, self.before
+        return [pool.of(sentences).first(count) for pool in pools]
+
+
 @dataclass(frozen=True)
 class _Rules:
     """One step of the search, for all sentences at once."""
 
+    model: Steppable[Any, Any]
     recipe: SearchRecipe
     penalty: Float[Tensor, " lengths"]
     bos: int
@@ -229,74 +236,88 @@ class _Rules:
     pad: int
     ranker: Ranker
 
+    def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:
+        """The beams before the first step: <s>, in the first of so many places."""
+        sentences = len(max_lengths)
+        nothing = self.penalty.new_full((self.recipe.beam,), -torch.inf)
+        first = nothing[:places].clone()
+        first[:1].fill_(0.0)
+        live = Hypotheses.filled(sentences, self.bos, first)
+        return _Beams(
+            state,
+            max_lengths,
+            length=max_lengths.new_zeros(1),
+            live=live,
+            finished=Hypotheses.filled(sentences, self.pad, nothing),
+            before=live,
+            going=torch.ones_like(max_lengths, dtype=torch.bool),
+        )
+
+    def step(self, beams: _Beams) -> _Beams:
+        """The beams one token later, of sentences that have all been going on."""
+        live, length = beams.live, beams.length + 1
+        last = live.tokens.index_select(-1, beams.length).squeeze(-1)
+        last = last.masked_fill(live.log_p == -torch.inf, self.pad)
+        logits, state = self.model.step(last.flatten(), beams.state.select(live.rows))
+        candidates = self.continuations(live, logits, length)
+        del logits  # so that what follows can use their memory
+        alive, finished = self.choose(candidates, beams.finished, beams.max_lengths, length)
+        going = self.goes_on(alive, finished, beams.max_lengths, length)
+        return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
+
+    def unseen_step(self, beams: _Beams) -> _Beams:
+        """The beams one token later, where nothing comes after the end of a sentence."""
+        after = self.step(beams)
+        live, going = after.live, beams.going.unsqueeze(1)
+        some = going & (live.log_p[:, :1] != -torch.inf)
+        return after._replace(
+            live=live.only(after.going.unsqueeze(1)),
+            before=live.instead_of(beams.before, some),
+            candidates=None,
+        )
+
     def continuations(
-        self, live: Hypotheses, logits: Float[Tensor, "rows vocabulary"]
+        self,
+        live: Hypotheses,
+        logits: Float[Tensor, "rows vocabulary"],
+        length: Int[Tensor, " one"],
     ) -> Hypotheses:
         """The best 2 x beam hypotheses that are one token longer than the live ones."""
         sentences, beams = live.log_p.shape
         count = 1 if self.recipe.beam == 1 else 2 * self.recipe.beam
         never = tuple({self.bos, self.pad} - {self.eos})
         parents, tokens, log_p = self.ranker(live.log_p, logits, never, count)
-        prefixes = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
-        longer = torch.cat([prefixes, tokens.unsqueeze(-1)], dim=-1)
+        longer = live.tokens.take_along_dim(parents.unsqueeze(-1), dim=1)
+        longer.index_copy_(-1, length, tokens.unsqueeze(-1))
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
-        return Hypotheses(longer, rows, log_p, log_p / self.penalty[longer.shape[-1] - 1])
+        return Hypotheses(longer, rows, log_p, log_p / self.penalty.index_select(0, length))
 
     def choose(
-        self, candidates: Hypotheses, finished: Hypotheses, max_lengths: Int[Tensor, " sentences"]
+        self,
+        candidates: Hypotheses,
+        finished: Hypotheses,
+        max_lengths: Int[Tensor, " sentences"],
+        length: Int[Tensor, " one"],
     ) -> tuple[Hypotheses, Hypotheses]:
         """The best candidates that stay alive, and the best of all that have finished."""
-        beam, final = self.recipe.beam, candidates.tokens[..., -1] == self.eos
+        beam = self.recipe.beam
+        final = candidates.tokens.index_select(-1, length).squeeze(-1) == self.eos
         live = candidates.only(~final).best(beam)
         if self.recipe.finish == "beam":
-            final = final | (max_lengths == candidates.tokens.shape[-1] - 1).unsqueeze(1)
+            final = final | (max_lengths == length).unsqueeze(1)
             final[:, beam:] = False
-        return live, finished.beside(candidates.only(final), self.pad).best(beam)
+        return live, finished.beside(candidates.only(final)).best(beam)
 
     def goes_on(
-        self, live: Hypotheses, finished: Hypotheses, max_lengths: Int[Tensor, " sentences"]
+        self,
+        live: Hypotheses,
+        finished: Hypotheses,
+        max_lengths: Int[Tensor, " sentences"],
+        length: Int[Tensor, " one"],
     ) -> Bool[Tensor, " sentences"]:
         """Whether each sentence has room and a live hypothesis that may yet be one of its best."""
-        length = live.tokens.shape[-1] - 1
         # No live hypothesis can score more: log p only falls, and the penalty of the longest output
         # is the largest. Searches that finish by "beam" guess that by the present length.
-        bound = (
-            live.log_p[:, 0] / self.penalty[length if self.recipe.finish == "beam" else max_lengths]
-        )
+        longest = length if self.recipe.finish == "beam" else max_lengths
+        bound = live.log_p[:, 0] / self.penalty.index_select(0, longest)
         return (bound > finished.score[:, -1]) & (length < max_lengths)
-
-
-def most_likely(
-    live: Float[Tensor, "sentences beams"],
-    logits: Float[Tensor, "rows vocabulary"],
-    never: tuple[int, ...],
-    count: int,
-) -> Ranking:
-    """The `count` largest of live + log softmax(logits) of each sentence, largest first.
-
-    Tokens in `never` are left out. Equal continuations are in the order of their beams, then of
-    their tokens. A row in which nothing is possible has no continuation: its log p are -inf.
-    """
-    vocabulary, beams = logits.shape[1], live.shape[1]
-    log_p = logits.float().log_softmax(-1)
-    log_p = log_p.masked_fill((logits == -torch.inf).all(-1, keepdim=True), -torch.inf)
-    log_p[:, list(never)] = -torch.inf
-    # [rows, vocabulary] -> [sentences, beams * vocabulary]
-    log_p = (live.unsqueeze(-1) + log_p.unflatten(0, (-1, beams))).flatten(1)
-    best = ranking(log_p, count)
-    return Ranking(best // vocabulary, best % vocabulary, log_p.gather(1, best))
-
-
-def ranking(
-    values: Float[Tensor, "sentences values"], count: int
-) -> Int[Tensor, "sentences count"]:
-    """The places of the `count` largest values, largest first; equal ones keep their order.
-
-    A value and its place are joined to one integer, so that no two are equal. NaN is the largest.
-    """
-    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # one kind of 0, one of NaN
-    bits = values.view(torch.int32)
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # the bits of negative floats descend
-    places = torch.arange(values.shape[1], device=values.device)
-    count = min(count, values.shape[1])
-    return ((ordered << 32) - places).topk(count, dim=1).indices

@@ -7,7 +7,6 @@ same, one token at a time, and pass on a `DecoderState`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -206,21 +205,15 @@ class Transformer(EncoderDecoder):
         sentences, beams, slots = state.ancestry.shape
         if state.past[0].slots != slots:
             raise ValueError("a step was made from this state already: use the state it returned")
-        positions = torch.full_like(tokens, state.length).view(sentences, beams)
+        positions = state.positions(tokens)
         y = self.target_side(tokens.view(sentences, beams), positions, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
         ancestry, when = state.grown(places)
         mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
             y = layer.step(y, past, None if state.uniform else places, mask, memory, memory_mask)
-        after = replace(
-            state,
-            ancestry=ancestry,
-            filled=state.filled + beams,
-            length=state.length + 1,
-            when=when,
-        )
-        return self.logits(self.decoder_norm(y.flatten(0, 1))), after
+        logits = self.logits(self.decoder_norm(y.flatten(0, 1)))
+        return logits, state.after(ancestry, when)
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:

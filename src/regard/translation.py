@@ -21,9 +21,10 @@ from regard.decoding import WINDOW, Decoding, Searchable, open_to_decode
 from regard.encoder_decoder import EncoderDecoder
 from regard.ensemble import Ensemble
 from regard.errors import DataError, ModelError
+from regard.hypotheses import Hypotheses, Hypothesis
 from regard.recipe import SearchRecipe
 from regard.run.model_directory import Model
-from regard.search import Hypotheses, Hypothesis, search
+from regard.search import search
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
 
@@ -273,7 +274,7 @@ class Translator(Decoding):
             reporter = _PartialReporter(by_place, self.tokenizer) if by_place else None
             return search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely, listen=reporter,
+                ranker=self.model.by.most_likely, granule=self.model.by.granule, listen=reporter,
             )  # fmt: skip
 
         return [self.texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]

@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.arithmetic.fused import Fused
 from regard.arithmetic.products import Products
 from regard.equations import Adam, Learned, Mask
+from regard.granules import Granule
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 
@@ -22,7 +23,10 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH computes the widths of
 heads that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
+"""The kernels with cuDNN's first, for steps in which all batches have one shape."""
+STEPS_UNSEEN = 16
+"""Steps of a search between two looks at it. After each look the GPU is idle until the host has
+launched the next step; a sentence that ends takes up to 15 steps for nothing."""
 
 
 class CudaMask(Mask):
@@ -52,6 +56,7 @@ class Cuda(Fused):
 
     def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
         self.learning, self.kernels, self.products = learning, kernels, Products()
+        self.granule = Granule(STEPS_UNSEEN)
 
     def mask(self, allowed: Tensor) -> Mask:
         """A mask for a fused kernel."""

@@ -7,9 +7,9 @@ from torch.optim.adam import adam
 
 from regard.attention import attention, causal_mask, segment_mask
 from regard.equations import Adam, Arithmetic, Cache, Learned, Mask, Ranking
+from regard.hypotheses import most_likely
 from regard.loss import consistency_loss, smoothed_loss
 from regard.recurrence import first_state, lstm_cell
-from regard.search import most_likely
 
 
 class Plain(Arithmetic):
@@ -90,7 +90,7 @@ class Plain(Arithmetic):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best of all continuations, by `regard.search.most_likely`."""
+        """The best of all continuations, by `regard.hypotheses.most_likely`."""
         return most_likely(live, logits, never, count)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:

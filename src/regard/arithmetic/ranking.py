@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.equations import Ranking
-from regard.search import ranking
+from regard.hypotheses import ranking
 
 BLOCK = 128
 """How many tokens of the vocabulary are a block; only tokens of the best blocks are ranked."""

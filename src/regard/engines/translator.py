@@ -16,8 +16,8 @@ from regard.encoder_decoder import EncoderDecoder
 from regard.engines.exported import Exported
 from regard.equations import Ranking
 from regard.errors import RegardError
+from regard.hypotheses import Hypothesis
 from regard.recipe import SearchRecipe
-from regard.search import Hypothesis
 from regard.translation import PartialListener, Translation, Translator
 
 

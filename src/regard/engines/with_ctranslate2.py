@@ -35,8 +35,9 @@ from regard.decoding import by_length
 from regard.engines.exported import Exported, open_exported
 from regard.engines.translator import EngineModel, EngineTranslator
 from regard.errors import MissingExtra, ModelError, RecipeError
+from regard.hypotheses import Hypothesis
 from regard.recipe import SearchRecipe
-from regard.search import Hypothesis, search
+from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 
 try:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from regard.data.rows import Rows
 from regard.decoding import Searchable
-from regard.search import Hypothesis, search
+from regard.hypotheses import Hypothesis
+from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translation, Translator
 
@@ -38,6 +39,7 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
         return search(
             WithoutRepetition(translator.model), rows, limits, wider, n_best=wider.beam, bos=BOS,
             eos=EOS, pad=PAD, ranker=translator.model.by.most_likely,
+            granule=translator.model.by.granule,
         )  # fmt: skip
 
     sources = [[*pieces, EOS] for pieces in translator.tokenizer.encode(sentences)]

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from regard.errors import printable
+from regard.hypotheses import Hypotheses
 from regard.recipe import SearchRecipe
-from regard.search import Hypotheses
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import EOS
 from regard.view.pieces import labels
@@ -89,7 +89,7 @@ class SearchRecorder:
     def __call__(
         self, _: Tensor, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses
     ) -> None:
-        """Record one step, as a `regard.search.StepListener`."""
+        """Record one step; the arguments are those of `regard.search.StepListener`."""
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:

@@ -1,0 +1,153 @@
+"""Hypotheses of a search (§6.1): as tensors on the device, and as results on the host."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.equations import Ranking
+from regard.errors import ModelError
+
+UNWRITTEN = -1
+"""In the place of a token that no step has written yet; no token has this number."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output of a search, without <s> and </s>."""
+
+    tokens: tuple[int, ...]
+    score: float
+    """log P(y | x) over the length penalty."""
+    log_probability: float
+    """log P(y | x), natural logarithm, including that of </s> if it ends in one."""
+    finished: bool
+    """Whether it ends in </s>, rather than at the maximum length or where nothing can follow."""
+
+
+class Hypotheses(NamedTuple):
+    """Hypotheses of several sentences, best first; an empty place has log p and score -inf."""
+
+    tokens: Int[Tensor, "sentences places length"]
+    """Tokens from <s> on; after the last of a hypothesis, `UNWRITTEN`."""
+    rows: Int[Tensor, "sentences places"]
+    """The row of the model's state that each grew from."""
+    log_p: Float[Tensor, "sentences places"]
+    score: Float[Tensor, "sentences places"]
+
+    @staticmethod
+    def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
+        """Hypotheses of one token, with the same log p, and as score too, for each sentence."""
+        numbers = log_p.expand(sentences, -1)
+        rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).expand_as(numbers)
+        tokens = rows.new_full((*numbers.shape, 1), token)
+        return Hypotheses(tokens, rows, numbers, numbers)
+
+    @staticmethod
+    def joined(parts: Sequence[Hypotheses]) -> Hypotheses:
+        """The hypotheses of several groups of sentences, one group after another."""
+        places, length = (max(part.tokens.shape[dim] for part in parts) for dim in (1, 2))
+        wide = []
+        for part in parts:
+            more = places - part.tokens.shape[1]
+            tokens = F.pad(
+                part.tokens, (0, length - part.tokens.shape[2], 0, more), value=UNWRITTEN
+            )
+            numbers = (F.pad(x, (0, more), value=-math.inf) for x in (part.log_p, part.score))
+            wide.append(Hypotheses(tokens, F.pad(part.rows, (0, more)), *numbers))
+        return Hypotheses(*map(torch.cat, zip(*wide, strict=True)))
+
+    def only(self, these: Bool[Tensor, "sentences places"]) -> Hypotheses:
+        """Keep these hypotheses; empty every other place."""
+        log_p, score = (field.masked_fill(~these, -torch.inf) for field in (self.log_p, self.score))
+        return Hypotheses(self.tokens, self.rows, log_p, score)
+
+    def instead_of(self, others: Hypotheses, where: Bool[Tensor, "sentences 1"]) -> Hypotheses:
+        """Take these hypotheses of the sentences `where` is True, and others of the rest."""
+        tokens = torch.where(where.unsqueeze(-1), self.tokens, others.tokens)
+        mine, theirs = self[1:], others[1:]
+        fields = (torch.where(where, x, y) for x, y in zip(mine, theirs, strict=True))
+        return Hypotheses(tokens, *fields)
+
+    def with_room(self, steps: int) -> Hypotheses:
+        """Make room for the tokens of so many steps."""
+        return self._replace(tokens=F.pad(self.tokens, (0, steps), value=UNWRITTEN))
+
+    def beside(self, others: Hypotheses) -> Hypotheses:
+        """Append other hypotheses of the same sentences to these ones."""
+        return Hypotheses(*(torch.cat(both, dim=1) for both in zip(self, others, strict=True)))
+
+    def best(self, count: int) -> Hypotheses:
+        """The `count` hypotheses of highest score, best first; equal ones keep their order."""
+        places = ranking(self.score, count)
+        tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
+        return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
+
+    def of(self, sentences: Int[Tensor, " fewer"]) -> Hypotheses:
+        """The hypotheses of these sentences."""
+        return Hypotheses(*(field[sentences] for field in self))
+
+    def first(self, count: int) -> Hypotheses:
+        """The first `count` places."""
+        return Hypotheses(*(field[:, :count] for field in self))
+
+    def read(self, eos: int) -> list[list[Hypothesis]]:
+        """Copy the hypotheses of each sentence to the host; raises ModelError if a log p is NaN."""
+        numbers = torch.stack([self.log_p, self.score]).cpu()
+        if numbers[0].isnan().any():
+            raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
+        log_p, score = numbers.tolist()
+        fields = (self.tokens[..., 1:].tolist(), log_p, score)
+        return [
+            [_hypothesis(*one, eos) for one in zip(*places, strict=True) if one[1] > -math.inf]
+            for places in zip(*fields, strict=True)
+        ]
+
+
+def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypothesis:
+    body = tuple(itertools.takewhile(lambda token: token not in (eos, UNWRITTEN), tokens))
+    return Hypothesis(body, score, log_p, finished=eos in tokens)
+
+
+def most_likely(
+    live: Float[Tensor, "sentences beams"],
+    logits: Float[Tensor, "rows vocabulary"],
+    never: tuple[int, ...],
+    count: int,
+) -> Ranking:
+    """The `count` largest of live + log softmax(logits) of each sentence, largest first.
+
+    Tokens in `never` are left out. Equal continuations are in the order of their beams, then of
+    their tokens. A row in which nothing is possible has no continuation: its log p are -inf.
+    """
+    vocabulary, beams = logits.shape[1], live.shape[1]
+    log_p = logits.float().log_softmax(-1)
+    log_p = log_p.masked_fill((logits == -torch.inf).all(-1, keepdim=True), -torch.inf)
+    log_p[:, list(never)] = -torch.inf
+    # [rows, vocabulary] -> [sentences, beams * vocabulary]
+    log_p = (live.unsqueeze(-1) + log_p.unflatten(0, (-1, beams))).flatten(1)
+    best = ranking(log_p, count)
+    return Ranking(best // vocabulary, best % vocabulary, log_p.gather(1, best))
+
+
+def ranking(
+    values: Float[Tensor, "sentences values"], count: int
+) -> Int[Tensor, "sentences count"]:
+    """The places of the `count` largest values, largest first; equal ones keep their order.
+
+    A value and its place are joined to one integer, so that no two are equal. NaN is the largest.
+    """
+    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # one kind of 0, one of NaN
+    bits = values.view(torch.int32)
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # the bits of negative floats descend
+    places = torch.arange(values.shape[1], device=values.device)
+    count = min(count, values.shape[1])
+    return ((ordered << 32) - places).topk(count, dim=1).indices
