@@ -18,7 +18,7 @@ def most_likely_by_blocks(
     count: int,
     at_once: int,
 ) -> Ranking:
-    """Rank as `regard.search.most_likely` defines.
+    """Rank as `regard.hypotheses.most_likely` defines.
 
     At most `at_once` logits, but at least one row, are read at a time. The `count` best
     continuations are in the `count` blocks that have the largest maxima.
