@@ -35,21 +35,22 @@ class DecoderState:
     uniform: bool
     """True while every sentence uses the same number of slots: until the first compaction."""
     length: int
-    """Tokens decoded so far, <s> included; with room, those at the end of the granule."""
+    """The number of tokens decoded so far, <s> included; with room for a granule, the number at the
+    end of the granule."""
     memory: tuple[Cache, ...]
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is not padding."""
     reach: int = 0
-    """Positions that a step looks back at most, if `when` is not None."""
+    """If `when` is not None, a step attends to at most this many positions back."""
     when: Int[Tensor, "sentences slots"] | None = None
     """The position of each slot, if old slots are forgotten (§4: restricted self-attention)."""
     now: Int[Tensor, " one"] | None = None
-    """Tokens decoded so far, on the device, if the state has room for a granule of steps."""
+    """The number of tokens decoded so far, on the device; None without room for a granule."""
 
     @property
     def slots(self) -> int:
-        """Slots of each sentence, in use or not."""
+        """The number of slots of each sentence, used or not."""
         return self.ancestry.shape[2]
 
     def positions(self, tokens: Int[Tensor, " rows"]) -> Int[Tensor, "sentences beams"]:
@@ -73,14 +74,14 @@ class DecoderState:
     def after(
         self, ancestry: Bool[Tensor, "sentences beams slots"], when: Tensor | None
     ) -> DecoderState:
-        """The state after a step; its arguments are what `grown` made."""
+        """The state after a step; the arguments are the results of `grown`."""
         filled = self.filled + ancestry.shape[1]
         if self.now is not None:
             return replace(self, ancestry=ancestry, filled=filled, when=when, now=self.now + 1)
         return replace(self, ancestry=ancestry, filled=filled, when=when, length=self.length + 1)
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
-        """Keep these rows, in this order; each line of `rows` names rows of one sentence.
+        """Keep these rows, in this order; `rows[s]` has rows of one sentence.
 
         Sentences may be left out; the others keep their order.
         """
@@ -104,12 +105,12 @@ class DecoderState:
     def _compact(self) -> DecoderState:
         """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
 
-        It does not wait until many can be dropped: then a sentence's slots would depend on the
-        other sentences of the batch.
+        This is done even if few slots can be dropped: otherwise a sentence's slots would depend on
+        the other sentences of the batch.
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
-        if self.now is not None:  # it is done when room is made for the next granule
+        if self.now is not None:  # compacted when room is made for the next granule
             return self
         return self._only(int(self.occupied()))
 
@@ -122,7 +123,7 @@ class DecoderState:
         return self.ancestry.any(dim=1).sum(dim=1).amax()
 
     def with_room(self, steps: int, occupied: int) -> DecoderState:
-        """This state with slots for so many steps, within which nothing of it changes its shape.
+        """This state with slots for this many steps, in which its tensors keep their shapes.
 
         `occupied` is the number of slots to keep. There is no compaction before the next call.
         """
@@ -140,7 +141,7 @@ class DecoderState:
         )
 
     def _only(self, most: int) -> DecoderState:
-        """Renumber the slots, those in use first, and keep at most so many of each sentence."""
+        """Renumber the slots, used ones first, and keep at most `most` slots of each sentence."""
         lives = self.ancestry.any(dim=1)
         filled = lives.sum(dim=1)
         slots = lives.byte().sort(dim=1, descending=True, stable=True).indices

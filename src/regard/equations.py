@@ -41,7 +41,7 @@ class Cache:
         multiple: int = 1,
     ):
         self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
-        # Contiguous, as matrix products read them: arranged once instead of at each step.
+        # Contiguous, as in matrix products: copied once here instead of at each step.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -58,7 +58,7 @@ class Cache:
         """
         if not self._roomy:
             self.slots += keys.shape[2]
-            # Capacity grows in small steps: a product with part of a larger tensor copies it.
+            # Capacity grows in small steps, as a product with part of a larger tensor copies it.
             self.keys = padded(self.keys, self.slots, self._multiple)
             self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)
@@ -76,7 +76,7 @@ class Cache:
         return cache
 
     def with_room(self, slots: int) -> Cache:
-        """A cache of so many slots, all of which can be written to; appending adds no others."""
+        """A cache of this many slots, which can all be written to; `append` adds no slots to it."""
         keys, values = (padded(store, slots, 1) for store in (self.keys, self.values))
         cache = Cache(keys, values, self._multiple)
         cache.slots, cache._roomy = slots, True
@@ -152,7 +152,7 @@ class Arithmetic(ABC):
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
     granule: Granule = ONE_STEP
-    """How many steps of a search are made between two looks at what it found, and how."""
+    """The steps of a search from one look of the host at its results to the next."""
 
     @abstractmethod
     def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:

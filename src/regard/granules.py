@@ -1,8 +1,8 @@
-"""Steps of a search between two looks at what they found: a granule.
+"""A granule: the steps of a search from one look at its results to the next.
 
-A look at a GPU waits until all is done that it was given, and then the GPU waits for what comes
-next. So on a GPU there are several steps between two looks; on a CPU, one. Within a granule no
-tensor changes its shape, and no number is needed on the host: states make room before it.
+To look at the results, the host waits until the GPU has done all its work, and then the GPU waits
+for new work. So a granule has several steps on a GPU, and one on a CPU. Within a granule, no tensor
+changes its shape, and the host needs no number: states make room before the granule.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Value = TypeVar("Value")
 
 
 class Granule:
-    """At most `steps` steps without a look, made one after another."""
+    """At most `steps` steps, made one after another, without a look at the results in between."""
 
     def __init__(self, steps: int = 1):
         self.steps = steps
 
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
-        """Make so many steps from a value, which may be overwritten.
+        """Call `step` this many times, first with `value`; return the last result.
 
-        `step` must not change the shape of any tensor in it.
+        `value` may be overwritten. `step` must not change the shape of any tensor in a value.
         """
         for _ in range(times):
             value = step(value)
@@ -34,7 +34,7 @@ class Granule:
 
 
 ONE_STEP = Granule()
-"""A look after every step."""
+"""A granule of one step: the host looks at the results after each step."""
 
 
 @runtime_checkable
@@ -42,22 +42,26 @@ class Roomy(Protocol):
     """A state of a model that makes room for the steps of a granule."""
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The number that `with_room` takes, on the state's device."""
+        """The number that `with_room` needs, as a tensor on the state's device."""
 
     def with_room(self, steps: int, occupied: int) -> Self:
-        """This state with room for so many steps, which it keeps from one granule to the next.
+        """This state with room for this many steps, which it keeps from one granule to the next.
 
-        `occupied` is what `occupied()` was, before rows were selected; 0 before the first step.
+        `occupied` is the value that `occupied()` had before rows were selected; 0 before the first
+        step.
         """
 
 
 def occupied(state: Any) -> list[Int[Tensor, ""]]:
-    """The number that each `Roomy` state within this one has to know before the next granule."""
+    """The numbers that the `Roomy` states in this state need before the next granule."""
     return [one.occupied() for one in _roomy(state)]
 
 
 def with_room(state: Value, steps: int, known: Iterator[int]) -> Value:
-    """A state in which each `Roomy` one has room; `known` are the numbers asked for, in order."""
+    """This state with room in each `Roomy` state that it contains.
+
+    `known` yields the numbers of `occupied`, in the same order.
+    """
     if isinstance(state, Roomy):
         return cast(Value, state.with_room(steps, next(known)))
     if isinstance(state, tuple):

@@ -17,7 +17,7 @@ from regard.equations import Ranking
 from regard.errors import ModelError
 
 UNWRITTEN = -1
-"""In the place of a token that no step has written yet; no token has this number."""
+"""The number in the places of tokens that are not written yet; no token has this number."""
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,26 @@ class Hypothesis:
 
     tokens: tuple[int, ...]
     score: float
-    """log P(y | x) over the length penalty."""
+    """log P(y | x) divided by the length penalty."""
     log_probability: float
-    """log P(y | x), natural logarithm, including that of </s> if it ends in one."""
+    """log P(y | x) (natural logarithm); if the hypothesis ends in </s>, </s> is included."""
     finished: bool
-    """Whether it ends in </s>, rather than at the maximum length or where nothing can follow."""
+    """Whether it ends in </s>. If not, it has the maximum length, or no token can follow."""
 
 
 class Hypotheses(NamedTuple):
-    """Hypotheses of several sentences, best first; an empty place has log p and score -inf."""
+    """Hypotheses of several sentences, best first; log p and score of an empty place are -inf."""
 
     tokens: Int[Tensor, "sentences places length"]
-    """Tokens from <s> on; after the last of a hypothesis, `UNWRITTEN`."""
+    """Tokens from <s> on; `UNWRITTEN` after the last token of a hypothesis."""
     rows: Int[Tensor, "sentences places"]
-    """The row of the model's state that each grew from."""
+    """The row of the model's state from which each hypothesis was continued."""
     log_p: Float[Tensor, "sentences places"]
     score: Float[Tensor, "sentences places"]
 
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
-        """Hypotheses of one token, with the same log p, and as score too, for each sentence."""
+        """Hypotheses of one token, the same in each sentence; `log_p` is also their score."""
         numbers = log_p.expand(sentences, -1)
         rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).expand_as(numbers)
         tokens = rows.new_full((*numbers.shape, 1), token)
@@ -53,7 +53,7 @@ class Hypotheses(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Hypotheses]) -> Hypotheses:
-        """The hypotheses of several groups of sentences, one group after another."""
+        """Join the hypotheses of several groups of sentences, one group after another."""
         places, length = (max(part.tokens.shape[dim] for part in parts) for dim in (1, 2))
         wide = []
         for part in parts:
@@ -66,27 +66,27 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*map(torch.cat, zip(*wide, strict=True)))
 
     def only(self, these: Bool[Tensor, "sentences places"]) -> Hypotheses:
-        """Keep these hypotheses; empty every other place."""
+        """Keep these hypotheses; make all other places empty."""
         log_p, score = (field.masked_fill(~these, -torch.inf) for field in (self.log_p, self.score))
         return Hypotheses(self.tokens, self.rows, log_p, score)
 
     def instead_of(self, others: Hypotheses, where: Bool[Tensor, "sentences 1"]) -> Hypotheses:
-        """Take these hypotheses of the sentences `where` is True, and others of the rest."""
+        """Take these hypotheses for sentences where `where` is True, `others` for the rest."""
         tokens = torch.where(where.unsqueeze(-1), self.tokens, others.tokens)
         mine, theirs = self[1:], others[1:]
         fields = (torch.where(where, x, y) for x, y in zip(mine, theirs, strict=True))
         return Hypotheses(tokens, *fields)
 
     def with_room(self, steps: int) -> Hypotheses:
-        """Make room for the tokens of so many steps."""
+        """Make room for the tokens of this many steps."""
         return self._replace(tokens=F.pad(self.tokens, (0, steps), value=UNWRITTEN))
 
     def beside(self, others: Hypotheses) -> Hypotheses:
-        """Append other hypotheses of the same sentences to these ones."""
+        """Append other hypotheses of the same sentences to these hypotheses."""
         return Hypotheses(*(torch.cat(both, dim=1) for both in zip(self, others, strict=True)))
 
     def best(self, count: int) -> Hypotheses:
-        """The `count` hypotheses of highest score, best first; equal ones keep their order."""
+        """The `count` hypotheses of highest score, best first; equal scores keep their order."""
         places = ranking(self.score, count)
         tokens = self.tokens.take_along_dim(places.unsqueeze(-1), dim=1)
         return Hypotheses(tokens, *(field.gather(1, places) for field in self[1:]))
@@ -96,7 +96,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(field[sentences] for field in self))
 
     def first(self, count: int) -> Hypotheses:
-        """The first `count` places."""
+        """The first `count` places of each sentence."""
         return Hypotheses(*(field[:, :count] for field in self))
 
     def read(self, eos: int) -> list[list[Hypothesis]]:
@@ -123,10 +123,11 @@ def most_likely(
     never: tuple[int, ...],
     count: int,
 ) -> Ranking:
-    """The `count` largest of live + log softmax(logits) of each sentence, largest first.
+    """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
-    Tokens in `never` are left out. Equal continuations are in the order of their beams, then of
-    their tokens. A row in which nothing is possible has no continuation: its log p are -inf.
+    The most likely one is first. Tokens in `never` are left out. Equally likely continuations are
+    in the order of their beams, then of their tokens. A row in which no token is possible has no
+    continuation: its log p are -inf.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     log_p = logits.float().log_softmax(-1)
@@ -141,13 +142,14 @@ def most_likely(
 def ranking(
     values: Float[Tensor, "sentences values"], count: int
 ) -> Int[Tensor, "sentences count"]:
-    """The places of the `count` largest values, largest first; equal ones keep their order.
+    """The places of the `count` largest values, largest first; equal values keep their order.
 
-    A value and its place are joined to one integer, so that no two are equal. NaN is the largest.
+    A value and its place are joined to one integer, so that no two integers are equal. NaN counts
+    as the largest value.
     """
-    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # one kind of 0, one of NaN
+    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # no -0, one NaN
     bits = values.view(torch.int32)
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # the bits of negative floats descend
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # negative floats have descending bits
     places = torch.arange(values.shape[1], device=values.device)
     count = min(count, values.shape[1])
     return ((ordered << 32) - places).topk(count, dim=1).indices

@@ -93,11 +93,12 @@ def search(
     continuation is considered: this is greedy search. Equal continuations are in the order of their
     hypotheses, then of their tokens.
 
-    `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
-    never produced. `listen` is called after every step. `ranker` computes what `most_likely`
-    defines; None means `most_likely` itself. After each `granule` of steps the host looks which
-    sentences have ended; if there is `listen`, after each step. Results do not depend on that.
-    Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
+    `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
+    never produced. `listen` is called after every step. `ranker` computes the function that
+    `most_likely` defines; None means `most_likely` itself. After each `granule` of steps, or with
+    `listen` after each step, the host looks which sentences have ended. This does not change the
+    results. Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is
+    NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -124,7 +125,7 @@ def search(
 
 
 def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
-    """Copy to the host which sentences go on, and some numbers: the only wait for a GPU."""
+    """Copy to the host which sentences go on, and some numbers; nothing else waits for a GPU."""
     if not numbers:
         return going.cpu(), iter(())
     read = torch.cat([going.long(), torch.stack(numbers)]).cpu()
@@ -132,7 +133,7 @@ def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentence
 
 
 class _Host:
-    """A search as the host knows it: which sentences go on, and the hypotheses of the others."""
+    """The host's knowledge of a search: which sentences go on, and the results of the others."""
 
     def __init__(self, sentences: int, n_best: int):
         self.sentences, self.n_best = torch.arange(sentences), n_best
@@ -140,9 +141,9 @@ class _Host:
         self._ended: list[tuple[Tensor, list[Hypotheses]]] = []
 
     def without_ended(self, beams: _Beams, goes_on: Bool[Tensor, " sentences"]) -> _Beams:
-        """Keep the results of sentences that have ended, and remove them, if they are many.
+        """Keep the results of sentences that have ended; if many have ended, remove them.
 
-        A GPU is not waited for.
+        This does not wait for a GPU.
         """
         device = beams.going.device
         if not torch.equal(goes_on, self._going):
@@ -158,7 +159,7 @@ class _Host:
         return beams
 
     def results(self, eos: int) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, from the first of its pools that is not empty."""
+        """The best hypotheses of each sentence, from its first pool that is not empty."""
         numbers = torch.cat([sentences for sentences, _ in self._ended]).tolist()
         pools = zip(*(pools for _, pools in self._ended), strict=True)
         choices = zip(*(Hypotheses.joined(pool).read(eos) for pool in pools), strict=True)
@@ -179,7 +180,7 @@ def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " 
 class _Beams(NamedTuple):
     """The hypotheses of a search after some steps, and the model's state before they were chosen.
 
-    All is on the device. `length` is the number of tokens written, <s> not counted.
+    All tensors are on the device. `length` is the number of tokens written, without <s>.
     """
 
     state: Any
@@ -188,8 +189,8 @@ class _Beams(NamedTuple):
     live: Hypotheses
     finished: Hypotheses
     before: Hypotheses
-    """The live hypotheses before the last step; in a granule, those a sentence that has ended
-    falls back on if none has finished."""
+    """The live hypotheses before the last step or, in a granule, the last ones that a sentence had.
+    They are its results if no other hypothesis is finished or live."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None
 
@@ -198,7 +199,7 @@ class _Beams(NamedTuple):
         return self._replace(live=self.live.with_room(1), finished=self.finished.with_room(1))
 
     def for_granule(self, steps: int, known: Iterator[int]) -> _Beams:
-        """Make room for so many steps; `known` is for `granules.with_room`."""
+        """Make room for this many steps; `known` has the numbers for `granules.with_room`."""
         rows = self.live.rows
         live, finished, before = (
             x.with_room(steps) for x in (self.live, self.finished, self.before)
@@ -211,7 +212,7 @@ class _Beams(NamedTuple):
         )
 
     def of(self, sentences: Int[Tensor, " fewer"]) -> _Beams:
-        """The beams of these sentences; the next step selects from the state."""
+        """The beams of these sentences; the next step selects their rows from the state."""
         live, finished, before = (x.of(sentences) for x in (self.live, self.finished, self.before))
         return self._replace(
             max_lengths=self.max_lengths[sentences], live=live, finished=finished, before=before,
@@ -219,7 +220,7 @@ class _Beams(NamedTuple):
         )  # fmt: skip
 
     def results(self, sentences: Int[Tensor, " some"], count: int) -> list[Hypotheses]:
-        """The pools of sentences, of which the first that is not empty holds the results."""
+        """The pools of these sentences; the first that is not empty has a sentence's results."""
         pools = self.finished, self.live, self.before
         return [pool.of(sentences).first(count) for pool in pools]
 
@@ -237,7 +238,7 @@ class _Rules:
     ranker: Ranker
 
     def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:
-        """The beams before the first step: <s>, in the first of so many places."""
+        """The beams before the first step: <s> in the first of `places` places."""
         sentences = len(max_lengths)
         nothing = self.penalty.new_full((self.recipe.beam,), -torch.inf)
         first = nothing[:places].clone()
@@ -254,19 +255,19 @@ class _Rules:
         )
 
     def step(self, beams: _Beams) -> _Beams:
-        """The beams one token later, of sentences that have all been going on."""
+        """The beams after one more token; no sentence may have ended."""
         live, length = beams.live, beams.length + 1
         last = live.tokens.index_select(-1, beams.length).squeeze(-1)
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)
         logits, state = self.model.step(last.flatten(), beams.state.select(live.rows))
         candidates = self.continuations(live, logits, length)
-        del logits  # so that what follows can use their memory
+        del logits  # the next lines can use their memory
         alive, finished = self.choose(candidates, beams.finished, beams.max_lengths, length)
         going = self.goes_on(alive, finished, beams.max_lengths, length)
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
 
     def unseen_step(self, beams: _Beams) -> _Beams:
-        """The beams one token later, where nothing comes after the end of a sentence."""
+        """The beams after one more token; nothing is added to sentences that have ended."""
         after = self.step(beams)
         live, going = after.live, beams.going.unsqueeze(1)
         some = going & (live.log_p[:, :1] != -torch.inf)
@@ -299,7 +300,7 @@ class _Rules:
         max_lengths: Int[Tensor, " sentences"],
         length: Int[Tensor, " one"],
     ) -> tuple[Hypotheses, Hypotheses]:
-        """The best candidates that stay alive, and the best of all that have finished."""
+        """The best candidates, which stay live, and the best of all finished hypotheses."""
         beam = self.recipe.beam
         final = candidates.tokens.index_select(-1, length).squeeze(-1) == self.eos
         live = candidates.only(~final).best(beam)
@@ -315,9 +316,10 @@ class _Rules:
         max_lengths: Int[Tensor, " sentences"],
         length: Int[Tensor, " one"],
     ) -> Bool[Tensor, " sentences"]:
-        """Whether each sentence has room and a live hypothesis that may yet be one of its best."""
-        # No live hypothesis can score more: log p only falls, and the penalty of the longest output
-        # is the largest. Searches that finish by "beam" guess that by the present length.
+        """Whether each sentence may be longer, and a live hypothesis may become one of its best."""
+        # No live hypothesis can score more than the bound: log p only falls, and the penalty of the
+        # longest output is the largest. With finish = "beam", the bound is only an estimate, from
+        # the present length.
         longest = length if self.recipe.finish == "beam" else max_lengths
         bound = live.log_p[:, 0] / self.penalty.index_select(0, longest)
         return (bound > finished.score[:, -1]) & (length < max_lengths)

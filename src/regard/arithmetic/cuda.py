@@ -23,10 +23,11 @@ EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH computes the widths of
 heads that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
-"""The kernels with cuDNN's first, for steps in which all batches have one shape."""
+"""Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 STEPS_UNSEEN = 16
-"""Steps of a search between two looks at it. After each look the GPU is idle until the host has
-launched the next step; a sentence that ends takes up to 15 steps for nothing."""
+"""The number of steps of a search after which the host looks at its results. After each look, the
+GPU is idle until the host has launched the next step. A sentence that has ended may take part in up
+to 15 more steps, in vain."""
 
 
 class CudaMask(Mask):

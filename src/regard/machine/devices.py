@@ -92,12 +92,12 @@ def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 def computes_beside(device: torch.device) -> bool:
-    """Whether this process can do other work while the device computes: a GPU."""
+    """Whether this process can do other work while the device computes: True for a GPU."""
     return device.type != "cpu"
 
 
 def tells_full_memory(device: torch.device) -> bool:
-    """Whether memory that runs out raises an error: a CPU's system may end the process instead."""
+    """Whether running out of memory raises an error; on a CPU, the system may kill the process."""
     return device.type != "cpu"
 
 

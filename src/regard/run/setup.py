@@ -85,7 +85,7 @@ class Setup:
         )
 
     def model_and_optimizer(self) -> tuple[EncoderDecoder, Optimizer]:
-        """A new model to train; see `sharding.model_and_optimizer`."""
+        """A new model to train, and its optimizer, by `sharding.model_and_optimizer`."""
         return model_and_optimizer(
             self.recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard,
             self.tokenizer.source_size,

@@ -89,7 +89,7 @@ class SearchRecorder:
     def __call__(
         self, _: Tensor, candidates: Hypotheses, live: Hypotheses, finished: Hypotheses
     ) -> None:
-        """Record one step; the arguments are those of `regard.search.StepListener`."""
+        """Record one step, as a `regard.search.StepListener`."""
         self._steps.append((_paths(candidates), _paths(live), _paths(finished)))
 
     def account(self, tokenizer: AnyTokenizer, recipe: SearchRecipe, longest: int) -> Account:
