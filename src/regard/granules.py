@@ -82,3 +82,44 @@ def _roomy(state: Any) -> Iterator[Roomy]:
     elif is_dataclass(state):
         for its in fields(state):
             yield from _roomy(getattr(state, its.name))
+
+
+def overwrite(step: Callable[[Value], Value], value: Value) -> None:
+    """Make a step from a value, and write what it makes over the tensors of that value.
+
+    So the next step reads and writes the same memory, which a recording of the step needs. Raises
+    ValueError, before anything is overwritten, if another number than those in tensors would
+    change, a tensor would change its shape, or two tensors share memory.
+    """
+    old, new = list(_leaves(value)), list(_leaves(step(value)))
+    pairs = list(zip(old, new, strict=True))
+    if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
+        raise ValueError("the step changes a number that is not in a tensor")
+    changed = [(a, b) for a, b in pairs if isinstance(a, Tensor) and a is not b and b.numel()]
+    if any(a.shape != b.shape or a.dtype != b.dtype for a, b in changed):
+        raise ValueError("the step changes the shape of a tensor")
+    held = {_memory(a) for a in old if isinstance(a, Tensor)}
+    if len({_memory(a) for a, _ in changed}) < len(changed):
+        raise ValueError("two tensors share memory")
+    apart = [(a, b.clone() if _memory(b) in held else b) for a, b in changed]
+    for a, b in apart:
+        a.copy_(b)
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors in a value, a state, or beams of a search."""
+    return (leaf for leaf in _leaves(value) if isinstance(leaf, Tensor))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is in a value and the objects in it: tensors, and all that holds nothing."""
+    inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
+    if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
+        yield value
+    else:
+        for one in inner:
+            yield from _leaves(one)
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.arithmetic.fused import Fused
+from regard.arithmetic.graphs import Graphs
 from regard.arithmetic.products import Products
 from regard.equations import Adam, Learned, Mask
-from regard.granules import Granule
 from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 
@@ -57,7 +57,7 @@ class Cuda(Fused):
 
     def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
         self.learning, self.kernels, self.products = learning, kernels, Products()
-        self.granule = Granule(STEPS_UNSEEN)
+        self.granule = Graphs(STEPS_UNSEEN)
 
     def mask(self, allowed: Tensor) -> Mask:
         """A mask for a fused kernel."""

@@ -1,0 +1,85 @@
+"""A granule of steps on a GPU: one step is recorded as a CUDA graph, and then replayed.
+
+A step of decoding launches some hundred small kernels, for which the host takes longer than the
+GPU. A graph launches them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from regard.granules import Granule, Value, overwrite, tensors
+from regard.machine.devices import is_out_of_memory
+
+FEWEST = 4
+"""Steps of a granule for which recording one pays; it takes about as long as to launch two."""
+
+
+class Graphs(Granule):
+    """At most `steps` steps without a look, all but the first of which replay one recording.
+
+    The first one, which no graph has launched before, lets libraries prepare what they cannot while
+    a graph is recorded; once recording has worked, it is tried without that. Steps are made one by
+    one where they cannot be recorded: on a CPU; if a step changes a shape or a number on the host;
+    or if recording fails, and then for good.
+    """
+
+    def __init__(self, steps: int):
+        super().__init__(steps)
+        self._works, self._warm = True, False
+        self._stream: torch.cuda.Stream | None = None
+        self._pool: Any = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
+        """Make so many steps from a value, which may be overwritten."""
+        pays = times >= FEWEST and self.can_record(value)
+        if pays and self._warm and self._replayed(step, value, times):
+            return value
+        value, times = step(value), times - 1
+        if pays and self._works and self._replayed(step, value, times):
+            return value
+        return super().run(step, value, times)
+
+    def _replayed(self, step: Callable[[Value], Value], value: Value, times: int) -> bool:
+        """Overwrite a value by what so many steps make of it; False if that cannot be done."""
+        try:
+            replay = self.record(step, value)
+        except ValueError:  # of `overwrite`
+            return False
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self._works, self._warm = self._warm, False
+            return False
+        self._warm = True
+        for _ in range(times):
+            replay()
+        return True
+
+    def can_record(self, value: Any) -> bool:
+        """Whether all tensors in a value are on a GPU."""
+        return all(x.is_cuda for x in tensors(value))
+
+    def record(self, step: Callable[[Value], Value], value: Value) -> Callable[[], None]:
+        """A function that makes a step from a value and overwrites the value.
+
+        Raises ValueError if a step cannot overwrite the value, RuntimeError if PyTorch cannot
+        record it. The recording before it is kept, for the GPU may not have done with it; all
+        recordings use the same memory. Nothing is computed on the stream that records, so it need
+        not wait; `torch.cuda.graph` would wait for the GPU and free all unused memory.
+        """
+        if self._stream is None:
+            self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(self._stream):
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                overwrite(step, value)
+            finally:
+                graph.capture_end()
+        self._graph = graph
+        return graph.replay

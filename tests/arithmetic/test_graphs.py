@@ -1,0 +1,140 @@
+"""Steps that overwrite what they are made from, as a recording replays them; and what cannot.
+
+Recording itself is a GPU's: here a twin makes the step instead of replaying it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
+from regard.arithmetic.graphs import FEWEST, Graphs
+from regard.granules import ONE_STEP, overwrite
+from regard.recipe import SearchRecipe
+from regard.search import search
+from test_granules import MODELS, SENTENCES, SIGNS, assert_near, drawn, sources
+
+RECIPE = SearchRecipe(beam=4)
+REPLAYS = {"paper", "neighbourhood", "learned positions"}
+
+
+class Twin(Graphs):
+    """Replays a step by making it."""
+
+    def __init__(self, failures: int = 0):
+        super().__init__(STEPS_UNSEEN)
+        self.failures, self.asked, self.replayed = failures, 0, 0
+
+    def can_record(self, value: Any) -> bool:
+        return True
+
+    def record(self, step: Callable[[Any], Any], value: Any) -> Callable[[], None]:
+        """A function that makes the step, which is made already when the function is returned."""
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        overwrite(step, value)
+        made = True
+
+        def replay() -> None:
+            nonlocal made
+            self.replayed += 1
+            if not made:
+                overwrite(step, value)
+            made = False
+
+        return replay
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_steps_that_overwrite_find_what_others_find(kind: str) -> None:
+    """All that keeps its shapes is replayed; the rest makes its steps as before."""
+    model, arithmetic, twin = MODELS[kind](), Cuda(learning=False), Twin()
+    for member in getattr(model, "model", model).members:
+        member.compute_by(arithmetic)
+    source = sources(6)
+    limits = (source.segments != 0).sum(1) + 25
+    right, found = (
+        search(model, source, limits, RECIPE, n_best=4, **SIGNS, granule=granule)
+        for granule in (ONE_STEP, twin)
+    )
+    assert_near(found, right)
+    assert twin.asked >= 2
+    assert (twin.replayed > STEPS_UNSEEN) == (kind in REPLAYS)
+
+
+@pytest.mark.parametrize("length", [1, FEWEST - 1, FEWEST, 17, 40])
+def test_results_of_many_random_searches_are_equal(length: int) -> None:
+    twin = Twin()
+    for seed in range(20):
+        toy, limits = drawn(9, 0.3, True, seed), (torch.arange(1, 9) * length + 7) // 8
+        right, found = (
+            search(toy, SENTENCES, limits, RECIPE, n_best=3, **SIGNS, granule=granule)
+            for granule in (ONE_STEP, twin)
+        )
+        assert found == right
+    assert (twin.replayed > 0) == (length >= FEWEST)
+
+
+def test_recording_that_fails_is_tried_again_after_a_first_step_and_then_no_more() -> None:
+    """Until one has succeeded, a step is made before it."""
+    toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
+    right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
+    for failures in (1, 60):
+        twin = Twin(failures)
+        for _ in range(2):
+            assert search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=twin) == right
+        assert (twin.asked, twin.replayed) == (1, 0)
+
+
+def test_memory_that_runs_out_while_a_step_is_recorded_is_no_failure_of_recording() -> None:
+    class Full(Twin):
+        def record(self, step: Callable[[Any], Any], value: Any) -> Callable[[], None]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
+    with pytest.raises(torch.OutOfMemoryError):
+        search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=Full())
+
+
+def test_on_a_cpu_nothing_is_recorded() -> None:
+    toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
+    right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
+    graphs = Cuda(learning=False).granule
+    assert isinstance(graphs, Graphs)
+    assert search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=graphs) == right
+
+
+class Held:
+    """An object that holds tensors and a number."""
+
+    def __init__(self, x: Tensor, y: Tensor, number: int = 0):
+        self.pair, self.number = (x, y), number
+
+
+def test_what_a_step_makes_is_written_over_its_value() -> None:
+    x, y = torch.tensor([1.0]), torch.tensor([2.0])
+    value = Held(x, y)
+    overwrite(lambda held: Held(held.pair[1], held.pair[0] + 10), value)  # an exchange, too
+    assert value.pair[0] is x
+    assert (x.item(), y.item()) == (2.0, 11.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        (lambda held: Held(*held.pair, number=1), "a number"),
+        (lambda held: Held(held.pair[0], torch.zeros(2)), "the shape"),
+        (lambda held: Held(held.pair[0] + 1, held.pair[1].long()), "the shape"),
+    ],
+)
+def test_what_cannot_be_overwritten_is_refused(step: Callable[[Any], Any], problem: str) -> None:
+    x, y = torch.tensor([1.0]), torch.tensor([2.0])
+    with pytest.raises(ValueError, match=problem):
+        overwrite(step, Held(x, y))
+    with pytest.raises(ValueError, match="share memory"):
+        overwrite(lambda held: Held(held.pair[0] + 1, held.pair[1] + 2), Held(x, x.view(1)))
+    assert (x.item(), y.item()) == (1.0, 2.0)
