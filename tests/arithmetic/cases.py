@@ -15,7 +15,7 @@ from regard.arithmetic.cuda import Cuda, adam_in_one_pass
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
-from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear, largest_weight
+from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
@@ -116,11 +116,16 @@ def every_case() -> Iterator[Case]:
         yield Case("Plain", lambda *_: PLAIN, dtype, near, learns=True)
         yield Case("Cuda", lambda *_: of_a_gpu(), dtype, near, learns=True)
         yield Case("Cuda for inference", lambda *_: of_a_gpu(learning=False), dtype, near)
+        yield Case("Cuda for decoding", _of_a_decoding_gpu, dtype, near)
         for loops in False, True:
             yield from _for_training(loops, dtype)
             yield from _for_inference(loops, dtype)
     yield Case("ExactInference blocks", partial(_exact, BlockedLinear), FP32, NEAR[FP32], (ONEDNN,))
     yield Case("ExactInference int8", partial(_exact, Int8Linear), FP32, NEAR_INT8, (INT8,))
+
+
+def _of_a_decoding_gpu(model: nn.Module, _: nn.Embedding) -> Cuda:
+    return Cuda(learning=False, products=Joined(model))
 
 
 def _for_training(loops: bool, dtype: torch.dtype) -> Iterator[Case]:

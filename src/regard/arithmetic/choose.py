@@ -33,7 +33,7 @@ from regard.arithmetic.cuda import CUDNN, EFFICIENT, Cuda
 from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products, has_int8_training
-from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear, largest_weight
+from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.attention import MultiHeadAttention
@@ -155,6 +155,8 @@ def for_decoding(
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch.
     """
+    if device.type == "cuda":
+        return Cuda(learning=False, products=Joined(model))
     dtype = model.output_matrix.weight.dtype
     if device.type != "cpu" or not can_pack(dtype):
         return for_inference(device, dtype)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -28,6 +28,8 @@ STEPS_UNSEEN = 16
 """The number of steps of a search after which the host looks at its results. After each look, the
 GPU is idle until the host has launched the next step. A sentence that has ended may take part in up
 to 15 more steps, in vain."""
+_STRIDES = 16
+"""The kernel reads biases whose strides are multiples of this; it would copy all others."""
 
 
 class CudaMask(Mask):
@@ -40,12 +42,25 @@ class CudaMask(Mask):
         super().__init__(allowed)
         self.reachable = allowed.any(-1, keepdim=True)
         self.open = allowed | ~self.reachable
+        self._bias: Tensor | None = None
+
+    def bias(self, dtype: torch.dtype) -> Float[Tensor, "#rows 1 #queries keys"]:
+        """0 where `open` is True, else -inf: what the kernel would make of `open` in each layer.
+
+        It is made once, for all layers, with the strides that the kernel needs.
+        """
+        if self._bias is None or self._bias.dtype != dtype:
+            closed = F.pad(~self.open, (0, -self.open.shape[-1] % _STRIDES))
+            bias = torch.zeros_like(closed, dtype=dtype).masked_fill_(closed, -torch.inf)
+            self._bias = bias[..., : self.open.shape[-1]]
+        return self._bias
 
 
 class Cuda(Fused):
     """Computes every equation in the way that is fast on a GPU.
 
-    `learning` says whether losses have gradients, `kernels` which attention kernels may be used.
+    `learning` says whether losses have gradients, `kernels` which attention kernels may be used,
+    and `products` multiply by weights.
     """
 
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
@@ -55,8 +70,14 @@ class Cuda(Fused):
     logits_at_once = 2**27
     """At most this many logits are ranked together: 512 MiB in fp32."""
 
-    def __init__(self, *, learning: bool, kernels: list[SDPBackend] = EFFICIENT):
-        self.learning, self.kernels, self.products = learning, kernels, Products()
+    def __init__(
+        self,
+        *,
+        learning: bool,
+        kernels: list[SDPBackend] = EFFICIENT,
+        products: Products | None = None,
+    ):
+        self.learning, self.kernels, self.products = learning, kernels, products or Products()
         self.granule = Graphs(STEPS_UNSEEN)
 
     def mask(self, allowed: Tensor) -> Mask:
@@ -69,7 +90,8 @@ class Cuda(Fused):
         """Equation (1) by PyTorch's fused kernel."""
         assert isinstance(mask, CudaMask)
         with sdpa_kernel(self.kernels):
-            output = F.scaled_dot_product_attention(query, key, value, mask.open, dropout)
+            where = mask.open if self.learning else mask.bias(query.dtype)
+            output = F.scaled_dot_product_attention(query, key, value, where, dropout)
         return output * mask.reachable
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
@@ -98,7 +99,7 @@ class LaidOut(Products):
         bias: Tensor | None = None,
     ):
         self.layouts: dict[tuple[nn.Module, ...], Layout] = {
-            layers: lay_out(*joined(layers)) for layers in _multiplied_together(model)
+            layers: lay_out(*joined(layers)) for layers in multiplied_together(model)
         }
         for layer in {layer for layers in self.layouts for layer in layers}:
             del layer.weight, layer.bias
@@ -119,7 +120,24 @@ class LaidOut(Products):
         return self.layouts[embedding,](by, x)
 
 
-def _multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
+class Joined(Products):
+    """Linear layers of a model whose weights no longer change, by PyTorch.
+
+    Weights that are multiplied with the same states are joined once, and not at each product.
+    """
+
+    def __init__(self, model: nn.Module):
+        self._together = {
+            layers: joined(layers) for layers in multiplied_together(model) if len(layers) > 1
+        }
+
+    def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
+        """x W^T + b of the layers, as one product."""
+        y = F.linear(x, *(self._together.get(layers) or joined(layers)))
+        return y.relu_() if relu else y
+
+
+def multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
     """The linear layers of a model, in groups: modules multiply by the layers of one at once."""
     groups: list[tuple[nn.Linear, ...]] = []
     for module in model.modules():
