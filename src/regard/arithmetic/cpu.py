@@ -7,7 +7,6 @@ from regard.arithmetic import int8, layouts
 from regard.arithmetic.attention import VECTOR, CpuAttention, CpuMask
 from regard.arithmetic.dropout import keep_mask
 from regard.arithmetic.fused import Fused
-from regard.arithmetic.int8 import Rounded
 from regard.arithmetic.products import Products
 from regard.arithmetic.residual import CpuAddNorm
 from regard.equations import Cache, Mask
@@ -89,26 +88,7 @@ class Cpu(Fused):
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         return gradient, gradient.reshape(-1, gradient.shape[-1]).sum(0)
 
-    def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
-        """x times a factor for each column, rounded to signed 8 bits with a scale for each row."""
-        return int8.round_rows(x, factors)
-
-    def scale_products(
-        self,
-        y: Tensor,
-        scale: Tensor,
-        factors: Tensor | None,
-        bias: Tensor | None,
-        relu: bool,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        """y times its row's scale and its column's factor, plus the bias, then ReLU if `relu`."""
-        return int8.scale_products(y, scale, factors, bias, relu, dtype)
-
-    def round_unsigned(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x rounded to unsigned 8 bits, and the scale of each row."""
-        return layouts.round_unsigned(x)
-
-    def scale_rows(self, y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        """y * scale + bias, computed in place, then ReLU if `relu`."""
-        return layouts.scale_rows(y, scale, bias, relu)
+    round_rows = staticmethod(int8.round_rows)
+    scale_products = staticmethod(int8.scale_products)
+    round_unsigned = staticmethod(layouts.round_unsigned)
+    scale_rows = staticmethod(layouts.scale_rows)

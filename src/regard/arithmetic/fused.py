@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from regard.arithmetic import consistency, cross_entropy
-from regard.arithmetic.consistency import PairLosses
+from regard.arithmetic.consistency import pair_gradient as of_two_passes
+from regard.arithmetic.cross_entropy import cross_entropy_by_chunks
+from regard.arithmetic.cross_entropy import softmax_gradient as of_one_pass
 from regard.arithmetic.plain import Plain, torch_adam
 from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import most_likely_by_blocks
@@ -45,25 +46,14 @@ class Fused(Plain):
         consistency: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         """The loss, computed without keeping all logits."""
-        return cross_entropy.cross_entropy_by_chunks(
-            self, states, embedding, labels, smoothing, consistency
-        )
+        return cross_entropy_by_chunks(self, states, embedding, labels, smoothing, consistency)
 
     def chunk_of(self, tokens: int) -> int:
         """The number of tokens whose logits are computed together: `chunk`."""
         return self.chunk
 
-    def softmax_gradient(
-        self, logits: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
-        return cross_entropy.softmax_gradient(logits, labels, smoothing)
-
-    def pair_gradient(
-        self, first: Tensor, second: Tensor, labels: Tensor, smoothing: float, weight: float
-    ) -> PairLosses:
-        """Turn the logits of two passes into their gradients, in place."""
-        return consistency.pair_gradient(first, second, labels, smoothing, weight)
+    softmax_gradient = staticmethod(of_one_pass)
+    pair_gradient = staticmethod(of_two_passes)
 
     def is_one(self, gradient: Tensor) -> bool:
         """Whether the gradient of the loss is 1, as when backward() starts from the loss."""

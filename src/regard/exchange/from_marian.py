@@ -67,9 +67,9 @@ def read_marian(path: Path, texts: Texts) -> Foreign:
     tensors = _tensors(arrays, path)
     weights = ForeignWeights(tensors, path)
     shared = keys.flag("tied-embeddings-all", False)
-    sources, targets = _entries(weights, path)
+    sources, targets = _entries(weights)
     tokenizer = tokenizer_of(texts, (sources, targets), SpecialNames(None, None), shared=shared)
-    recipe = _recipe(keys, path, weights, targets)
+    recipe = _recipe(keys, path, targets)
     found, fields = _converted(weights, keys, recipe, tokenizer, (sources, targets))
     files, side = texts.checksums(path), not_run("regard does not run marian-nmt")
     return Foreign("marian", path, recipe.but(**fields), found, tokenizer, files, side)
@@ -115,7 +115,7 @@ def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
     return {name: tensor}
 
 
-def _entries(weights: ForeignWeights, path: Path) -> tuple[int, int]:
+def _entries(weights: ForeignWeights) -> tuple[int, int]:
     """The sizes of the source's and the target's vocabulary: the rows of their matrices."""
     sizes = []
     for side in ("encoder", "decoder"):
@@ -124,7 +124,7 @@ def _entries(weights: ForeignWeights, path: Path) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
-def _recipe(keys: ForeignConfig, path: Path, weights: ForeignWeights, targets: int) -> Recipe:
+def _recipe(keys: ForeignConfig, path: Path, targets: int) -> Recipe:
     pre = keys.word("transformer-preprocess", "") == "n"
     keys.only("transformer-preprocess", "n" if pre else "")
     keys.only("transformer-postprocess", "da" if pre else "dan")

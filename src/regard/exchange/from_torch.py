@@ -75,7 +75,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
     sizes = weights.shape(found.source)[0], weights.shape(found.target)[0]
     names = SpecialNames(program.pad, program.begin, program.end)
     tokenizer = tokenizer_of(texts, sizes, names, shared=found.source == found.target)
-    recipe = _recipe(weights, prefix, program, sizes[1], path, found.source)
+    recipe = _recipe(weights, prefix, program, sizes[1], path)
     converted, fields = _converted(weights, prefix, found, recipe, tokenizer)
     files, side = texts.checksums(path), not_run("a state dict has no program that could be run")
     return Foreign("torch", path, recipe.but(**fields), converted, tokenizer, files, side)
@@ -174,7 +174,7 @@ def _depth(weights: ForeignWeights, stem: str) -> int:
 
 
 def _recipe(
-    weights: ForeignWeights, prefix: str, program: Program, targets: int, path: Path, source: str
+    weights: ForeignWeights, prefix: str, program: Program, targets: int, path: Path
 ) -> Recipe:
     ff, width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")
     final = f"{prefix}encoder.norm.weight" in weights

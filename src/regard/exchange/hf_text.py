@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
@@ -16,14 +15,12 @@ OURS = "regard.tokenizer.json"
 """Our tokenizer's file in an exported directory; tokenizer.json there is for `transformers`."""
 
 
-def write_text_files(
-    tokenizer: AnyTokenizer, vocabulary: MarianVocabulary, positions: int, folder: Path
-) -> None:
+def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
     """Write the tokenizer's files into a folder; raises ModelError for kinds without such files."""
     if isinstance(tokenizer, Tokenizer):
         _write_ours(tokenizer, positions, folder)
     elif isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.settings.language_codes:
-        _write_marian(tokenizer, vocabulary, positions, folder)
+        _write_marian(tokenizer, positions, folder)
     else:
         kind = getattr(tokenizer, "kind", "foreign")
         raise ModelError(f"a tokenizer of kind {kind}: export hf writes regard's own and Marian's")
@@ -45,7 +42,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
         "pair": [sentence, {"SpecialToken": special}],
         "special_tokens": {name: end},
     }
-    _write(folder / "tokenizer.json", content)
+    write_json(folder / "tokenizer.json", content)
     configuration = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": SPECIAL[BOS],
@@ -56,16 +53,14 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
         "split_special_tokens": True,  # a typed "</s>" is four characters of text
         "model_input_names": ["input_ids", "attention_mask"],
     }
-    _write(folder / "tokenizer_config.json", configuration)
+    write_json(folder / "tokenizer_config.json", configuration)
 
 
-def _write_marian(
-    tokenizer: SentencePieceTokenizer, vocabulary: MarianVocabulary, positions: int, folder: Path
-) -> None:
+def _write_marian(tokenizer: SentencePieceTokenizer, positions: int, folder: Path) -> None:
     """Write the original files of the tokenizer, and its settings as tokenizer_config.json."""
     tokenizer.save(folder / OURS)  # this also writes the original files
     end, unknown, pad = (*tokenizer.settings.skipped, "<pad>")[:3]
-    _write(
+    write_json(
         folder / "tokenizer_config.json",
         {
             "tokenizer_class": "MarianTokenizer",
@@ -79,5 +74,6 @@ def _write_marian(
     )
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write an object as a file of JSON, indented as Hugging Face does."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

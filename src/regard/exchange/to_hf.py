@@ -7,7 +7,6 @@ model then computes the same sums, in another order.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from regard.errors import ModelError
 from regard.exchange.hf_card import card
-from regard.exchange.hf_text import write_text_files
+from regard.exchange.hf_text import write_json, write_text_files
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
 from regard.files.tensors import write_tensors
@@ -59,9 +58,9 @@ def write_hf(model: Model, folder: Path) -> None:
     named = _tensors(recipe, copied_weights(model), vocabulary)
     tensors = {name: torch.from_numpy(values) for name, values in named}
     write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
-    _write_json(folder / "config.json", _config(model, vocabulary))
-    _write_json(folder / "generation_config.json", _generation(model, vocabulary))
-    write_text_files(model.tokenizer, vocabulary, positions_of(model), folder)
+    write_json(folder / "config.json", _config(model, vocabulary))
+    write_json(folder / "generation_config.json", _generation(model, vocabulary))
+    write_text_files(model.tokenizer, positions_of(model), folder)
     (folder / "README.md").write_text(card(model), encoding="utf-8")
 
 
@@ -191,7 +190,3 @@ def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
         "length_penalty": search.alpha,
         "max_length": longest,
     }
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

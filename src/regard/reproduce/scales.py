@@ -50,6 +50,21 @@ def data_in(out: Path) -> Path:
     return out / "data"
 
 
+def prepare_folder(
+    out: Path, folder: Path, recipe: Recipe, valid: str = "valid", workers: int | None = None
+) -> None:
+    """Prepare the text of a folder, train and `valid` in .en and .de, as the data of `out`."""
+    prepare(
+        out=data_in(out),
+        source=folder / "train.en",
+        target=folder / "train.de",
+        valid_source=folder / f"{valid}.en",
+        valid_target=folder / f"{valid}.de",
+        recipe=recipe,
+        workers=workers,
+    )
+
+
 MINI_BASE = BASE.but(
     layers=3,
     d_model=128,
@@ -92,15 +107,7 @@ class Mini:
         folder = out / "corpus"
         write_corpus(folder / "train", _TRAIN, self.pairs)
         write_corpus(folder / "valid", _VALID, self.validated)
-        prepare(
-            out=data_in(out),
-            source=folder / "train.en",
-            target=folder / "train.de",
-            valid_source=folder / "valid.en",
-            valid_target=folder / "valid.de",
-            recipe=self.recipe,
-            workers=0,
-        )
+        prepare_folder(out, folder, self.recipe, workers=0)
 
     def base(self, out: Path) -> Recipe:
         """The recipe of base."""

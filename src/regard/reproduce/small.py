@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from regard.api import prepare
 from regard.budget.choice import choose
 from regard.budget.text import ParallelText
 from regard.errors import DataError
@@ -18,7 +17,7 @@ from regard.files.lines import read_lines
 from regard.files.whole import write_file
 from regard.paper import BASE
 from regard.recipe import Recipe
-from regard.reproduce.scales import TestSet, data_in
+from regard.reproduce.scales import TestSet, prepare_folder
 
 _SAVED = 30
 """The approximate number of checkpoints that a run saves."""
@@ -38,14 +37,7 @@ class Small:
         """Choose the recipe, which is kept in `out`, and prepare the text."""
         folder, recipe = _folder(), self.base(out)
         write_file(out / "base.toml", recipe.to_toml())
-        prepare(
-            out=data_in(out),
-            source=folder / "train.en",
-            target=folder / "train.de",
-            valid_source=folder / "val.en",
-            valid_target=folder / "val.de",
-            recipe=recipe,
-        )
+        prepare_folder(out, folder, recipe, valid="val")
 
     def base(self, out: Path) -> Recipe:
         """The recipe in the place of base: the one that `out` keeps, or one that is chosen now.

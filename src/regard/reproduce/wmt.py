@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 
-from regard.api import prepare
 from regard.errors import DataError
 from regard.files.whole import new_file, refusing_write_errors, write_file
 from regard.paper import BASE
 from regard.recipe import Recipe
-from regard.reproduce.scales import TestSet, data_in
+from regard.reproduce.scales import TestSet, prepare_folder
 
 _BLOCK = 1 << 20
 _SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
@@ -86,14 +85,7 @@ class Wmt:
         for archive in self.archives:
             fetched(archive, out / "wmt14")
         unpack(self.archives, out / "wmt14", folder)
-        prepare(
-            out=data_in(out),
-            source=folder / "train.en",
-            target=folder / "train.de",
-            valid_source=folder / "valid.en",
-            valid_target=folder / "valid.de",
-            recipe=self.base(out),
-        )
+        prepare_folder(out, folder, self.base(out))
 
     def base(self, out: Path) -> Recipe:
         """The paper's base model, scored on all of newstest2013."""

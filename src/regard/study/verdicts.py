@@ -14,7 +14,6 @@ from statistics import fmean, stdev
 
 STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
 """The 95 % quantiles of Student's t for 1, 2, ... degrees of freedom."""
-MOST_SEEDS = len(STUDENT) + 1
 
 
 class Judgement(StrEnum):
