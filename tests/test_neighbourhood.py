@@ -9,20 +9,19 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from families.modelling import VOCABULARY, rows
 from regard.arithmetic.choose import for_decoding
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import Products
 from regard.attention import MultiHeadAttention
 from regard.cost import flop
-from regard.data.rows import Rows, one_per_row
+from regard.data.rows import Rows
 from regard.encoder_decoder import EncoderDecoder
 from regard.neighbourhood import neighbourhood_mask, restricted
 from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
 from regard.view.recording import record_attention
-
-VOCABULARY = 29
 
 
 def attention(reach: int) -> Any:
@@ -106,13 +105,6 @@ def model_of(**changes: Any) -> Transformer:
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     return model.eval()
-
-
-def rows(lengths: list[int], seed: int) -> Rows:
-    generator = torch.Generator().manual_seed(seed)
-    return one_per_row(
-        [torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
-    )
 
 
 @pytest.mark.parametrize("changes", [{}, {"score": "dot"}, {"score": "additive"}, {"norm": "pre"}])

@@ -4,7 +4,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -14,8 +14,7 @@ from regard.arithmetic.choose import LARGE, can_use_loops, for_training
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.int8 import Int8Products
 from regard.arithmetic.products import Products
-from regard.data.batches import Batch, Batches
-from regard.data.pairs import Pairs
+from regard.data.batches import Batch
 from regard.data.rows import Rows
 from regard.equations import Arithmetic
 from regard.errors import RecipeError
@@ -26,7 +25,7 @@ from regard.recipe import Recipe
 from regard.steps import BySize, Halves, Steps, Whole, batch_loss, steps_for
 from regard.training import update
 from regard.transformer import Transformer
-from run.copying import RECIPE, needs_int8, prepared
+from run.copying import RECIPE, epoch, needs_int8, prepared
 
 CALM = RECIPE.but(dropout=0.0)
 VOCABULARY = 256 + 3 + 10
@@ -71,13 +70,6 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
 
     monkeypatch.setattr("regard.steps.batch_loss", listening)
     return found
-
-
-def epoch(data: Path, layout: Any, tokens: int, **changes: int) -> list[Batch]:
-    """Every pair once, in batches of at most this many tokens."""
-    recipe = RECIPE.but(source_tokens=tokens, target_tokens=tokens, **changes).data
-    batches = Batches(Pairs.open(data, "train"), recipe, 1, layout=layout)
-    return batches.take(batches.batches_per_epoch)
 
 
 def begun(

@@ -33,7 +33,7 @@ from regard.schedule import learning_rate
 from regard.steps import Steps, batch_loss, steps_for
 from regard.training import Loss, stop_unless_finite, train, update
 from regard.transformer import Transformer
-from run.copying import RECIPE, needs_int8, prepared, trained
+from run.copying import RECIPE, epoch, needs_int8, prepared, trained
 from run.killing import full_at
 
 CALM = RECIPE.but(dropout=0.0)
@@ -49,13 +49,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model_of() -> Transformer:
     torch.manual_seed(1)
     return Transformer(CALM.model, VOCABULARY).train()
-
-
-def epoch(data: Path, layout: Any, tokens: int, **changes: int) -> list[Batch]:
-    """Every pair once, in batches of at most so many tokens."""
-    recipe = RECIPE.but(source_tokens=tokens, target_tokens=tokens, **changes).data
-    batches = Batches(Pairs.open(data, "train"), recipe, 1, layout=layout)
-    return batches.take(batches.batches_per_epoch)
 
 
 def steps_of(model: Transformer, optimizer: FlatAdam) -> Steps:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from families.modelling import VOCABULARY, sentences
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.inference import Inference
 from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear
@@ -18,7 +19,6 @@ from regard.recipe import ModelRecipe
 from regard.transformer import Transformer
 from twins import torch_transformer
 
-VOCABULARY = 29
 SIZES = ModelRecipe(
     layers=2, decoder_layers=3, d_model=12, d_ff=17, heads=3, d_k=4, d_v=4, dropout=0.0
 )
@@ -30,11 +30,6 @@ def transformer(recipe: ModelRecipe = SIZES) -> Transformer:
     for parameter in model.parameters():  # biases and norms away from their neutral start
         nn.init.normal_(parameter, std=0.4)
     return model.eval()
-
-
-def sentences(lengths: list[int], seed: int) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch.nn, of odd head counts

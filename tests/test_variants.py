@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from families.modelling import VOCABULARY, rows
 from regard.arithmetic.choose import for_decoding
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.inference import Inference
@@ -22,7 +23,6 @@ from regard.variants import AdditiveAttention, NormOnly, add_norm_of, additive_s
 from regard.view.recording import record_attention
 from twins import MARIAN, marian, torch_transformer
 
-VOCABULARY = 29
 SIZES = ModelRecipe(layers=2, d_model=12, d_ff=17, heads=3, d_k=5, d_v=4, dropout=0.0)
 SOURCE_VOCABULARY = 37
 """Of the models whose source has an embedding of its own."""
@@ -65,13 +65,6 @@ def source_vocabulary(recipe: ModelRecipe) -> int:
 
 def laid_out(model: Transformer, precision: str = "fp32") -> Arithmetic:
     return for_decoding(model, torch.device("cpu"), precision, False)
-
-
-def rows(lengths: list[int], seed: int) -> Rows:
-    generator = torch.Generator().manual_seed(seed)
-    return one_per_row(
-        [torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
-    )
 
 
 def by_definition(module: MultiHeadAttention, x: Tensor, score: str) -> Tensor:

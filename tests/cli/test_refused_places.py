@@ -3,17 +3,16 @@
 import errno
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cli.refusing import World, contents, refused, regard, unchanged
+from files.limits import files_of_at_most
 
 NOWHERE = "/proc/self/nowhere"  # not even root can write there
 
@@ -61,22 +60,11 @@ def test_a_name_that_is_too_long(world: World, writer: str) -> None:
     assert os.strerror(errno.ENAMETOOLONG) in said
 
 
-@contextmanager
-def full_disk(room: int) -> Iterator[None]:
-    """No file may grow beyond `room` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("room", [0, 300, 2000])
 @pytest.mark.parametrize("writer", ["prepare", "average"])
 def test_a_full_disk_leaves_nothing(world: World, writer: str, room: int) -> None:
     out = world.folder / "deep" / "out"
-    with unchanged(world.folder), full_disk(room):
+    with unchanged(world.folder), files_of_at_most(room):
         said = refused(*WRITERS[writer](world, out))
     assert os.strerror(errno.EFBIG) in said
     assert "nothing is left half-written" in said
@@ -86,7 +74,7 @@ def test_a_full_disk_leaves_the_last_checkpoints(world: World) -> None:
     run = world.copy("run")
     shutil.rmtree(run / "checkpoints" / "step-4")
     before = contents(run / "checkpoints")
-    with full_disk(20_000):
+    with files_of_at_most(20_000):
         said = refused("train", "-q", "--data", world.made / "data", "--out", run)
     assert said.startswith(f"{run}/checkpoints/step-4: cannot write: ")
     assert "nothing is left half-written" in said

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.arithmetic.int8 import has_int8_training
+from regard.data.batches import Batch, Batches
+from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
 from regard.recipe import Recipe
 from regard.run.run import Run
@@ -73,3 +75,10 @@ def trained(
         return train(run, validate)
     finally:
         run.close()
+
+
+def epoch(data: Path, layout: Any, tokens: int, **changes: int) -> list[Batch]:
+    """Every pair once, in batches of at most this many tokens."""
+    recipe = RECIPE.but(source_tokens=tokens, target_tokens=tokens, **changes).data
+    batches = Batches(Pairs.open(data, "train"), recipe, 1, layout=layout)
+    return batches.take(batches.batches_per_epoch)

@@ -1,6 +1,7 @@
 """The clock of a run: what is due when, and how long it has taken."""
 
 import signal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,7 @@ def test_base_averages_checkpoints_1500_steps_apart_at_any_speed(
 def test_a_run_averages_what_was_due_by_steps_and_resumes_from_what_was_by_the_clock(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1000.0
-
-    def passing() -> float:
-        nonlocal now
-        now += 10
-        return now
-
-    monkeypatch.setattr("time.monotonic", passing)
+    monkeypatch.setattr("time.monotonic", count(1000.0, 10).__next__)
     recipe = RECIPE.but(steps=23, save_every=5, keep=3, resume_minutes=1.0)
     with pytest.raises(ZeroDivisionError):
         trained(tmp_path / "run", data, recipe, listeners=(lambda r: 1 // (9 - r["step"]),))
@@ -131,17 +125,10 @@ def test_the_last_step_is_averaged_where_one_is_wanted_or_too_few_were_due(
 def test_a_run_of_some_minutes_ends_in_time_and_goes_on_with_more(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1000.0
-
-    def passing() -> float:
-        nonlocal now
-        now += 0.25
-        return now
-
-    monkeypatch.setattr("time.monotonic", passing)
+    monkeypatch.setattr("time.monotonic", count(1000.0, 0.25).__next__)
     validate = lambda model: {"loss": 1.0}  # noqa: E731
     recipe = RECIPE.but(steps=10_000, minutes=1.0, save_every=5, validate_every=10)
-    run = Run(tmp_path / "run", recipe, data, began=now - 20)  # 20 s went into preparing
+    run = Run(tmp_path / "run", recipe, data, began=980.0)  # 20 s went into preparing
     train(run, validate)
     run.close()
     records = read_journal(run.directory.path / "journal.jsonl")
