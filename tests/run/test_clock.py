@@ -1,6 +1,7 @@
 """The clock of a run: what is due when, and how long it has taken."""
 
 import signal
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,8 @@ def test_a_run_of_some_minutes_ends_in_time_and_goes_on_with_more(
     monkeypatch.setattr("time.monotonic", count(1000.0, 0.25).__next__)
     validate = lambda model: {"loss": 1.0}  # noqa: E731
     recipe = RECIPE.but(steps=10_000, minutes=1.0, save_every=5, validate_every=10)
-    run = Run(tmp_path / "run", recipe, data, began=980.0)  # 20 s went into preparing
+    began = time.monotonic() - 20  # 20 s went into preparing
+    run = Run(tmp_path / "run", recipe, data, began=began)
     train(run, validate)
     run.close()
     records = read_journal(run.directory.path / "journal.jsonl")
