@@ -104,7 +104,10 @@ def run(
         torch.tensor(max_lengths, dtype=torch.long),
         {"bos": BOS, "eos": EOS, "pad": PAD},
     )
-    return search(toy, source, limits, recipe, n_best=n_best, **signs, ranker=ranker)
+    chooser = getattr(getattr(ranker, "__self__", None), "choose", None)  # of one arithmetic
+    return search(
+        toy, source, limits, recipe, n_best=n_best, **signs, ranker=ranker, chooser=chooser
+    )
 
 
 def log_p(toy: Toy, sentence: int, prefix: Prefix) -> list[float]:

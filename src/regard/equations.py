@@ -8,8 +8,8 @@ definitions (`Plain`), and faster ones for each kind of machine. When a model is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -277,6 +277,9 @@ class Arithmetic(ABC):
         Tokens in `never` are left out. Equal continuations are in the order of their hypotheses,
         then of their tokens.
         """
+
+    choose: Callable[..., Any]
+    """Choose the hypotheses that live on after a step (§6.1); `hypotheses.choose` defines it."""
 
     @abstractmethod
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:

@@ -117,6 +117,51 @@ def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypo
     return Hypothesis(body, score, log_p, finished=eos in tokens)
 
 
+class Choosing(NamedTuple):
+    """The rules by which `choose` chooses; they stay the same in all steps of a search."""
+
+    beam: int
+    finish_by_beam: bool
+    """Whether `search.finish` is "beam"; see `regard.search`."""
+    eos: int
+    penalty: Float[Tensor, " lengths"]
+    """The length penalty of each length."""
+
+
+class Chosen(NamedTuple):
+    """The hypotheses after a step; see `choose`."""
+
+    live: Hypotheses
+    finished: Hypotheses
+    going: Bool[Tensor, " sentences"]
+
+
+def choose(
+    candidates: Hypotheses,
+    finished: Hypotheses,
+    max_lengths: Int[Tensor, " sentences"],
+    length: Int[Tensor, " one"],
+    rules: Choosing,
+) -> Chosen:
+    """Choose the candidates that stay alive, and the best of all hypotheses that have finished.
+
+    `candidates` are the continuations of a step, best first, whose last token is at `length`. A
+    sentence goes on if it has room and a live hypothesis that may yet be one of its best.
+    """
+    beam = rules.beam
+    final = candidates.tokens.index_select(-1, length).squeeze(-1) == rules.eos
+    live = candidates.only(~final).best(beam)
+    if rules.finish_by_beam:
+        final = final | (max_lengths == length).unsqueeze(1)
+        final[:, beam:] = False
+    finished = finished.beside(candidates.only(final)).best(beam)
+    # No live hypothesis can score more: log p only falls, and the penalty of the longest output
+    # is the largest. Searches that finish by "beam" guess that by the present length.
+    longest = length if rules.finish_by_beam else max_lengths
+    bound = live.log_p[:, 0] / rules.penalty.index_select(0, longest)
+    return Chosen(live, finished, (bound > finished.score[:, -1]) & (length < max_lengths))
+
+
 def most_likely(
     live: Float[Tensor, "sentences beams"],
     logits: Float[Tensor, "rows vocabulary"],

@@ -139,7 +139,8 @@ class Parser(Decoding):
             inputs = ParserInput(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
             return search(
                 self._trees, inputs, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely, granule=self.model.by.granule,
+                ranker=self.model.by.most_likely, chooser=self.model.by.choose,
+                granule=self.model.by.granule,
             )  # fmt: skip
 
         for words, best in zip(sentences, self.hypotheses(sources, found), strict=True):

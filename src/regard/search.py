@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.equations import Ranking
 from regard.errors import RecipeError
 from regard.granules import ONE_STEP, Granule, occupied, with_room
-from regard.hypotheses import Hypotheses, Hypothesis, most_likely
+from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose, most_likely
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
@@ -63,6 +63,8 @@ class Steppable(Protocol[Source, State]):
 
 Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
+Chooser = Callable[[Hypotheses, Hypotheses, Tensor, Tensor, Choosing], Chosen]
+"""The signature of `choose`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
 """A function that is called after each step, with the numbers of the step's sentences, their
 candidates, and their live and finished hypotheses after the step. A sentence that has ended may
@@ -82,6 +84,7 @@ def search(
     pad: int,
     listen: StepListener | None = None,
     ranker: Ranker | None = None,
+    chooser: Chooser | None = None,
     granule: Granule = ONE_STEP,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, the best first.
@@ -93,12 +96,12 @@ def search(
     continuation is considered: this is greedy search. Equal continuations are in the order of their
     hypotheses, then of their tokens.
 
-    `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
-    never produced. `listen` is called after every step. `ranker` computes the function that
-    `most_likely` defines; None means `most_likely` itself. After each `granule` of steps, or with
-    `listen` after each step, the host looks which sentences have ended. This does not change the
-    results. Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is
-    NaN.
+    `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
+    never produced. `listen` is called after every step. `ranker` and `chooser` compute what
+    `most_likely` and `choose` of `regard.hypotheses` define; None means these themselves. After
+    each `granule` of steps the host looks which sentences have ended; if there is `listen`, after
+    each step. Results do not depend on that.
+    Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -107,7 +110,7 @@ def search(
     granule = granule if listen is None else ONE_STEP
     unseen = granule.steps > 1
     penalty = _length_penalties(max_lengths, recipe)
-    rules = _Rules(model, recipe, penalty, bos, eos, pad, ranker or most_likely)
+    rules = _Rules(model, recipe, penalty, bos, eos, pad, ranker or most_likely, chooser or choose)
     step = rules.unseen_step if unseen else rules.step
     beams = rules.begin(model.start(source), max_lengths, recipe.beam if unseen else 1)
     host, left = _Host(len(max_lengths), n_best), len(penalty) - 1
@@ -236,6 +239,12 @@ class _Rules:
     eos: int
     pad: int
     ranker: Ranker
+    chooser: Chooser
+
+    @property
+    def choosing(self) -> Choosing:
+        """What the chooser has to know."""
+        return Choosing(self.recipe.beam, self.recipe.finish == "beam", self.eos, self.penalty)
 
     def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:
         """The beams before the first step: <s> in the first of `places` places."""
@@ -261,9 +270,10 @@ class _Rules:
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)
         logits, state = self.model.step(last.flatten(), beams.state.select(live.rows))
         candidates = self.continuations(live, logits, length)
-        del logits  # the next lines can use their memory
-        alive, finished = self.choose(candidates, beams.finished, beams.max_lengths, length)
-        going = self.goes_on(alive, finished, beams.max_lengths, length)
+        del logits  # so that what follows can use their memory
+        alive, finished, going = self.chooser(
+            candidates, beams.finished, beams.max_lengths, length, self.choosing
+        )
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
 
     def unseen_step(self, beams: _Beams) -> _Beams:
@@ -292,34 +302,3 @@ class _Rules:
         longer.index_copy_(-1, length, tokens.unsqueeze(-1))
         rows = parents + beams * torch.arange(sentences, device=parents.device).unsqueeze(-1)
         return Hypotheses(longer, rows, log_p, log_p / self.penalty.index_select(0, length))
-
-    def choose(
-        self,
-        candidates: Hypotheses,
-        finished: Hypotheses,
-        max_lengths: Int[Tensor, " sentences"],
-        length: Int[Tensor, " one"],
-    ) -> tuple[Hypotheses, Hypotheses]:
-        """The best candidates, which stay live, and the best of all finished hypotheses."""
-        beam = self.recipe.beam
-        final = candidates.tokens.index_select(-1, length).squeeze(-1) == self.eos
-        live = candidates.only(~final).best(beam)
-        if self.recipe.finish == "beam":
-            final = final | (max_lengths == length).unsqueeze(1)
-            final[:, beam:] = False
-        return live, finished.beside(candidates.only(final)).best(beam)
-
-    def goes_on(
-        self,
-        live: Hypotheses,
-        finished: Hypotheses,
-        max_lengths: Int[Tensor, " sentences"],
-        length: Int[Tensor, " one"],
-    ) -> Bool[Tensor, " sentences"]:
-        """Whether each sentence may be longer, and a live hypothesis may become one of its best."""
-        # No live hypothesis can score more than the bound: log p only falls, and the penalty of the
-        # longest output is the largest. With finish = "beam", the bound is only an estimate, from
-        # the present length.
-        longest = length if self.recipe.finish == "beam" else max_lengths
-        bound = live.log_p[:, 0] / self.penalty.index_select(0, longest)
-        return (bound > finished.score[:, -1]) & (length < max_lengths)

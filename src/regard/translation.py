@@ -274,7 +274,8 @@ class Translator(Decoding):
             reporter = _PartialReporter(by_place, self.tokenizer) if by_place else None
             return search(
                 self.model, rows, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,
-                ranker=self.model.by.most_likely, granule=self.model.by.granule, listen=reporter,
+                ranker=self.model.by.most_likely, chooser=self.model.by.choose,
+                granule=self.model.by.granule, listen=reporter,
             )  # fmt: skip
 
         return [self.texts(best) for best in self.hypotheses(sources, found, here=bool(listeners))]

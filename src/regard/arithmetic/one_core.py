@@ -27,6 +27,7 @@ from regard.arithmetic.loops import linear as linear_loops
 from regard.arithmetic.loops import residual as residual_loops
 from regard.arithmetic.loops import search as search_loops
 from regard.equations import Adam, Learned, Ranking
+from regard.hypotheses import Choosing, Chosen, Hypotheses
 from regard.machine.threads import side_by_side
 
 
@@ -44,6 +45,10 @@ def rows(x: Tensor) -> NDArray[Any]:
 def rows_of(x: Tensor) -> NDArray[Any]:
     """A contiguous tensor as a matrix that a loop writes to; it is flattened as by `rows`."""
     return array(x.view(-1, x.shape[-1]))
+
+
+def _arrays(hypotheses: Hypotheses) -> tuple[NDArray[Any], ...]:
+    return tuple(array(field.contiguous()) for field in hypotheses)
 
 
 class Loops(Cpu):
@@ -113,6 +118,29 @@ class Loops(Cpu):
             *map(array, (live.contiguous(), logits.contiguous(), without, *found))
         )
         return found
+
+    def choose(
+        self,
+        candidates: Hypotheses,
+        finished: Hypotheses,
+        max_lengths: Tensor,
+        length: Tensor,
+        rules: Choosing,
+    ) -> Chosen:
+        """Choose the live and the finished hypotheses of all sentences in one call of a loop."""
+        like, places = candidates.tokens, (len(max_lengths), rules.beam)
+
+        def empty() -> Hypotheses:
+            rows, *numbers = torch.empty(places, dtype=torch.int64), *torch.empty(2, *places)
+            return Hypotheses(like.new_empty(*places, like.shape[-1]), rows, *numbers)
+
+        live, found, going = empty(), empty(), torch.empty_like(max_lengths, dtype=torch.bool)
+        ends = int(length), rules.eos, rules.finish_by_beam
+        search_loops.choose_hypotheses(
+            _arrays(candidates), _arrays(finished), array(max_lengths), *ends,
+            array(rules.penalty), _arrays(live), _arrays(found), array(going),
+        )  # fmt: skip
+        return Chosen(live, found, going)
 
     def round_rows(self, x: Tensor, factors: Tensor | None = None) -> Rounded:
         """x times a factor for each column, rounded to signed 8 bits with a scale for each row."""

@@ -1,4 +1,6 @@
-"""The best continuations of hypotheses (§6.1)."""
+"""The best continuations of hypotheses, and the choice among them (§6.1)."""
+
+from typing import Any
 
 import numpy as np
 from numpy import float32 as f32
@@ -68,3 +70,71 @@ def rank_continuations(
                         log_p = shift + read(row[token])
                         if log_p > best[s, -1] and not (never == token).any():
                             _insert(beam, token, log_p, parents[s], tokens[s], best[s])
+
+
+_HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[:, ::1]))"
+"""The fields of a `regard.hypotheses.Hypotheses`: tokens, rows, log p and scores."""
+
+
+@within
+def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
+    """Copy the hypothesis of sentence s at a place of the source to a place of the target."""
+    target[0][s, to], target[1][s, to] = source[0][s, place], source[1][s, place]
+    target[2][s, to], target[3][s, to] = source[2][s, place], source[3][s, place]
+
+
+@within
+def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
+    """Empty the places of sentence s from this one on; their rows are still of the sentence."""
+    for to in range(from_place, target[1].shape[1]):
+        _copy(like, 0, target, to, s)
+        target[2][s, to] = target[3][s, to] = -np.inf
+
+
+@loop_for(
+    f"void({_HYPOTHESES}, {_HYPOTHESES}, int64[::1], int64, int64, boolean, float32[::1], "
+    f"{_HYPOTHESES}, {_HYPOTHESES}, boolean[::1])"
+)
+def choose_hypotheses(
+    candidates: Any,
+    finished: Any,
+    max_lengths: Numbers,
+    length: int,
+    eos: int,
+    by_beam: bool,
+    penalty: Numbers,
+    live: Any,
+    found: Any,
+    going: Numbers,
+) -> None:
+    """Do what `regard.hypotheses.choose` does; write to `live`, `found` and `going`.
+
+    Candidates and finished hypotheses are each in the order of their scores.
+    """
+    beam, scores = live[1].shape[1], finished[3]
+    for s in range(len(going)):
+        alive = done = old = 0
+        for place in range(candidates[1].shape[1]):
+            if candidates[2][s, place] == -np.inf:
+                break
+            ends, score = candidates[0][s, place, length] == eos, candidates[3][s, place]
+            if not ends and alive < beam:
+                _copy(candidates, place, live, alive, s)
+                alive += 1
+            if by_beam and (place >= beam or not (ends or length == max_lengths[s])):
+                continue
+            if not ends and not by_beam:
+                continue
+            while done < beam and scores[s, old] >= score:  # equal ones: those that were before
+                _copy(finished, old, found, done, s)
+                done, old = done + 1, old + 1
+            if done < beam:
+                _copy(candidates, place, found, done, s)
+                done += 1
+        while done < beam and scores[s, old] > -np.inf:
+            _copy(finished, old, found, done, s)
+            done, old = done + 1, old + 1
+        _empty(alive, live, candidates, s)
+        _empty(done, found, candidates, s)
+        bound = live[2][s, 0] / penalty[length if by_beam else max_lengths[s]]
+        going[s] = bound > found[3][s, beam - 1] and length < max_lengths[s]
