@@ -26,6 +26,7 @@ from regard.arithmetic.products import Products
 from regard.arithmetic.ranking import most_likely_by_blocks
 from regard.data.rows import one_per_row
 from regard.errors import ModelError, RecipeError
+from regard.hypotheses import choose_best
 from regard.recipe import ModelRecipe, SearchRecipe
 from regard.search import Hypothesis, Ranker, most_likely, search
 from regard.transformer import Transformer
@@ -104,7 +105,7 @@ def run(
         torch.tensor(max_lengths, dtype=torch.long),
         {"bos": BOS, "eos": EOS, "pad": PAD},
     )
-    chooser = getattr(getattr(ranker, "__self__", None), "choose", None)  # of one arithmetic
+    chooser = getattr(getattr(ranker, "__self__", None), "choose", choose_best)
     return search(
         toy, source, limits, recipe, n_best=n_best, **signs, ranker=ranker, chooser=chooser
     )

@@ -279,7 +279,7 @@ class Arithmetic(ABC):
         """
 
     choose: Callable[..., Any]
-    """Choose the hypotheses that live on after a step (§6.1); `hypotheses.choose` defines it."""
+    """Choose the hypotheses that live on after a step, as `hypotheses.choose_best` does (§6.1)."""
 
     @abstractmethod
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:

@@ -118,7 +118,7 @@ def _hypothesis(tokens: list[int], log_p: float, score: float, eos: int) -> Hypo
 
 
 class Choosing(NamedTuple):
-    """The rules by which `choose` chooses; they stay the same in all steps of a search."""
+    """The rules by which `choose_best` chooses; they stay the same in all steps of a search."""
 
     beam: int
     finish_by_beam: bool
@@ -129,14 +129,14 @@ class Choosing(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The hypotheses after a step; see `choose`."""
+    """The hypotheses after a step; see `choose_best`."""
 
     live: Hypotheses
     finished: Hypotheses
     going: Bool[Tensor, " sentences"]
 
 
-def choose(
+def choose_best(
     candidates: Hypotheses,
     finished: Hypotheses,
     max_lengths: Int[Tensor, " sentences"],

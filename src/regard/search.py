@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.equations import Ranking
 from regard.errors import RecipeError
 from regard.granules import ONE_STEP, Granule, occupied, with_room
-from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose, most_likely
+from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose_best, most_likely
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
@@ -64,7 +64,7 @@ class Steppable(Protocol[Source, State]):
 Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 """The signature of `most_likely`."""
 Chooser = Callable[[Hypotheses, Hypotheses, Tensor, Tensor, Choosing], Chosen]
-"""The signature of `choose`."""
+"""The signature of `choose_best`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
 """A function that is called after each step, with the numbers of the step's sentences, their
 candidates, and their live and finished hypotheses after the step. A sentence that has ended may
@@ -83,8 +83,8 @@ def search(
     eos: int,
     pad: int,
     listen: StepListener | None = None,
-    ranker: Ranker | None = None,
-    chooser: Chooser | None = None,
+    ranker: Ranker = most_likely,
+    chooser: Chooser = choose_best,
     granule: Granule = ONE_STEP,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of highest score for each sentence, the best first.
@@ -98,9 +98,8 @@ def search(
 
     `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` and `chooser` compute what
-    `most_likely` and `choose` of `regard.hypotheses` define; None means these themselves. After
-    each `granule` of steps the host looks which sentences have ended; if there is `listen`, after
-    each step. Results do not depend on that.
+    `most_likely` and `choose_best` define. After each `granule` of steps the host looks which
+    sentences have ended; if there is `listen`, after each step. Results do not depend on that.
     Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
@@ -110,7 +109,7 @@ def search(
     granule = granule if listen is None else ONE_STEP
     unseen = granule.steps > 1
     penalty = _length_penalties(max_lengths, recipe)
-    rules = _Rules(model, recipe, penalty, bos, eos, pad, ranker or most_likely, chooser or choose)
+    rules = _Rules(model, recipe, penalty, bos, eos, pad, ranker, chooser)
     step = rules.unseen_step if unseen else rules.step
     beams = rules.begin(model.start(source), max_lengths, recipe.beam if unseen else 1)
     host, left = _Host(len(max_lengths), n_best), len(penalty) - 1
@@ -243,7 +242,7 @@ class _Rules:
 
     @property
     def choosing(self) -> Choosing:
-        """What the chooser has to know."""
+        """The rules for `choose_best`."""
         return Choosing(self.recipe.beam, self.recipe.finish == "beam", self.eos, self.penalty)
 
     def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:

@@ -7,7 +7,7 @@ from torch.optim.adam import adam
 
 from regard.attention import attention, causal_mask, segment_mask
 from regard.equations import Adam, Arithmetic, Cache, Learned, Mask, Ranking
-from regard.hypotheses import choose, most_likely
+from regard.hypotheses import choose_best, most_likely
 from regard.loss import consistency_loss, smoothed_loss
 from regard.recurrence import first_state, lstm_cell
 
@@ -93,7 +93,7 @@ class Plain(Arithmetic):
         """The best of all continuations, by `regard.hypotheses.most_likely`."""
         return most_likely(live, logits, never, count)
 
-    choose = staticmethod(choose)  # regard.hypotheses.choose
+    choose = staticmethod(choose_best)
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """PyTorch's Adam, one operation after another."""

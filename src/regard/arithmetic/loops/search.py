@@ -91,6 +91,52 @@ def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
         target[2][s, to] = target[3][s, to] = -np.inf
 
 
+@within
+def _stay_alive(candidates: Any, length: int, eos: int, live: Any, s: int) -> None:
+    """Copy the best candidates of sentence s that do not end in </s>."""
+    alive = 0
+    for place in range(candidates[1].shape[1]):
+        if alive == live[1].shape[1] or candidates[2][s, place] == -np.inf:
+            break
+        if candidates[0][s, place, length] != eos:
+            _copy(candidates, place, live, alive, s)
+            alive += 1
+    _empty(alive, live, candidates, s)
+
+
+@within
+def _finish(
+    candidates: Any,
+    length: int,
+    eos: int,
+    most: int,
+    finished: Any,
+    found: Any,
+    s: int,
+    ended: bool,
+) -> None:
+    """Merge the candidates of sentence s that end into those that had finished, by their scores.
+
+    Only the first `most` candidates may end; if the sentence has `ended`, all of these do.
+    """
+    done = old = 0
+    beam, scores = found[1].shape[1], finished[3]
+    for place in range(min(most, candidates[1].shape[1])):
+        if candidates[2][s, place] == -np.inf:
+            break
+        if ended or candidates[0][s, place, length] == eos:
+            while done < beam and scores[s, old] >= candidates[3][s, place]:
+                _copy(finished, old, found, done, s)
+                done, old = done + 1, old + 1
+            if done < beam:
+                _copy(candidates, place, found, done, s)
+                done += 1
+    while done < beam and scores[s, old] > -np.inf:
+        _copy(finished, old, found, done, s)
+        done, old = done + 1, old + 1
+    _empty(done, found, candidates, s)
+
+
 @loop_for(
     f"void({_HYPOTHESES}, {_HYPOTHESES}, int64[::1], int64, int64, boolean, float32[::1], "
     f"{_HYPOTHESES}, {_HYPOTHESES}, boolean[::1])"
@@ -107,34 +153,16 @@ def choose_hypotheses(
     found: Any,
     going: Numbers,
 ) -> None:
-    """Do what `regard.hypotheses.choose` does; write to `live`, `found` and `going`.
+    """Write to `live`, `found` and `going` what `regard.hypotheses.choose_best` returns.
 
-    Candidates and finished hypotheses are each in the order of their scores.
+    Candidates and finished hypotheses are each in the order of their scores; where scores are
+    equal, those that had finished before come first.
     """
-    beam, scores = live[1].shape[1], finished[3]
+    beam = live[1].shape[1]
+    most = beam if by_beam else candidates[1].shape[1]
     for s in range(len(going)):
-        alive = done = old = 0
-        for place in range(candidates[1].shape[1]):
-            if candidates[2][s, place] == -np.inf:
-                break
-            ends, score = candidates[0][s, place, length] == eos, candidates[3][s, place]
-            if not ends and alive < beam:
-                _copy(candidates, place, live, alive, s)
-                alive += 1
-            if by_beam and (place >= beam or not (ends or length == max_lengths[s])):
-                continue
-            if not ends and not by_beam:
-                continue
-            while done < beam and scores[s, old] >= score:  # equal ones: those that were before
-                _copy(finished, old, found, done, s)
-                done, old = done + 1, old + 1
-            if done < beam:
-                _copy(candidates, place, found, done, s)
-                done += 1
-        while done < beam and scores[s, old] > -np.inf:
-            _copy(finished, old, found, done, s)
-            done, old = done + 1, old + 1
-        _empty(alive, live, candidates, s)
-        _empty(done, found, candidates, s)
-        bound = live[2][s, 0] / penalty[length if by_beam else max_lengths[s]]
-        going[s] = bound > found[3][s, beam - 1] and length < max_lengths[s]
+        longest = max_lengths[s]
+        _stay_alive(candidates, length, eos, live, s)
+        _finish(candidates, length, eos, most, finished, found, s, by_beam and length == longest)
+        bound = live[2][s, 0] / penalty[length if by_beam else longest]
+        going[s] = bound > found[3][s, beam - 1] and length < longest
