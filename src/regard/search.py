@@ -96,11 +96,11 @@ def search(
     continuation is considered: this is greedy search. Equal continuations are in the order of their
     hypotheses, then of their tokens.
 
-    `max_lengths` counts </s>, is at least 1, and lies on the model's device. `bos` and `pad` are
+    `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` and `chooser` compute what
-    `most_likely` and `choose_best` define. After each `granule` of steps the host looks which
-    sentences have ended; if there is `listen`, after each step. Results do not depend on that.
-    Raises RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
+    `most_likely` and `choose_best` define. After each `granule` of steps, or with `listen` after
+    each step, the host looks which sentences have ended. This does not change the results. Raises
+    RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -269,7 +269,7 @@ class _Rules:
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)
         logits, state = self.model.step(last.flatten(), beams.state.select(live.rows))
         candidates = self.continuations(live, logits, length)
-        del logits  # so that what follows can use their memory
+        del logits  # the next lines can use their memory
         alive, finished, going = self.chooser(
             candidates, beams.finished, beams.max_lengths, length, self.choosing
         )
