@@ -38,6 +38,8 @@ def start() -> tuple[dict[str, Any], Turn]:
     keep_freed_memory()  # as `regard translate` does
     translator = regard.load(args.model, precision=args.precision)
     translator.recipe = Recipe().but(beam=args.beam, alpha=args.alpha).search
+    if args.alone:
+        translator.prepare_few_rows()  # as `regard serve` does
     if args.length:
         translator.model = OfLength(translator.model, args.length)
     about = {

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import regard.decoding
 from arithmetic.cases import INT8, NUMBA, ONEDNN, ONEDNN_BF16, skip_without
 from regard.arithmetic.choose import for_decoding, for_few_rows
+from regard.arithmetic.layouts import PackedLinear, largest_weight
 from regard.data.rows import one_per_row
 from regard.families.choose import new_model
 from regard.recipe import Recipe
@@ -71,6 +73,27 @@ def test_logits_are_those_of_the_modules(
         beams = 4
 
 
+def rounded(weight: Tensor) -> Tensor:
+    """A weight whose rows are rounded to 8 bits."""
+    scale = weight.abs().amax(1, keepdim=True) / largest_weight() + 1e-30
+    return (weight / scale).round() * scale
+
+
+@torch.inference_mode()
+def test_in_8_bits_weights_are_rounded_and_states_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without(INT8)
+    few = for_few_rows(laid_out(SIZES[4], "int8"))
+    with monkeypatch.context() as patched:
+        init = PackedLinear.__init__
+        patched.setattr(PackedLinear, "__init__", lambda self, w, b: init(self, rounded(w), b))
+        plain = laid_out(SIZES[4])
+    assert few is not None
+    source, tokens = one_per_row([[5, 6, 7, 8, 9, 2]]), torch.tensor([11])
+    logits, _ = plain.step(tokens, plain.start(source))
+    found, _ = few.step(tokens, few.start(source))
+    torch.testing.assert_close(found, logits, rtol=0, atol=1e-5)
+
+
 @torch.inference_mode()
 def test_a_state_is_stepped_from_once() -> None:
     few = for_few_rows(laid_out(SIZES[0]))
@@ -99,9 +122,7 @@ def test_other_layers_are_left_to_the_modules(unusual: dict[str, Any]) -> None:
     assert for_few_rows(laid_out(SIZES[0] | unusual)) is None
 
 
-def test_exact_and_8_bit_layouts_are_left_to_the_modules() -> None:
-    skip_without(INT8)
-    assert for_few_rows(laid_out(SIZES[0], "int8")) is None
+def test_exact_layouts_are_left_to_the_modules() -> None:
     assert for_few_rows(laid_out(SIZES[0], exact=True)) is None
 
 

@@ -203,10 +203,10 @@ def for_few_rows(model: Any) -> Any:
     by = model.by
     if not isinstance(by, Inference) or isinstance(by, ExactInference) or not _is_usual(model):
         return None
-    packed = isinstance(by.products, LaidOut) and all(
-        type(layout) is PackedLinear for layout in by.products.layouts.values()
+    laid_out = isinstance(by.products, LaidOut) and not any(
+        isinstance(layout, BlockedLinear) for layout in by.products.layouts.values()
     )
-    if not packed or not can_use_loops():
+    if not laid_out or not can_use_loops():
         return None
     from regard.arithmetic.few_rows import FewRows  # loads its loops
 

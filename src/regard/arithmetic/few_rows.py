@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.loops import few_rows as loops
 from regard.arithmetic.one_core import array
 from regard.variants import SmoothFeedForward
@@ -73,16 +74,21 @@ class FewState:
 class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
-    It has a copy of the model's weights in another layout. The layers of the `model` must be as in
-    the paper, except that their activation may be "swish".
+    It has a copy of the model's weights in another layout. In 8 bits only weights are rounded, not
+    states, so the results are nearer to those in fp32 than the results of the modules. The layers
+    of the `model` must be as in the paper, except that their activation may be "swish".
     """
 
     def __init__(self, model: Any):
         self._model, self._epsilon = model, model.decoder[0].add_norm_1.norm.eps
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
-        self._memory = _laid_out(_matrices_of_memory(model.decoder))
-        self._of_encoder = _laid_out(_matrices(model.encoder))
-        self._of_decoder = _laid_out(_matrices(model.decoder))
+        products, output = model.by.products, (model.output_matrix,)
+        self._memory = _in_order(products, _matrices_of_memory(model.decoder))
+        self._of_encoder = _in_order(products, _matrices(model.encoder))
+        self._of_decoder = _in_order(products, _matrices(model.decoder))
+        # In 8 bits, the modules would round the states, too.
+        rounded = isinstance(products.layouts[output], Int8Linear)
+        self._output = _in_order(products, [output]) if rounded else None
         self.weights = len(self._of_decoder[0]) + model.output_matrix.weight.numel()
         """The number of weights that a step multiplies by."""
 
@@ -100,7 +106,7 @@ class FewRows:
                 encoded, *self._of_encoder, self._encoder.sizes, self._epsilon, length - unseen
             )
             own = np.empty((sizes.layers, length, sizes.key_and_value), np.float32)
-            loops.project_memory(encoded, *self._memory, own)
+            loops.project(encoded, *self._memory, own)
             memory[:, first : first + length] = own
         sources = np.array(list(pairwise(bounds)))
         sources[:, 1] -= unseen
@@ -126,9 +132,16 @@ class FewRows:
             y, *self._of_decoder, self._decoder.sizes, self._epsilon,
             state.past.stored, ancestry, state.memory, state.sources,
         )  # fmt: skip
-        states = torch.from_numpy(y).to(side.tokens.weight.dtype)
-        after = replace(state, filled=state.past.filled, ancestry=ancestry)
-        return self._model.logits(states), after
+        return self._logits(y), replace(state, filled=state.past.filled, ancestry=ancestry)
+
+    def _logits(self, y: NDArray[np.float32]) -> Float[Tensor, "rows vocabulary"]:
+        if self._output is None:
+            states = torch.from_numpy(y).to(self._model.output_matrix.weight.dtype)
+            logits: Tensor = self._model.logits(states)
+            return logits
+        out = np.empty((1, len(y), self._model.vocabulary), np.float32)
+        loops.project(y, *self._output, out)
+        return torch.from_numpy(out[0])
 
 
 class _Stack:
@@ -145,42 +158,42 @@ class _Stack:
         ])  # fmt: skip
 
 
-_Part = tuple[Any, tuple[nn.Linear, ...]] | nn.LayerNorm
-"""A LayerNorm; or a module and some of its linear layers, whose weights become one matrix."""
+_Part = tuple[nn.Module, ...] | nn.LayerNorm
+"""A LayerNorm; or linear layers of one module, whose weights become one matrix."""
 
 
 def _matrices(layers: Iterable[Any]) -> Iterator[_Part]:
     """The matrices and norms of the layers, in the order that the loops read them in."""
     for layer in layers:
         own, cross = layer.self_attention, getattr(layer, "cross_attention", None)
-        yield own, (own.W_q, own.W_k, own.W_v)
-        yield own, (own.W_o,)
+        yield own.W_q, own.W_k, own.W_v
+        yield (own.W_o,)
         yield layer.add_norm_1.norm
         if cross is not None:
-            yield cross, (cross.W_q,)
-            yield cross, (cross.W_o,)
+            yield (cross.W_q,)
+            yield (cross.W_o,)
             yield layer.add_norm_2.norm
-        yield layer.feed_forward, (layer.feed_forward.W_1,)
-        yield layer.feed_forward, (layer.feed_forward.W_2,)
+        yield (layer.feed_forward.W_1,)
+        yield (layer.feed_forward.W_2,)
         yield (layer.add_norm_2 if cross is None else layer.add_norm_3).norm
 
 
 def _matrices_of_memory(layers: Iterable[Any]) -> Iterator[_Part]:
     """The matrices that project keys and values from the encoder's output."""
     for layer in layers:
-        cross = layer.cross_attention
-        yield cross, (cross.W_k, cross.W_v)
+        yield layer.cross_attention.W_k, layer.cross_attention.W_v
 
 
-def _laid_out(parts: Iterable[_Part]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """All weights, as matrices of [inputs, outputs] one after another; and all biases and norms."""
+def _in_order(
+    products: LaidOut, parts: Iterable[_Part]
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """All weights, as matrices of [inputs, outputs]; and all scales, biases and norms."""
     weights, numbers = list[Tensor](), list[Tensor]()
     for part in parts:
         if isinstance(part, nn.LayerNorm):
             numbers += [part.weight.detach(), part.bias.detach()]
         else:
-            module, together = part
-            weight, bias = module.by.products.dense(together)
-            weights.append(weight.t().flatten())
-            numbers.append(bias)
+            weight, scale, bias = products.dense(part)
+            weights.append(weight.flatten())
+            numbers += [scale, bias]
     return array(torch.cat(weights)), array(torch.cat([each.float() for each in numbers]))

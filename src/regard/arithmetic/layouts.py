@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
 from regard.arithmetic.products import Products, joined
@@ -83,6 +83,16 @@ LayOut = Callable[[Tensor, Tensor | None], Layout]
 """A function that makes a layout of a weight and a bias; the bias may be None."""
 
 
+class Dense(NamedTuple):
+    """A weight and bias in plain order, for x W * scale + b."""
+
+    weight: Float[Tensor, "inputs outputs"] | Int8[Tensor, "inputs outputs"]
+    """In the model's precision, or rounded to 8 bits."""
+    scale: Float[Tensor, " outputs"]
+    """1 unless the weight is rounded."""
+    bias: Float[Tensor, " outputs"]
+
+
 class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
@@ -105,11 +115,16 @@ class LaidOut(Products):
             del layer.weight, layer.bias
         self.layouts[output,] = lay_out(output.weight, bias)
 
-    def dense(self, layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
-        """The weight of the layers, [outputs, inputs], and their bias; not of an `Int8Linear`."""
+    def dense(self, layers: tuple[nn.Module, ...]) -> Dense:
+        """The weight of these layers as it was before it was laid out."""
         layout = self.layouts[layers]
-        assert isinstance(layout, PackedLinear) and layout.bias is not None
-        return layout.weight.to_dense(), layout.bias
+        weight = layout.weight.to_dense()
+        if isinstance(layout, Int8Linear):
+            scale = layout.scale  # and the layout has the weight transposed
+        else:
+            weight, scale = weight.t(), torch.ones(len(weight))
+        bias = torch.zeros(len(scale)) if layout.bias is None else layout.bias.float()
+        return Dense(weight.contiguous(), scale, bias)
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of the layers."""

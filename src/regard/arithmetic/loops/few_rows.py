@@ -2,8 +2,9 @@
 
 With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
 computes all layers. One array has the weights of all matrices, one after another, each stored as
-[inputs, outputs]; another has all biases and norms. Both are in the order that the layers use, and
-`regard.arithmetic.few_rows` makes both. Activations are in fp32.
+[inputs, outputs]; another has all scales, biases and norms. Both are in the order that the layers
+use, and `regard.arithmetic.few_rows` makes both. Weights are in fp32, in bf16, or integers of 8
+bits: the scale of each output is 1 unless the weights are integers. Activations are in fp32.
 """
 
 import numpy as np
@@ -58,16 +59,18 @@ def _one_row(x: Numbers, matrix: Numbers, y: Numbers) -> None:
 
 
 @within
-def _linear(x: Numbers, matrix: Numbers, bias: Numbers) -> Numbers:
-    """x W^T + b, [rows, outputs]."""
-    y = np.empty((len(x), matrix.shape[1]), np.float32)
-    for r in range(len(x)):
-        y[r] = bias
+def _linear(x: Numbers, matrix: Numbers, scale: Numbers, bias: Numbers) -> Numbers:
+    """(x W^T) * scale + b, [rows, outputs]."""
+    y = np.zeros((len(x), matrix.shape[1]), np.float32)
     fours = len(x) - len(x) % 4
     for r in range(0, fours, 4):
         _four_rows(x[r : r + 4], matrix, y[r : r + 4])
     for r in range(fours, len(x)):
         _one_row(x[r], matrix, y[r])
+    for r in range(len(x)):
+        row = y[r]
+        for j in range(len(row)):
+            row[j] = row[j] * scale[j] + bias[j]
     return y
 
 
@@ -141,27 +144,28 @@ def _attend(
 
 
 @within
-def _sublayer(
-    x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
-) -> tuple[Numbers, Numbers]:
-    """Turn x into LayerNorm(x + y W^T + b); return the weights and numbers not used yet."""
-    inputs, d = y.shape[1], x.shape[1]
-    y = _linear(y, weights[: inputs * d].reshape(inputs, d), numbers[:d])
-    _add_norm(x, y, numbers[d : 2 * d], numbers[2 * d : 3 * d], eps)
-    return weights[inputs * d :], numbers[3 * d :]
-
-
-@within
 def _layer(
     x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return x W^T + b, and the weights and numbers not used yet."""
     size = x.shape[1] * outputs
-    y = _linear(x, weights[:size].reshape(x.shape[1], outputs), numbers[:outputs])
-    return y, weights[size:], numbers[outputs:]
+    matrix = weights[:size].reshape(x.shape[1], outputs)
+    y = _linear(x, matrix, numbers[:outputs], numbers[outputs : 2 * outputs])
+    return y, weights[size:], numbers[2 * outputs :]
 
 
-@loop_for("void(float32[:, ::1], {n}[::1], float32[::1], int64[::1], float32, int64)")
+@within
+def _sublayer(
+    x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
+) -> tuple[Numbers, Numbers]:
+    """Turn x into LayerNorm(x + y W^T + b); return the weights and numbers not used yet."""
+    d = x.shape[1]
+    y, weights, numbers = _layer(y, d, weights, numbers)
+    _add_norm(x, y, numbers[:d], numbers[d : 2 * d], eps)
+    return weights, numbers[2 * d :]
+
+
+@loop_for("void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, int64)")
 def encode_layers(
     x: Numbers, weights: Numbers, numbers: Numbers, sizes: Numbers, eps: float, attended: int
 ) -> None:
@@ -185,11 +189,11 @@ def encode_layers(
         weights, numbers = _sublayer(x, y, weights, numbers, eps)
 
 
-@loop_for("void(float32[:, ::1], {n}[::1], float32[::1], float32[:, :, ::1])")
-def project_memory(encoded: Numbers, weights: Numbers, numbers: Numbers, memory: Numbers) -> None:
-    """Write the keys and values of a sentence for each layer of the decoder to memory[layer]."""
-    for layer in range(len(memory)):
-        memory[layer], weights, numbers = _layer(encoded, memory.shape[2], weights, numbers)
+@loop_for("void(float32[:, ::1], {w}[::1], float32[::1], float32[:, :, ::1])")
+def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> None:
+    """Write x W^T + b to out[i], for the i-th of some matrices that have as many outputs."""
+    for i in range(len(out)):
+        out[i], weights, numbers = _layer(x, out.shape[2], weights, numbers)
 
 
 @loop_for("void(int64[::1], {n}[:, ::1], float32, float32[::1], float32[:, ::1])")
@@ -204,7 +208,7 @@ def embed(
 
 
 @loop_for(
-    "void(float32[:, ::1], {n}[::1], float32[::1], int64[::1], float32, float32[:, :, ::1], "
+    "void(float32[:, ::1], {w}[::1], float32[::1], int64[::1], float32, float32[:, :, ::1], "
     "int64[:, ::1], float32[:, :, ::1], int64[:, ::1])"
 )
 def decode_layers(

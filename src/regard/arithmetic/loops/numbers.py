@@ -30,10 +30,13 @@ _FAST = {"reassoc", "contract", "arcp", "nsz"}
 def loop_for(*signatures: str) -> Callable[[Function], Function]:
     """A decorator that compiles a loop for these signatures when its module is imported.
 
-    A signature with "{n}" is compiled twice, for fp32 and for bf16.
+    A signature with "{n}" is compiled twice, for fp32 and for bf16; one with "{w}", for weights,
+    also for integers of 8 bits.
     """
-    types = ("float32", "uint16")
-    every = [s.replace("{n}", n) for s in signatures for n in (types if "{n}" in s else types[:1])]
+    kinds = {"{n}": ("float32", "uint16"), "{w}": ("float32", "uint16", "int8")}
+    every = list(signatures)
+    for kind, types in kinds.items():
+        every = [s.replace(kind, n) for s in every for n in (types if kind in s else types[:1])]
     options: Any = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
 
     def compile_now(function: Function) -> Function:
@@ -89,7 +92,7 @@ def from_bits(integer: u32) -> f32:
 
 
 def read(number: Any) -> Any:
-    """The value of an fp32 or bf16 number, in fp32."""
+    """The value of an fp32 or bf16 number, or of an 8-bit integer, in fp32."""
 
 
 @overload(read)
@@ -100,7 +103,10 @@ def _read(number: Any) -> Any:
     def fp32(number: Any) -> Any:
         return number
 
-    return bf16 if number.bitwidth == 16 else fp32
+    def int8(number: Any) -> Any:
+        return f32(number)
+
+    return {8: int8, 16: bf16}.get(number.bitwidth, fp32)
 
 
 def write(row: Any, place: int, number: Any) -> None:
