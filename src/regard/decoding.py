@@ -158,7 +158,7 @@ class Decoding:
         self.may_be_copied = True  # a server sets it to False, as a fork keeps its sockets open
         self._tried: dict[tuple[int, int], bool] = {}  # tests of `one_by_one`, by beam and threads
         self._tokens = 0  # source tokens that were decoded so far
-        self._few_rows: list[FewRows | None] | None = None  # for each member, when it is made
+        self._few_rows: list[FewRows] | None = None  # for each member, when it is made
 
     @property
     def one_by_one(self) -> bool:
@@ -182,11 +182,11 @@ class Decoding:
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
         with ExitStack() as stack:
-            few = self._are_few(max(map(len, division.batches), default=0))
-            for member in self.model.members if few or division.loops else ():
+            for member in self.model.members if division.loops else ():
                 stack.enter_context(member.computing_by(with_loops(member.by)))
-            for member, few_rows in zip(self.model.members, self._few_rows or (), strict=False):
-                stack.enter_context(member.stepping_by(few_rows if few else None))
+            few = self._few(max(map(len, division.batches), default=0))
+            for member, few_rows in zip(self.model.members, few, strict=bool(few)):
+                stack.enter_context(member.stepping_by(few_rows))
             decoded = division.run(partial(self._search, sources, search))
             for batch, best_of_each in zip(division.batches, decoded, strict=True):
                 for i, best in zip(batch, best_of_each, strict=True):
@@ -195,17 +195,17 @@ class Decoding:
         return found
 
     def prepare_few_rows(self) -> None:
-        """Decode few rows by `FewRows` from now on, unless results must be exact."""
+        """Decode few rows by `FewRows` from now on, if sentences need not be exact."""
         if self.exact is False and self._few_rows is None:
-            self._few_rows = [for_few_rows(member) for member in self.model.members]
+            made = [for_few_rows(member) for member in self.model.members]
+            self._few_rows = [] if None in made else made
 
-    def _are_few(self, sentences: int) -> bool:
-        """Whether `FewRows` decodes batches of at most this many sentences, in all members."""
+    def _few(self, sentences: int) -> list[FewRows]:
+        """A `FewRows` for each member, if they decode batches of at most so many sentences."""
         if self._tokens >= FEW_FROM:
             self.prepare_few_rows()
-        rows = sentences * self.recipe.beam
-        made = self._few_rows or [None]
-        return all(few is not None and rows * few.weights <= FEW for few in made)
+        rows, few = sentences * self.recipe.beam, self._few_rows or []
+        return few if all(rows * one.weights <= FEW for one in few) else []
 
     def _division(self, sources: Sequence[Sequence[int]], *, may_copy: bool) -> _Division:
         by, threads, tokens = self.model.by, torch.get_num_threads(), sum(map(len, sources))

@@ -159,12 +159,12 @@ class EncoderDecoder(Computing, ABC):
 
     @contextmanager
     def stepping_by(self, few_rows: Any) -> Iterator[None]:
-        """Have this `FewRows` compute `start` and `step` within the block."""
-        before, self.few_rows = self.few_rows, few_rows
+        """Have this `FewRows` compute `start` and `step` within the block, and its loops search."""
+        before, self.few_rows, self.by = (self.few_rows, self.by), few_rows, few_rows.by
         try:
             yield
         finally:
-            self.few_rows = before
+            self.few_rows, self.by = before
 
     def sharing_weights(self) -> Self:
         """A model with the same parameters, for a thread that uses another arithmetic."""

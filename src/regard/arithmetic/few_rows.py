@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.arithmetic.layouts import Int8Linear, LaidOut
 from regard.arithmetic.loops import few_rows as loops
-from regard.arithmetic.one_core import array
+from regard.arithmetic.one_core import OneCoreInference, array
 from regard.variants import SmoothFeedForward
 
 ROOM_FOR = 32
@@ -83,6 +83,8 @@ class FewRows:
         self._model, self._epsilon = model, model.decoder[0].add_norm_1.norm.eps
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)
+        self.by = OneCoreInference(products, model.by.keep_in)
+        """The model's arithmetic by loops, which a search ranks and chooses by."""
         self._memory = _in_order(products, _matrices_of_memory(model.decoder))
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))

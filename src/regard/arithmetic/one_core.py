@@ -48,7 +48,7 @@ def rows_of(x: Tensor) -> NDArray[Any]:
 
 
 def _arrays(hypotheses: Hypotheses) -> tuple[NDArray[Any], ...]:
-    return tuple(array(field.contiguous()) for field in hypotheses)
+    return tuple(field.contiguous().numpy() for field in hypotheses)
 
 
 class Loops(Cpu):
