@@ -89,7 +89,7 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
 
     So the next step reads and writes the same memory, which a recording of the step needs. Raises
     ValueError, before anything is overwritten, if another number than those in tensors would
-    change, a tensor would change its shape, or two tensors share memory.
+    change, a tensor would change its shape, or what would be overwritten shares memory.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = list(zip(old, new, strict=True))
@@ -99,8 +99,9 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     if any(a.shape != b.shape or a.dtype != b.dtype for a, b in changed):
         raise ValueError("the step changes the shape of a tensor")
     held = {_memory(a) for a in old if isinstance(a, Tensor)}
-    if len({_memory(a) for a, _ in changed}) < len(changed):
-        raise ValueError("two tensors share memory")
+    alone = all(a.is_contiguous() for a, _ in changed)
+    if not alone or len({_memory(a) for a, _ in changed}) < len(changed):
+        raise ValueError("tensors, or entries of one, share memory")
     apart = [(a, b.clone() if _memory(b) in held else b) for a, b in changed]
     for a, b in apart:
         a.copy_(b)

@@ -46,10 +46,9 @@ class Hypotheses(NamedTuple):
     @staticmethod
     def filled(sentences: int, token: int, log_p: Float[Tensor, " places"]) -> Hypotheses:
         """Hypotheses of one token, the same in each sentence; `log_p` is also their score."""
-        numbers = log_p.expand(sentences, -1)
-        rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).expand_as(numbers)
-        tokens = rows.new_full((*numbers.shape, 1), token)
-        return Hypotheses(tokens, rows, numbers, numbers)
+        rows = torch.arange(sentences, device=log_p.device).unsqueeze(1).repeat(1, len(log_p))
+        tokens = rows.new_full((*rows.shape, 1), token)
+        return Hypotheses(tokens, rows, log_p.repeat(sentences, 1), log_p.repeat(sentences, 1))
 
     @staticmethod
     def joined(parts: Sequence[Hypotheses]) -> Hypotheses:

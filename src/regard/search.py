@@ -251,14 +251,13 @@ class _Rules:
         nothing = self.penalty.new_full((self.recipe.beam,), -torch.inf)
         first = nothing[:places].clone()
         first[:1].fill_(0.0)
-        live = Hypotheses.filled(sentences, self.bos, first)
         return _Beams(
             state,
             max_lengths,
             length=max_lengths.new_zeros(1),
-            live=live,
+            live=Hypotheses.filled(sentences, self.bos, first),
             finished=Hypotheses.filled(sentences, self.pad, nothing),
-            before=live,
+            before=Hypotheses.filled(sentences, self.bos, first),
             going=torch.ones_like(max_lengths, dtype=torch.bool),
         )
 

@@ -23,25 +23,30 @@ class Graphs(Granule):
 
     The first one, which no graph has launched before, lets libraries prepare what they cannot while
     a graph is recorded; once recording has worked, it is tried without that. Steps are made one by
-    one where they cannot be recorded: on a CPU; if a step changes a shape or a number on the host;
-    or if recording fails, and then for good.
+    one where they cannot be recorded: on a CPU; in a search whose steps change a shape or a number
+    on the host; or if recording fails, and then for good.
     """
 
     def __init__(self, steps: int):
         super().__init__(steps)
         self._works, self._warm = True, False
+        self._refused: Any = None
+        """The owner of the steps that could not overwrite a value."""
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
         """Make so many steps from a value, which may be overwritten."""
-        pays = times >= FEWEST and self.can_record(value)
+        owner = getattr(step, "__self__", step)
+        pays = times >= FEWEST and owner is not self._refused and self.can_record(value)
         if pays and self._warm and self._replayed(step, value, times):
             return value
         value, times = step(value), times - 1
-        if pays and self._works and self._replayed(step, value, times):
-            return value
+        if pays and self._works:
+            if self._replayed(step, value, times):
+                return value
+            self._refused = owner
         return super().run(step, value, times)
 
     def _replayed(self, step: Callable[[Value], Value], value: Value, times: int) -> bool:
