@@ -15,7 +15,7 @@ from regard.arithmetic.exact import BlockedLinear
 from regard.arithmetic.flex import FlexCuda
 from regard.arithmetic.inference import ExactInference, Inference
 from regard.arithmetic.int8 import Int8Products
-from regard.arithmetic.layouts import Int8Linear, LaidOut, PackedLinear, largest_weight
+from regard.arithmetic.layouts import Int8Linear, Joined, LaidOut, PackedLinear, largest_weight
 from regard.arithmetic.plain import PLAIN
 from regard.arithmetic.products import OneDnnProducts, Products
 from regard.equations import Arithmetic
@@ -234,9 +234,24 @@ def test_decoding_in_int8_keeps_fp32_where_bf16_is_slow(monkeypatch: pytest.Monk
     assert choose.for_decoding(small_model(), CPU, "int8", False).keep_in == FP32
 
 
+@pytest.mark.parametrize(
+    ("memory", "tokens"),
+    [(24, Cuda.batch_tokens), (40, choose.LARGE_BATCH), (80, choose.LARGE_BATCH)],
+)
+def test_decoding_on_a_gpu(memory: int, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights stay; where there is much memory, batches are large."""
+    monkeypatch.setattr(choose, "all_bytes", lambda device: memory * 10**9)
+    model = small_model(BF16)
+    by = choose.for_decoding(model, GPU, "bf16", None)
+    assert type(by) is Cuda
+    assert not by.learning
+    assert type(by.products) is Joined
+    assert by.batch_tokens == tokens
+    assert model.decoder[0].self_attention.W_q.weight.dtype == BF16
+
+
 def test_decoding_with_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(BF16)
-    assert type(choose.for_decoding(model, GPU, "bf16", None)) is Cuda
     monkeypatch.setattr(choose, "can_pack", lambda dtype: False)
     by = choose.for_decoding(model, CPU, "bf16", None)
     assert type(by) is Inference

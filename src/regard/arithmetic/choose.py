@@ -41,6 +41,7 @@ from regard.equations import Arithmetic, Computing
 from regard.errors import RecipeError
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.machine.devices import has_bf16
+from regard.machine.memory import all_bytes
 from regard.neighbourhood import RestrictedAttention
 from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForward
@@ -55,6 +56,10 @@ LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding
 MANY_WEIGHTS = 2**22
 """In bf16 on a CPU, a model with at least this many weights is updated by a loop, which is then
 faster than PyTorch's Adam."""
+MUCH_MEMORY = 40 * 10**9
+"""A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together."""
+LARGE_BATCH = 65_536
+"""Keys, values and logits of the paper's big model then take some 30 GB in fp32 (calculated)."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -150,13 +155,19 @@ def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
 def for_decoding(
     model: Any, device: torch.device, precision: str, exact: bool | None
 ) -> Arithmetic:
-    """The arithmetic of decoding. On a CPU, it moves the weights of `model` into a packed layout.
+    """The arithmetic of decoding.
+
+    On a CPU, it moves the weights of `model` into a packed layout. On a GPU, it copies the weights
+    that are multiplied together, and the memory decides how large its batches are.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch.
     """
     if device.type == "cuda":
-        return Cuda(learning=False, products=Joined(model))
+        by = Cuda(learning=False, products=Joined(model))
+        if all_bytes(device) >= MUCH_MEMORY:
+            by.batch_tokens = LARGE_BATCH
+        return by
     dtype = model.output_matrix.weight.dtype
     if device.type != "cpu" or not can_pack(dtype):
         return for_inference(device, dtype)
