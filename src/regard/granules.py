@@ -92,19 +92,25 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     change, a tensor would change its shape, or what would be overwritten shares memory.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
-    pairs = list(zip(old, new, strict=True))
+    pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
+    changed = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
+    _refuse_changes(pairs, changed)
+    # A result may be a tensor of the value, which must be read before it is written over.
+    held = {_memory(a) for a in tensors(value)}
+    apart = [b.clone() if _memory(b) in held else b for _, b in changed]
+    for (a, _), b in zip(changed, apart, strict=True):
+        a.copy_(b)
+
+
+def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Tensor]]) -> None:
+    """Raise ValueError if the second of a pair cannot be written over the first."""
     if any(a != b for a, b in pairs if not isinstance(a, Tensor)):
         raise ValueError("the step changes a number that is not in a tensor")
-    changed = [(a, b) for a, b in pairs if isinstance(a, Tensor) and a is not b and b.numel()]
-    if any(a.shape != b.shape or a.dtype != b.dtype for a, b in changed):
+    if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in changed):
         raise ValueError("the step changes the shape of a tensor")
-    held = {_memory(a) for a in old if isinstance(a, Tensor)}
-    alone = all(a.is_contiguous() for a, _ in changed)
-    if not alone or len({_memory(a) for a, _ in changed}) < len(changed):
+    written = [_memory(a) for a, _ in changed if a.numel()]
+    if len(set(written)) < len(written) or not all(a.is_contiguous() for a, _ in changed):
         raise ValueError("tensors, or entries of one, share memory")
-    apart = [(a, b.clone() if _memory(b) in held else b) for a, b in changed]
-    for a, b in apart:
-        a.copy_(b)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -113,7 +119,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """What is in a value and the objects in it: tensors, and all that holds nothing."""
+    """Yield the tensors in a value and in the objects that it holds, and all that holds nothing."""
     inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
     if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
         yield value

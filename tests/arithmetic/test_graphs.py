@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.arithmetic.cuda import STEPS_UNSEEN, Cuda
-from regard.arithmetic.graphs import FEWEST, Graphs
+from regard.arithmetic.graphs import WORTH_RECORDING, RecordedSteps
 from regard.granules import ONE_STEP, overwrite
 from regard.recipe import SearchRecipe
 from regard.search import search
@@ -21,7 +21,7 @@ RECIPE = SearchRecipe(beam=4)
 REPLAYS = {"paper", "neighbourhood", "learned positions"}
 
 
-class Twin(Graphs):
+class Twin(RecordedSteps):
     """Replays a step by making it."""
 
     def __init__(self, failures: int = 0):
@@ -66,7 +66,7 @@ def test_steps_that_overwrite_find_what_others_find(kind: str) -> None:
     assert twin.asked == (3 if kind in REPLAYS else 1)  # granules, or the first one only
 
 
-@pytest.mark.parametrize("length", [1, FEWEST - 1, FEWEST, 17, 40])
+@pytest.mark.parametrize("length", [1, WORTH_RECORDING - 1, WORTH_RECORDING, 17, 40])
 def test_results_of_many_random_searches_are_equal(length: int) -> None:
     twin = Twin()
     for seed in range(20):
@@ -76,7 +76,7 @@ def test_results_of_many_random_searches_are_equal(length: int) -> None:
             for granule in (ONE_STEP, twin)
         )
         assert found == right
-    assert (twin.replayed > 0) == (length >= FEWEST)
+    assert (twin.replayed > 0) == (length >= WORTH_RECORDING)
 
 
 def test_recording_that_fails_is_tried_again_after_a_first_step_and_then_no_more() -> None:
@@ -104,7 +104,7 @@ def test_on_a_cpu_nothing_is_recorded() -> None:
     toy, limits = drawn(9, 0.0, False, 1), torch.full((8,), 60)
     right = search(toy, SENTENCES, limits, RECIPE, **SIGNS)
     graphs = Cuda(learning=False).granule
-    assert isinstance(graphs, Graphs)
+    assert isinstance(graphs, RecordedSteps)
     assert search(toy, SENTENCES, limits, RECIPE, **SIGNS, granule=graphs) == right
 
 

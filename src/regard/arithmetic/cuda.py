@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.arithmetic.fused import Fused
-from regard.arithmetic.graphs import Graphs
+from regard.arithmetic.graphs import RecordedSteps
 from regard.arithmetic.products import Products
 from regard.equations import Adam, Learned, Mask
 from regard.machine.compiled import compiled
@@ -78,7 +78,7 @@ class Cuda(Fused):
         products: Products | None = None,
     ):
         self.learning, self.kernels, self.products = learning, kernels, products or Products()
-        self.granule = Graphs(STEPS_UNSEEN)
+        self.granule = RecordedSteps(STEPS_UNSEEN)
 
     def mask(self, allowed: Tensor) -> Mask:
         """A mask for a fused kernel."""

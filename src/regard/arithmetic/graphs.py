@@ -14,11 +14,11 @@ import torch
 from regard.granules import Granule, Value, overwrite, tensors
 from regard.machine.devices import is_out_of_memory
 
-FEWEST = 4
+WORTH_RECORDING = 4
 """Steps of a granule for which recording one pays; it takes about as long as to launch two."""
 
 
-class Graphs(Granule):
+class RecordedSteps(Granule):
     """At most `steps` steps without a look, all but the first of which replay one recording.
 
     The first one, which no graph has launched before, lets libraries prepare what they cannot while
@@ -39,7 +39,7 @@ class Graphs(Granule):
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
         """Make so many steps from a value, which may be overwritten."""
         owner = getattr(step, "__self__", step)
-        pays = times >= FEWEST and owner is not self._refused and self.can_record(value)
+        pays = times >= WORTH_RECORDING and owner is not self._refused and self.can_record(value)
         if pays and self._warm and self._replayed(step, value, times):
             return value
         value, times = step(value), times - 1
