@@ -87,7 +87,7 @@ def test_a_bound_is_that_of_the_shortest(models: list[Path]) -> None:
     member.compute_by(for_inference(torch.device("cpu"), torch.float32))
     ensemble = Ensemble([*members(), member])
     assert ensemble.longest == 16
-    assert Translator(ensemble, TOKENIZER, BRIEF.search, 16).transformer is ensemble.members[0]
+    assert Translator(ensemble, TOKENIZER, BRIEF.search, 16).network is ensemble.members[0]
 
 
 def test_another_tokenizer_is_refused(models: list[Path], tmp_path: Path) -> None:

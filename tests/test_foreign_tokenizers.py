@@ -102,7 +102,7 @@ def test_the_model_has_the_original_files_in_its_manifest(made: Made) -> None:
     assert files.keys() >= made.tokenizer.files.keys()
     model = open_model(made.model)
     assert model.tokenizer.fingerprint == made.tokenizer.fingerprint
-    assert len(model.transformer.embedding.tokens.weight) == made.tokenizer.source_size
+    assert len(model.network.embedding.tokens.weight) == made.tokenizer.source_size
 
 
 def test_data_is_encoded_by_each_side(made: Made) -> None:
@@ -130,7 +130,7 @@ def test_the_run_keeps_the_tokenizer(made: Made) -> None:
 
 def test_training_and_planning_know_both_sizes(made: Made) -> None:
     found = plan(made.recipe, made.run / "data", made.folder / "another")
-    assert sum(found.parameters) == open_model(made.model).transformer.parameter_count
+    assert sum(found.parameters) == open_model(made.model).network.parameter_count
     with pytest.raises(ModelError, match=r"data.subword_dropout needs one .*: set it to 0"):
         regard.train(
             data=made.run / "data", out=made.folder / "dropout", recipe=made.recipe,
@@ -150,7 +150,7 @@ def test_translates_with_each_side(made: Made) -> None:
     source = [*made.tokenizer.encode(SOURCES[:1])[0], EOS]
     rows = one_per_row([source]), one_per_row([[BOS, *target]])
     with torch.inference_mode():
-        log_p = translator.transformer(*rows)[0].log_softmax(-1)
+        log_p = translator.network(*rows)[0].log_softmax(-1)
     expected = sum(float(p[i]) for p, i in zip(log_p, [*target, EOS], strict=True))
     assert its.log_probability == pytest.approx(expected, abs=1e-4)
 
@@ -162,7 +162,7 @@ def test_is_looked_at_by_the_names_of_each_side(made: Made) -> None:
     assert [word for word in bare if word] == [w.strip(".,?") for w in SOURCES[0].split()]
     assert look.source[-1] == look.written[-1] == "</s>"
     pairs = aligned(
-        model.transformer, model.tokenizer, SOURCES[0], TARGETS[0], model.recipe.data.max_length
+        model.network, model.tokenizer, SOURCES[0], TARGETS[0], model.recipe.data.max_length
     )
     assert {query for _, query in pairs} == set(range(len(TARGETS[0].split())))
     assert {key for key, _ in pairs} <= set(range(len(SOURCES[0].split())))

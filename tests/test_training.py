@@ -214,7 +214,7 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(
         assert newest(run / "checkpoints", 1, pytest.fail)[0].step == stop
     final = trained(run, data, RECIPE, validate)
     assert same(state_of(run), state_of(undisturbed))
-    assert same(final, dict(open_model(undisturbed).transformer.named_parameters()))
+    assert same(final, dict(open_model(undisturbed).network.named_parameters()))
     assert journal(run) == journal(undisturbed)
     assert [record["step"] for record in journal(run, "start")] == [0, *stops]
 

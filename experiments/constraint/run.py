@@ -101,7 +101,7 @@ def main() -> None:
     gold = [tree for tree in Treebank([given.gold]).trees() if tree is not None]
     sentences = [tree.words() for tree in gold]
     opened, exact = open_to_decode(given.run, "fp32", None)
-    counting: Any = Counting(opened.transformer)
+    counting: Any = Counting(opened.network)
     parser = Parser(counting, opened.tokenizer, opened.recipe, exact=exact)
     ways = {"constrained": Way(parser.parse), "free": Way(lambda s: freely(parser, s))}
     for _ in range(given.rounds):

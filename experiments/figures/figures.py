@@ -195,7 +195,7 @@ def count(model: Model, measures: Measures, seed: int, sentences: int) -> dict[s
 def untrained(model: Model) -> Model:
     """A model of the same shape that has learned nothing."""
     torch.manual_seed(1)
-    return replace(model, transformer=Transformer(model.recipe.model, model.tokenizer.size).eval())
+    return replace(model, network=Transformer(model.recipe.model, model.tokenizer.size).eval())
 
 
 def measure(model: Model, measures: Measures, sentences: int) -> dict[str, Any]:

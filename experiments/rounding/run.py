@@ -46,7 +46,7 @@ def rounded(rows: Tensor, largest: int) -> Tensor:
 def rounding(directory: Path, largest: int) -> Translator:
     """A translator that rounds weights to `largest` steps, and states to 127, in fp32."""
     model = open_model(directory, torch.float32)
-    transformer, recipe = model.transformer, model.recipe
+    transformer, recipe = model.network, model.recipe
     products = LaidOut(transformer, transformer.embedding.tokens, partial(Rounded, largest=largest))
     transformer.compute_by(Inference(products, torch.float32))
     return Translator(transformer, model.tokenizer, recipe.search, recipe.data.max_length)

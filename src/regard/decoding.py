@@ -123,9 +123,9 @@ def open_to_decode(
     if exact is None and (int8 or dtype != torch.float32):
         exact = False
     model = open_model(directory, dtype)
-    transformer = model.transformer.to(device)
-    transformer.compute_by(for_decoding(transformer, device, precision, exact))
-    return replace(model, transformer=transformer), exact
+    network = model.network.to(device)
+    network.compute_by(for_decoding(network, device, precision, exact))
+    return replace(model, network=network), exact
 
 
 class _Division(NamedTuple):

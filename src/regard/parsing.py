@@ -61,7 +61,7 @@ def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None =
     model, exact = open_to_decode(directory, precision, exact)
     if model.recipe.task.output != "trees":
         raise ModelError(f"{directory}: is not a parser: use regard translate, or name a parser")
-    return Parser(model.transformer, model.tokenizer, model.recipe, exact=exact)
+    return Parser(model.network, model.tokenizer, model.recipe, exact=exact)
 
 
 class Parser(Decoding):

@@ -90,7 +90,7 @@ def load(
             )
         models.append(model)
     first, longest = models[0], min(model.recipe.data.max_length for model in models)
-    together = Ensemble([model.transformer for model in models]) if others else first.transformer
+    together = Ensemble([model.network for model in models]) if others else first.network
     return Translator(together, first.tokenizer, first.recipe.search, longest, exact=exact)
 
 
@@ -117,7 +117,7 @@ class Translator(Decoding):
         self.tokenizer, self.longest = tokenizer, longest
 
     @property
-    def transformer(self) -> EncoderDecoder:
+    def network(self) -> EncoderDecoder:
         """The model, or the first model of an ensemble; its attention can be looked at."""
         return self.model.members[0]
 

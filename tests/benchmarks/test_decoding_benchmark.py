@@ -47,14 +47,14 @@ def trained(plain) -> Path:
     targets = model.tokenizer.encode([e.target for e in LEARNED])
     labels = one_per_row([[*target, EOS] for target in targets]).ids.flatten()
     shifted = one_per_row([[BOS, *target] for target in targets])
-    optimizer = torch.optim.Adam(model.transformer.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.network.parameters(), lr=3e-3)
     for _ in range(150):
-        logits = model.transformer(source, shifted).flatten(0, 1)
+        logits = model.network(source, shifted).flatten(0, 1)
         optimizer.zero_grad()
         F.cross_entropy(logits, labels, ignore_index=PAD).backward()
         optimizer.step()
     directory = plain.with_name("trained")
-    weights = model.transformer.state_dict()
+    weights = model.network.state_dict()
     write_model(directory, model.recipe, model.tokenizer, weights, {})
     return directory
 
@@ -88,7 +88,7 @@ def test_a_peer_translates_as_regard_does(trained, peer):
 def test_every_output_is_of_the_length_that_was_asked_for(plain):
     model = open_model(plain)
     sources = one_per_row([[*pieces, EOS] for pieces in model.tokenizer.encode(LINES)])
-    forced = decoding_regard.OfLength(model.transformer, 7)
+    forced = decoding_regard.OfLength(model.network, 7)
     limits = torch.full((len(LINES),), 50)
     found = search(forced, sources, limits, model.recipe.search, bos=BOS, eos=EOS, pad=PAD)
     assert all(best.finished and len(best.tokens) == 6 for (best,) in found)

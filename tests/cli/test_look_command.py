@@ -92,7 +92,7 @@ def test_figures_of_the_model_need_no_sentence(world: World) -> None:
             assert result.status == 0 and not result.stdout, result
     made = contents(world.folder)
     assert made.keys() - before.keys() == {"figure-1.svg", "x.pdf"}
-    count = open_model(world.made / "model").transformer.parameter_count
+    count = open_model(world.made / "model").network.parameter_count
     assert f">{count:,}</text>" in (world.folder / "figure-1.svg").read_text("utf-8")
 
 

@@ -100,4 +100,4 @@ def test_another_search_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"--set search\.finish=beam"):
         theirs.translate(["1 2"])
     with pytest.raises(RegardError, match="shows no attention"):
-        _ = theirs.transformer
+        _ = theirs.network

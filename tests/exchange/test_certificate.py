@@ -34,10 +34,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def changed(model: Model, change: Callable[[torch.Tensor], object]) -> Model:
     """The same model with another embedding matrix."""
     other = Transformer(model.recipe.model, model.tokenizer.size).eval()
-    other.load_state_dict(model.transformer.state_dict())
+    other.load_state_dict(model.network.state_dict())
     with torch.no_grad():
         change(other.embedding.tokens.weight)
-    return replace(model, transformer=other)
+    return replace(model, network=other)
 
 
 def test_a_model_equals_itself(model: Model) -> None:

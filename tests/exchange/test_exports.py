@@ -47,7 +47,7 @@ def test_hugging_face_opens_it_as_anybody_would(shape: str, tmp_path: Path) -> N
     again = transformers.MarianMTModel.from_pretrained(tmp_path / "again").eval()
     source, target = [5, 9, 7, EOS], [1, 8, 4]
     with torch.inference_mode():
-        ours = model.transformer(one_per_row([source]), one_per_row([target]))
+        ours = model.network(one_per_row([source]), one_per_row([target]))
         ids = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([target])}
         assert torch.allclose(again(**ids).logits, ours, atol=1e-4)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
@@ -215,7 +215,7 @@ def test_what_was_exported_is_read_back_to_the_same_bits(embeddings: str, tmp_pa
     again = open_model(tmp_path / "again")
     assert again.recipe == model.recipe
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
-    ours, theirs = (dict(its.transformer.named_parameters()) for its in (model, again))
+    ours, theirs = (dict(its.network.named_parameters()) for its in (model, again))
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
     (tmp_path / "hf" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="damaged"):
@@ -228,7 +228,7 @@ def test_rows_are_permuted_exactly(tmp_path: Path) -> None:
     model = open_model(untrained(tmp_path / "model"))
     write_export("hf", tmp_path / "model", tmp_path / "hf")
     theirs = load_file(tmp_path / "hf" / "model.safetensors")["model.shared.weight"]
-    ours = model.transformer.embedding.tokens.weight.detach().numpy()
+    ours = model.network.embedding.tokens.weight.detach().numpy()
     assert np.array_equal(np.sort(theirs, axis=1), np.sort(ours, axis=1))
     assert np.array_equal(theirs[:, 1], ours[:, 2])
     assert len(theirs) == TOKENIZER.size

@@ -119,7 +119,7 @@ def _compare_logits(
             input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([begun])
         ).logits[0]
         rows = one_per_row([[to_source[i] for i in source]])
-        mine = ours.transformer(rows, one_per_row([[BOS, *(to_ours[i] for i in written)]]))[0]
+        mine = ours.network(rows, one_per_row([[BOS, *(to_ours[i] for i in written)]]))[0]
     never = (ids < 0) | (mine[0] < -1e29)
     if generation.renormalize_logits:
         theirs = theirs.clone()
@@ -149,7 +149,7 @@ def test_whole_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     whole = json.loads(regard("info", tmp_path / "ours", "--json").stdout)
     assert whole["certificate"] == certificate.model_dump()
     assert whole["recipe"]["model"]["positions"] == "halves"
-    assert whole["parameters"] == model.transformer.parameter_count
+    assert whole["parameters"] == model.network.parameter_count
 
 
 def test_another_table_of_positions_is_kept_as_learned(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_another_table_of_positions_is_kept_as_learned(tmp_path: Path) -> None:
     torch.save(state, tmp_path / "theirs" / "pytorch_model.bin")
     ours = imported(tmp_path)
     assert ours.recipe.model.positions == "learned"
-    assert torch.equal(ours.transformer.embedding.positions, table)
+    assert torch.equal(ours.network.embedding.positions, table)
     generation = transformers.GenerationConfig.from_pretrained(tmp_path / "theirs")
     _compare_logits(ours, written, [5, 6, 7, 0], [8, 9, 10], generation)
 

@@ -52,7 +52,7 @@ def ours(model: Model, source: list[int], target: list[int]) -> Tensor:
     assert ids and source_ids
     rows = [source_ids.index(i) for i in source], [BOS, *(ids.index(i) for i in target)]
     with torch.inference_mode():
-        logits = model.transformer(*(one_per_row([row]) for row in rows))[0]
+        logits = model.network(*(one_per_row([row]) for row in rows))[0]
     found = torch.full((len(logits), max(ids) + 1), -torch.inf)
     for i, foreign in enumerate(ids):
         if foreign >= 0:

@@ -71,7 +71,7 @@ def test_it_is_trained_further(folder: Path) -> None:
     before, after = open_model(folder / "model"), open_model(run)
     assert after.recipe.model == before.recipe.model
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
-    pairs = zip(before.transformer.parameters(), after.transformer.parameters(), strict=True)
+    pairs = zip(before.network.parameters(), after.network.parameters(), strict=True)
     assert any(not torch.equal(a, b) for a, b in pairs)
     told = done("info", run).stdout
     assert "validation   step 3" in told

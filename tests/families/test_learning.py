@@ -145,6 +145,6 @@ def test_a_sentence_translates_alone_as_in_a_batch(family: str, data: Path, tmp_
     exact = load(run, exact=True)
     assert exact.translate(lines) == [exact.translate([line])[0] for line in lines]
     model = open_model(run)
-    plain = Translator(model.transformer, model.tokenizer, recipe.search, 61)
+    plain = Translator(model.network, model.tokenizer, recipe.search, 61)
     together = load(run, run)
     assert together.translate(lines) == plain.translate(lines) == load(run).translate(lines)

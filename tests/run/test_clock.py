@@ -107,7 +107,7 @@ def test_a_run_averages_what_was_due_by_steps_and_resumes_from_what_was_by_the_c
     assert open_model(tmp_path / "run").manifest["step"] == 23
     monkeypatch.undo()
     weights = trained(tmp_path / "by steps alone", data, recipe.but(steps=20, resume_minutes=0.0))
-    resumed = dict(open_model(tmp_path / "run").transformer.named_parameters())
+    resumed = dict(open_model(tmp_path / "run").network.named_parameters())
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights.items())
 
 

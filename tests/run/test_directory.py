@@ -63,7 +63,7 @@ def test_the_final_model_is_the_mean_of_the_last_checkpoints(finished: Path) -> 
         for step in (2, 4, 6)
     ]
     model = open_model(finished)
-    for name, parameter in model.transformer.named_parameters():
+    for name, parameter in model.network.named_parameters():
         mean = (each[0][name].double() + each[1][name] + each[2][name]) / 3
         torch.testing.assert_close(parameter.detach(), mean.float(), atol=1e-7, rtol=0)
     assert model.manifest["step"] == 6
@@ -108,7 +108,7 @@ def test_averaging_a_run_anew_keeps_the_newest_step(finished: Path, tmp_path: Pa
     two = open_model(tmp_path / "new" / "two")
     assert (two.manifest["step"], two.manifest["averaged"]) == (6, [4, 6])
     expected = average_weights(newest(finished / "checkpoints", 2, pytest.fail))
-    for name, parameter in two.transformer.named_parameters():
+    for name, parameter in two.network.named_parameters():
         assert torch.equal(parameter, expected[name])
     average_run(finished, tmp_path / "three", 3, pytest.fail)
     assert (

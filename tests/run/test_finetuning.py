@@ -43,7 +43,7 @@ def test_the_first_checkpoint_has_the_weights_of_the_model_and_a_fresh_optimizer
 ) -> None:
     recipe = RECIPE.but(dropout=0.3, steps=5, seed=7)
     begun(tmp_path / "run", data, model, recipe)
-    expected = dict(open_model(model).transformer.named_parameters())
+    expected = dict(open_model(model).network.named_parameters())
     [first] = newest(tmp_path / "run" / "checkpoints", 2, pytest.fail)
     assert first.step == 0
     weights = first.weights()

@@ -37,7 +37,7 @@ def write(directory: Path, seed: int) -> None:
 def is_of(directory: Path, seed: int) -> bool:
     """Whether it opens, as the one model of this seed."""
     model = open_model(directory)
-    name, parameter = next(model.transformer.named_parameters())
+    name, parameter = next(model.network.named_parameters())
     same = torch.equal(parameter, weights(seed)[name])
     assert same == (model.manifest["step"] == seed)
     return same
@@ -53,17 +53,17 @@ def test_it_opens_as_what_was_written(model: Path) -> None:
     opened = open_model(model)
     assert opened.recipe == RECIPE
     assert opened.tokenizer.fingerprint == TOKENIZER.fingerprint
-    assert not opened.transformer.training
-    for name, parameter in opened.transformer.named_parameters():
+    assert not opened.network.training
+    for name, parameter in opened.network.named_parameters():
         assert torch.equal(parameter, weights(1)[name]), name
-    half = open_model(str(model), torch.bfloat16).transformer
+    half = open_model(str(model), torch.bfloat16).network
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     assert sorted(path.name for path in model.iterdir()) == sorted(MODEL_FILES)
 
 
 def test_one_in_use_is_replaced_beside_other_files(model: Path) -> None:
     (model / "journal.jsonl").write_text("mine")
-    in_use = open_model(model).transformer
+    in_use = open_model(model).network
     rows = one_per_row([[5, 7, 2]])
     before = in_use(rows, rows)
     write(model, 3)

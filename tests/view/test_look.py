@@ -23,14 +23,14 @@ def log_p_of(model: Model, ids: list[int]) -> float:
     """log p of these ids by the forward pass of training."""
     source = one_per_row([[*model.tokenizer.encode([SENTENCE])[0], EOS]])
     with torch.no_grad():
-        logits = model.transformer(source, one_per_row([[BOS, *ids[:-1]]]))[0]
+        logits = model.network(source, one_per_row([[BOS, *ids[:-1]]]))[0]
     log_p = logits.double().log_softmax(-1)
     return sum(log_p[i, token].item() for i, token in enumerate(ids))
 
 
 def test_the_translation_is_that_of_translate(model: Model) -> None:
     translator = Translator(
-        model.transformer, model.tokenizer, model.recipe.search, model.recipe.data.max_length
+        model.network, model.tokenizer, model.recipe.search, model.recipe.data.max_length
     )
     assert look_at(model, SENTENCE).translation == translator.translate([SENTENCE])[0]
 
@@ -58,8 +58,8 @@ def test_pieces_show_the_weights_as_they_are(model: Model) -> None:
     ids = [*model.tokenizer.encode([SENTENCE])[0], EOS]
     with torch.no_grad():
         rows = one_per_row([ids])
-        x = model.transformer.embedding(rows.ids, rows.positions, len(ids))[0]
-        module = model.transformer.encoder[0].self_attention
+        x = model.network.embedding(rows.ids, rows.positions, len(ids))[0]
+        module = model.network.encoder[0].self_attention
         for head in range(3):
             q = module.W_q(x)[:, 5 * head : 5 * head + 5]
             k = module.W_k(x)[:, 5 * head : 5 * head + 5]
@@ -138,8 +138,8 @@ def test_refused(model: Model, sentence: str, target: str | None, said: str) -> 
 
 
 def test_a_damaged_model_is_refused(model: Model) -> None:
-    damaged = replace(model, transformer=copy.deepcopy(model.transformer))
-    damaged.transformer.encoder[0].self_attention.W_q.weight.data[0, 0] = math.nan
+    damaged = replace(model, network=copy.deepcopy(model.network))
+    damaged.network.encoder[0].self_attention.W_q.weight.data[0, 0] = math.nan
     for target in (None, TARGET):
         with pytest.raises(ModelError, match="weights are damaged"):
             look_at(damaged, SENTENCE, target)

@@ -98,10 +98,10 @@ def prepare_corpora(out: Path, size: Size) -> None:
 def measured(run: Path, data: Path, tested: int) -> Measured:
     """The numbers of a trained model, as `Trained` lists them."""
     model = open_model(run)
-    transformer, recipe = model.transformer, model.recipe
+    network, recipe = model.network, model.recipe
     pairs = Pairs.open(data, "valid")
     last = [r for r in read_journal(run / "journal.jsonl") if r["event"] == "step"][-5:]
-    loss, accuracy = loss_and_accuracy(transformer, pairs, recipe)
+    loss, accuracy = loss_and_accuracy(network, pairs, recipe)
     train_loss = sum(r["plain_loss"] for r in last) / len(last)
     return {
         "perplexity": perplexity(loss, 1),
@@ -114,8 +114,8 @@ def measured(run: Path, data: Path, tested: int) -> Measured:
 def _translated(model: Model, tested: int) -> Measured:
     """BLEU of all, of short and of long unseen sentences; long sentences are not divided."""
     unseen = list(islice(examples(_TEST), tested))
-    longest = model.transformer.longest
-    translator = Translator(model.transformer, model.tokenizer, model.recipe.search, longest)
+    longest = model.network.longest
+    translator = Translator(model.network, model.tokenizer, model.recipe.search, longest)
     outputs = translator.translate([one.source for one in unseen])
     sides = [[one.source for one in unseen], [one.target for one in unseen]]
     source, target = sides

@@ -112,7 +112,7 @@ def look(
     set_threads(threads)
     opened = open_model(model)
     if sentence is None:
-        _draw_model(opened.transformer, figure, out)
+        _draw_model(opened.network, figure, out)
         return
     if opened.recipe.task.output != "text":
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
@@ -126,7 +126,7 @@ def look(
     if npz:
         view.write_npz(npz)
     if figure:
-        view.write_figure(figure, out, opened.transformer)
+        view.write_figure(figure, out, opened.network)
     if as_json:
         view.write_json(as_json)
     if str(as_json) != "-":

@@ -123,7 +123,7 @@ class SentenceLines:
         from regard.view.alignment import aligned, pharaoh
 
         of = self.translator
-        return pharaoh(aligned(of.transformer, of.tokenizer, line, text, of.longest))
+        return pharaoh(aligned(of.network, of.tokenizer, line, text, of.longest))
 
 
 class ParagraphLines(SentenceLines):

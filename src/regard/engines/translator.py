@@ -65,7 +65,7 @@ class EngineTranslator(Translator):
         """The version of the engine, by its name."""
 
     @property
-    def transformer(self) -> EncoderDecoder:
+    def network(self) -> EncoderDecoder:
         """Raises RegardError: an engine shows no attention."""
         raise RegardError("an engine shows no attention: leave out --engine and name the model")
 

@@ -56,7 +56,7 @@ def write_export(
     if reach := model.recipe.model.neighbourhood:
         raise ModelError(f"{directory}: model.neighbourhood = {reach} is not in any export format")
     recipe = model.recipe.set(*changes)
-    model = Model(recipe, model.tokenizer, model.transformer, model.manifest)
+    model = Model(recipe, model.tokenizer, model.network, model.manifest)
     if format == "hf":
         return _to_hf(model, out)
     if format == "argos":

@@ -47,7 +47,7 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 def card(model: Model) -> str:
     """The text of README.md."""
     recipe = model.recipe.model
-    parameters = sum(weights.numel() for weights in model.transformer.parameters())
+    parameters = sum(weights.numel() for weights in model.network.parameters())
     return _CARD.format(
         size=f"{recipe.depth} layers, d_model {recipe.d_model}, {parameters:,} parameters",
         version=__version__,

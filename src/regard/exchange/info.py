@@ -46,7 +46,7 @@ def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
     if EXPORTED in manifest:
         return open_exported(directory, str(manifest[EXPORTED])), None
     model = open_model(directory)
-    return model, model.transformer.parameter_count
+    return model, model.network.parameter_count
 
 
 def _scores(directory: Path) -> dict[str, Any]:

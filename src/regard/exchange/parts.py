@@ -36,7 +36,7 @@ def matrices_of(recipe: ModelRecipe) -> Matrices:
 
 def copied_weights(model: Model) -> dict[str, NDArray[np.float32]]:
     """A copy of the weights in fp32, which the caller may change."""
-    state = model.transformer.state_dict()
+    state = model.network.state_dict()
     return {name: tensor.float().numpy().copy() for name, tensor in state.items()}
 
 
@@ -57,4 +57,4 @@ def tables_of(model: Model) -> Tables:
             return learned
         return embedding.sinusoids(longest, model.recipe.model.d_model).numpy()
 
-    return Tables(table(model.transformer.embedding), table(model.transformer.target_side))
+    return Tables(table(model.network.embedding), table(model.network.target_side))

@@ -33,7 +33,7 @@ class OurSide:
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits after each token of the target."""
-        logits = self._model.transformer(one_per_row([source]), one_per_row([target]))
+        logits = self._model.network(one_per_row([source]), one_per_row([target]))
         return logits[0].float().numpy()
 
     def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
@@ -44,8 +44,8 @@ class OurSide:
         """The best output of beam search for each source."""
         limits = torch.full((len(sources),), most)
         found = search(
-            self._model.transformer, one_per_row(sources), limits,
+            self._model.network, one_per_row(sources), limits,
             self._rules.but(beam=beam, alpha=alpha), bos=BOS, eos=EOS, pad=PAD,
-            ranker=self._model.transformer.by.most_likely,
+            ranker=self._model.network.by.most_likely,
         )  # fmt: skip
         return [list(best.tokens) for best, *_ in found]

@@ -80,7 +80,7 @@ def _likelihoods(translator: Translator, pairs: Sequence[Pair]) -> list[Likeliho
 
 @torch.inference_mode()
 def _log_p(translator: Translator, pairs: Sequence[Pair]) -> list[float]:
-    model = translator.transformer.eval()
+    model = translator.network.eval()
     device = model.device
     source = one_per_row([source for source, _ in pairs]).to(device)
     target = one_per_row([[BOS, *target[:-1]] for _, target in pairs]).to(device)

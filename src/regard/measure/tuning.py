@@ -99,7 +99,7 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
     recipe = model.recipe.but(beam=beam, alpha=alpha)
     about = {key: value for key, value in model.manifest.items() if key not in SEAL}
     about["tuned"] = [one._asdict() for one in tried]
-    weights = {name: weight.detach() for name, weight in model.transformer.named_parameters()}
+    weights = {name: weight.detach() for name, weight in model.network.named_parameters()}
     others = [name for name in model.manifest["files"] if name not in MODEL_FILES]
     beside = {name: (directory / name).read_bytes() for name in others}
     write_model(directory, recipe, model.tokenizer, weights, about, beside)

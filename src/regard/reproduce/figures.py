@@ -48,9 +48,9 @@ def draw_figures(out: Path, seed: int) -> Measured | None:
         return None
     model, folder = open_model(run_of(out, "base", seed)), out / "figures"
     folder.mkdir(exist_ok=True)
-    assert isinstance(model.transformer, Transformer)
-    write_file(folder / "figure-1.svg", architecture(model.transformer, "svg"))
-    write_file(folder / "figure-2.svg", multihead(model.transformer, "svg"))
+    assert isinstance(model.network, Transformer)
+    write_file(folder / "figure-1.svg", architecture(model.network, "svg"))
+    write_file(folder / "figure-2.svg", multihead(model.network, "svg"))
     verb, pronoun = next(filter(_has_verb, examples(SEED))), next(filter(_has_it, examples(SEED)))
     wanted: list[tuple[Number, Example, int | None]] = [
         (3, verb, verb.comparatives[0].source_index),

@@ -80,7 +80,7 @@ def begin_from_model(run: Run) -> None:
             f"{directory}: has another tokenizer than {setup.data}: prepare that with --tokenizer "
             f"{directory / 'tokenizer.json'}"
         )
-    optimizer = FlatAdam(model.transformer, setup.recipe.training, torch.float32)
+    optimizer = FlatAdam(model.network, setup.recipe.training, torch.float32)
     about = {
         "step": 0,
         "extra": True,

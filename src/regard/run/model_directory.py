@@ -38,7 +38,7 @@ class Model:
 
     recipe: Recipe
     tokenizer: AnyTokenizer
-    transformer: EncoderDecoder
+    network: EncoderDecoder
     manifest: dict[str, Any]
 
 
@@ -117,9 +117,9 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     if misfit := matrices_misfit(recipe.model, tokenizer):
         raise ModelError(f"{directory}: {misfit}")
     weights = read_tensors(directory / "model.safetensors")
-    transformer = build(recipe, tokenizer.size, weights, directory, tokenizer.source_size)
-    transformer.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
-    return Model(recipe, tokenizer, transformer, manifest)
+    network = build(recipe, tokenizer.size, weights, directory, tokenizer.source_size)
+    network.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
+    return Model(recipe, tokenizer, network, manifest)
 
 
 def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
@@ -169,9 +169,9 @@ def build(
             )
         if weights[name].dtype != torch.float32:
             raise ModelError(f"{where}: the weights are not fp32: {name} is {weights[name].dtype}")
-    transformer = new_model(recipe.model, *sizes)
-    transformer.load_state_dict(weights)
-    return transformer
+    network = new_model(recipe.model, *sizes)
+    network.load_state_dict(weights)
+    return network
 
 
 def _refuse_two_vocabularies(recipe: Recipe, target: int, source: int, where: Path) -> None:

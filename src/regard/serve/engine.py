@@ -155,7 +155,7 @@ class Engine:
         if not self._translator.model.members:
             return rendering
         texts = [request.sentence, rendering.translations[0].text]
-        model, tokenizer = self._translator.transformer, self._translator.tokenizer
+        model, tokenizer = self._translator.network, self._translator.tokenizer
         [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode_target(texts[1:])
         source, written = [*read, EOS], [*made, EOS]
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)

@@ -121,7 +121,7 @@ def look_at(
     are not finite.
     """
     source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
-    positions = model.transformer.longest
+    positions = model.network.longest
     longest = min(len(source) + model.recipe.search.max_extra, positions)
     account = None
     if target is None:
@@ -129,9 +129,9 @@ def look_at(
         rows = one_per_row([source])
         limits = torch.tensor([longest])
         (found, *_), *_ = search(
-            model.transformer, rows, limits, model.recipe.search,
+            model.network, rows, limits, model.recipe.search,
             bos=BOS, eos=EOS, pad=PAD, listen=recorder if listen else None,
-            ranker=model.transformer.by.most_likely,
+            ranker=model.network.by.most_likely,
         )  # fmt: skip
         written = [*found.tokens, EOS][:positions]
         if listen:
@@ -140,14 +140,14 @@ def look_at(
         bound = min(max(longest, model.recipe.data.max_length), positions)
         written = [*_encoded(model, target, "target", bound), EOS]
     return seen(
-        model.transformer, model.tokenizer, sentence, source, written,
+        model.network, model.tokenizer, sentence, source, written,
         by_words=by_words, account=account,
     )  # fmt: skip
 
 
 @torch.no_grad()
 def seen(
-    transformer: EncoderDecoder,
+    network: EncoderDecoder,
     tokenizer: AnyTokenizer,
     sentence: str,
     source: Sequence[int],
@@ -162,19 +162,19 @@ def seen(
     model's last position. Raises ModelError if the model's logits are not finite, or if the model
     has no attention.
     """
-    if not transformer.attentions():
+    if not network.attentions():
         raise ModelError("this model has no attention to look at: name one of another model.family")
     read = [BOS, *written[:-1]]
-    with record_attention(transformer) as recording:
-        device = transformer.device
+    with record_attention(network) as recording:
+        device = network.device
         rows = (one_per_row([ids]).to(device) for ids in (source, read))
-        logits = transformer(*rows)[0].float().cpu()
+        logits = network(*rows)[0].float().cpu()
     log_p = logits.log_softmax(-1)[torch.arange(len(written)), torch.tensor(written)]
     if not log_p.isfinite().all():
         raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
     weights = {
         kind: torch.stack([layer[0].float().cpu() for layer in recording.layers(kind)]).numpy()
-        for kind in transformer.attentions()
+        for kind in network.attentions()
     }
     shown = _by_words if by_words else _by_pieces
     source_texts, sources = shown(tokenizer, source, "source")
