@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from cli.refusing import GOOD, World, contents, process, refused, regard, unchanged
-from cli.test_refused_places import NOWHERE, full_disk
+from cli.test_refused_places import NOWHERE
+from files.limits import files_of_at_most
 from machine.ended import assert_gone
 from regard.cli.main import main
 from regard.machine.copies import can_be_copied
@@ -322,7 +323,7 @@ def test_a_full_disk_leaves_what_was_finished(
     out = world.folder / "out"
     command[3] = world.write("in.txt", GOOD * 300 + "\n" * 300 + GOOD)
     expected = regard(*command, "--window", "300")
-    with full_disk(room):
+    with files_of_at_most(room):
         said = refused(*command, "--window", "300", "--out", out)
     assert "cannot write: File too large" in said
     assert not out.exists()
@@ -362,7 +363,7 @@ def test_another_model_does_not_go_on(begun: World, command: list[str | Path]) -
 @pytest.fixture
 def begun(world: World, command: list[str | Path]) -> World:
     """Where blocks have been begun and none is finished."""
-    with full_disk(800):
+    with files_of_at_most(800):
         refused(*command, "--out", world.folder / "out")
     assert finished(world.folder / "out") == 0
     assert (world.folder / ".out.parts" / "manifest.json").exists()
