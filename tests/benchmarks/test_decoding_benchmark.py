@@ -65,12 +65,16 @@ def task(directory: Path, *, beam: int = 4, length: int | None = None) -> decodi
     return decoding.Task(directory, recipe, model.tokenizer, LINES, length)
 
 
+@pytest.fixture(scope="module", params=["CTranslate2 fp32", "Marian"])
+def peer(request) -> str:
+    if not BY_NAME[request.param].python.exists():
+        pytest.skip(f"there is no {request.param}: `make bench-setup` installs it")
+    return request.param
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", ["CTranslate2 fp32", "Marian"])
-def test_a_peer_translates_as_regard_does(trained, peer):
+def test_a_peer_translates_as_regard_does(peer, trained):
     contenders = [BY_NAME["regard fp32"], BY_NAME[peer]]
-    if not contenders[1].python.exists():
-        pytest.skip(f"there is no {peer}: `make bench-setup` installs it")
     same = {}
     for beam in (1, 4):
         work = task(trained, beam=beam)
