@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.arithmetic.choose import for_compiled_step, for_inference, for_training, for_update
+from regard.arithmetic.choose import for_compiled_step, for_decoding, for_training, for_update
 from regard.cost import flop
 from regard.data.batches import Batch, Batches
 from regard.data.prefetch import Prefetched
@@ -290,7 +290,7 @@ def decoding(sentences: int, dtype: str = "bfloat16") -> dict[str, Any]:
     sources = [[*pairs.source(i).tolist(), EOS] for i in range(len(pairs))]
     model = Transformer(recipe.model, recipe.tokenizer.vocabulary)
     model.to(DEVICE, getattr(torch, dtype)).eval()
-    model.compute_by(for_inference(DEVICE, getattr(torch, dtype)))
+    model.compute_by(for_decoding(model, DEVICE, dtype, exact=False))
 
     def found(rows: Rows, limits: Tensor, batch: list[int]) -> list[list[Hypothesis]]:
         by, signs = model.by, {"bos": BOS, "eos": EOS, "pad": PAD}
