@@ -14,7 +14,7 @@ from run.copying import RECIPE, prepared, trained
 
 SOURCE = Path(regard.__file__).parent
 DEFINITIONS = {("attention.py", "attention"), ("loss.py", "smoothed_loss")}
-RANKING = ("search.py", "most_likely")
+RANKING = ("hypotheses.py", "most_likely")
 
 
 @pytest.fixture(scope="module")
