@@ -46,6 +46,13 @@ def asked(address: str, q: str) -> str:
     return found
 
 
+def test_a_sigterm_that_comes_with_the_address_ends_it(made: Path) -> None:
+    with serving(f"{made / 'model'}=en-de") as (server, _):
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=60)
+        assert server.returncode == 0, errors
+
+
 def test_it_translates_and_on_sigterm_finishes_what_it_has_taken(made: Path) -> None:
     with serving(f"{made / 'model'}=en-de") as (server, address):
         assert asked(address, "the dog\n\n- 12\n").endswith("\n\n- 12\n")

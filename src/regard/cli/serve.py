@@ -180,13 +180,14 @@ def _opened(
 
 def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
+    # Until uvicorn has its own handler; and uvicorn raises the signal again after the last answer.
+    signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     _log(quiet)
     gc.collect()
     gc.freeze()  # garbage collections need not look at the models, which stay until the end
     address = listening.getsockname()
     shown = f"[{address[0]}]" if ":" in address[0] else address[0]
     typer.echo(f"http://{shown}:{address[1]}")
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again after the last answer
     server.run(sockets=[listening])
 
 
