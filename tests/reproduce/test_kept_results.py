@@ -1,4 +1,4 @@
-"""The figures in experiments/tables are those of its files."""
+"""The figures in experiments/tables and docs/results.md are those of the kept files."""
 
 import json
 import re
@@ -9,27 +9,50 @@ import pytest
 from regard.paper import TABLE_3
 from regard.reproduce.layers import LAYERS
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "tables"
-FILES = ("table3-short.json", "table3-steep.json", "table3.json")
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "experiments" / "tables"
+TRIALS = ("table3-short.json", "table3-steep.json")
+
+
+def kept(name: str) -> dict:
+    """The content of a kept file."""
+    content: dict = json.loads((FOLDER / name).read_text("utf-8"))
+    return content
 
 
 def test_the_page_has_the_kept_figures() -> None:
     page = (FOLDER / "README.md").read_text("utf-8")
-    kept = [json.loads((FOLDER / name).read_text("utf-8"))["rows"] for name in FILES]
+    trials, last = [kept(name)["rows"] for name in TRIALS], kept("table3.json")
+    seeds = [str(seed) for seed in last["seeds"]]
     for row in TABLE_3:
-        numbers = [one[row]["seeds"]["1"] for one in kept]
+        of_row = last["rows"][row]
+        numbers = [one[row]["seeds"]["1"] for one in trials]
+        numbers += [of_row["seeds"].get(seed) for seed in seeds]
         cells = [f"{one['bleu']:.1f}" if one else "–" for one in numbers]
-        last = f"{numbers[-1]['perplexity']:.2f}" if numbers[-1] else "–"
-        printed = kept[-1][row]["paper"]["bleu"]
-        assert f"| {row} | {printed} | {' | '.join(cells)} | {last} |" in page
-    assert f"has {sum(kept[-1][r]['seeds']['1'] is not None for r in TABLE_3)} of its 20" in page
+        perplexity = f"{of_row['seeds']['1']['perplexity']:.2f}"
+        assert f"| {row} | {of_row['paper']['bleu']} | {' | '.join(cells)} | {perplexity} |" in page
+    whole = sum(all(one["seeds"].get(seed) for seed in seeds) for one in last["rows"].values())
+    assert f"{whole} of the 20 rows" in page
+
+
+@pytest.mark.parametrize("page", ["results.md", "results.ko.md"])
+def test_the_report_has_the_kept_figures(page: str) -> None:
+    report = (ROOT / "docs" / page).read_text("utf-8")
+    table = kept("table3.json")
+    for row, one in table["rows"].items():
+        [line] = [line for line in report.splitlines() if line.startswith(f"| {row} |")]
+        for numbers in filter(None, one["seeds"].values()):
+            assert f"{numbers['bleu']:.2f}" in line
+    for family in ("recurrent", "convolutional", "dilated"):
+        bleu = kept("table2.json")["rows"][family]["1"]["unseen"]["bleu_13a"]
+        assert f"{bleu:.2f}" in report
 
 
 def test_the_kept_layers_have_the_papers_exponents() -> None:
-    kept = json.loads((FOLDER / "table1.json").read_text("utf-8"))["layers"]
-    assert kept.keys() == LAYERS.keys()
+    layers = kept("table1.json")["layers"]
+    assert layers.keys() == LAYERS.keys()
     powers = {"self-attention": (2, 1), "with projections": (2, 1), "restricted": (1, 1)}
-    for layer, one in kept.items():
+    for layer, one in layers.items():
         n, d = powers.get(layer, (1, 2))
         found = one["exponents"]
         assert found["operations, n"] == pytest.approx(n, abs=0.12)
