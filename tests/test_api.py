@@ -100,8 +100,10 @@ def test_data_is_that_of_the_command() -> None:
         assert path.read_bytes() == Path("two", path.name).read_bytes()
 
 
-def test_a_parser_is_trained_and_parses() -> None:
-    run = regard.train(trees="train.mrg", out="parser", changes=TINY)
+@pytest.mark.parametrize("positions", ["sinusoidal", "words"])
+def test_a_parser_is_trained_and_parses(positions: str) -> None:
+    changes = {**TINY, "model.positions": positions}
+    run = regard.train(trees="train.mrg", out="parser", changes=changes)
     words = ["The", "dog", "barks", "."]
     [tree] = regard.parse(run, [words])
     assert tree.words() == words

@@ -41,6 +41,8 @@ class DecoderState:
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is not padding."""
+    place: Int[Tensor, "sentences beams"]
+    """The position of each hypothesis' last token, as embedded; -1 before <s>."""
     reach: int = 0
     """If `when` is not None, a step attends to at most this many positions back."""
     when: Int[Tensor, "sentences slots"] | None = None
@@ -52,12 +54,6 @@ class DecoderState:
     def slots(self) -> int:
         """The number of slots of each sentence, used or not."""
         return self.ancestry.shape[2]
-
-    def positions(self, tokens: Int[Tensor, " rows"]) -> Int[Tensor, "sentences beams"]:
-        """The position of each row's last token."""
-        if self.now is None:
-            return torch.full_like(tokens, self.length).view(self.ancestry.shape[:2])
-        return self.now.expand(self.ancestry.shape[:2])
 
     def grown(
         self, places: Int[Tensor, "sentences beams"]
@@ -72,13 +68,15 @@ class DecoderState:
         return ancestry & (when >= now - self.reach).unsqueeze(1), when
 
     def after(
-        self, ancestry: Bool[Tensor, "sentences beams slots"], when: Tensor | None
+        self,
+        place: Int[Tensor, "sentences beams"],
+        ancestry: Bool[Tensor, "sentences beams slots"],
+        when: Tensor | None,
     ) -> DecoderState:
-        """The state after a step; the arguments are the results of `grown`."""
+        """The state after a step; `ancestry` and `when` are the results of `grown`."""
+        later = {"length": self.length + 1} if self.now is None else {"now": self.now + 1}
         filled = self.filled + ancestry.shape[1]
-        if self.now is not None:
-            return replace(self, ancestry=ancestry, filled=filled, when=when, now=self.now + 1)
-        return replace(self, ancestry=ancestry, filled=filled, when=when, length=self.length + 1)
+        return replace(self, place=place, ancestry=ancestry, filled=filled, when=when, **later)
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
         """Keep these rows, in this order; `rows[s]` has rows of one sentence.
@@ -86,15 +84,16 @@ class DecoderState:
         Sentences may be left out; the others keep their order.
         """
         sentences, beams, _ = self.ancestry.shape
-        ancestry = self.ancestry.flatten(0, 1)[rows]
+        ancestry, place = self.ancestry.flatten(0, 1)[rows], self.place.flatten()[rows]
         if len(rows) == sentences:
-            state = replace(self, ancestry=ancestry)
+            state = replace(self, ancestry=ancestry, place=place)
         else:
             stay = rows[:, 0] // beams
             state = replace(
                 self,
                 past=tuple(cache.of(stay) for cache in self.past),
                 ancestry=ancestry,
+                place=place,
                 filled=self.filled[stay],
                 memory=tuple(cache.of(stay) for cache in self.memory),
                 memory_mask=self.memory_mask[stay],

@@ -97,6 +97,21 @@ class Embedding(Computing):
         x = x + found.to(x.dtype)
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x
 
+    def places(
+        self,
+        ids: Int[Tensor, "rows length"],
+        segments: Int[Tensor, "rows length"],
+        positions: Int[Tensor, "rows length"],
+    ) -> Int[Tensor, "rows length"]:
+        """The positions to embed the tokens at; the arguments are the fields of a `Rows`."""
+        return positions
+
+    def place_after(
+        self, tokens: Int[Tensor, "sentences beams"], place: Int[Tensor, "sentences beams"]
+    ) -> Int[Tensor, "sentences beams"]:
+        """The position of each token, given the position of the token before it; -1 before <s>."""
+        return place + 1
+
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
         """The learned positions; or sinusoids, which are extended if `longest` requires it."""
         table = self.positions

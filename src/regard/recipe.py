@@ -123,6 +123,15 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _counts_words_of_trees(self) -> Self:
+        if self.model.positions == "words" and self.task.output != "trees":
+            raise ValueError(
+                'model.positions = "words" is for a parser: leave it out, or set task.output = '
+                '"trees"'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_one_pair_a_row(self) -> Self:
         family = self.model.family
         if family != "transformer" and self.data.layout == "packed":

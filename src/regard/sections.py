@@ -65,9 +65,10 @@ class ModelRecipe(Section):
     """Dropout on the attention weights; the paper uses it only for parsing."""
     relu_dropout: _Fraction = 0.0
     """Dropout after the ReLU of the feed-forward networks; none in the paper."""
-    positions: Literal["sinusoidal", "halves", "learned"] = "sinusoidal"
+    positions: Literal["sinusoidal", "halves", "learned", "words"] = "sinusoidal"
     """Positional encoding. sinusoidal: the sinusoids of §3.5. halves: the same numbers, all sines
-    before all cosines. learned: as in row E of Table 3."""
+    before all cosines. learned: as in row E of Table 3. words: sinusoids of the number of the word,
+    for a parser: a symbol of a tree stands where the word of the next leaf stands."""
     max_positions: Count = 1024
     """Number of positions of a learned encoding, which no sentence may exceed; sinusoids have no
     limit."""
@@ -127,6 +128,8 @@ class ModelRecipe(Section):
         """Refuse changes of fields that have an effect only in a Transformer, in other families."""
         if self.family == "transformer":
             return self
+        if self.positions == "words":
+            raise ValueError('positions = "words" is for the transformer: leave it out')
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if name not in _OF_ALL_FAMILIES | _WIDTHS and value != field.default:

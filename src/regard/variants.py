@@ -17,6 +17,7 @@ from regard.equations import Computing, Mask
 from regard.layers import AddNorm, Embedding, FeedForward, sinusoids
 from regard.neighbourhood import restricted
 from regard.recipe import ModelRecipe
+from regard.word_positions import WordEmbedding
 
 
 class UnscaledAttention(MultiHeadAttention):
@@ -212,7 +213,8 @@ def last_norm_of(recipe: ModelRecipe) -> nn.Module:
 
 def embedding_of(recipe: ModelRecipe, vocabulary: int) -> Embedding:
     """An embedding with the recipe's `positions`."""
-    return (HalvesEmbedding if recipe.positions == "halves" else Embedding)(recipe, vocabulary)
+    kinds = {"halves": HalvesEmbedding, "words": WordEmbedding}
+    return kinds.get(recipe.positions, Embedding)(recipe, vocabulary)
 
 
 def matrices_apart(

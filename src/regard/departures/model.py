@@ -275,10 +275,15 @@ MODEL = (
         quote="PE(pos, 2i) = sin(pos/10000^(2i/d_model))",
         theirs="all sines, then all cosines; exponent i/(d_model/2 − 1)",
         ours="as published: interleaved, exponent 2i/d_model; "
-        '`model.positions = "halves"` has all sines first, with the same exponent',
+        '`model.positions = "halves"` has all sines first, with the same exponent; `"words"`, in '
+        "`small-parse`, has the sinusoids of the number of the word that comes next",
         why="the other exponent is another function of the position; the other order is that of "
-        "models of other programs",
-        tests=("tests/test_layers.py", "tests/test_variants.py"),
+        "models of other programs; a parser of few trees learns sooner where it is in the sentence",
+        tests=(
+            "tests/test_layers.py",
+            "tests/test_variants.py",
+            "tests/test_word_positions.py",
+        ),
         judge=never,
     ),
     Departure(

@@ -23,6 +23,7 @@ from regard.paper import parameters
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
+from regard.word_positions import know_words
 
 MOST_LOGITS = 2**26
 """A model is refused if a step of the search for a sentence has more logits (beam x vocabulary).
@@ -118,6 +119,7 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
         raise ModelError(f"{directory}: {misfit}")
     weights = read_tensors(directory / "model.safetensors")
     network = build(recipe, tokenizer.size, weights, directory, tokenizer.source_size)
+    know_words(network, tokenizer)
     network.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
     return Model(recipe, tokenizer, network, manifest)
 

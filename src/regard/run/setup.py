@@ -25,6 +25,7 @@ from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import TrainingState
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
+from regard.word_positions import know_words
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,12 @@ class Setup:
 
     def model_and_optimizer(self) -> tuple[EncoderDecoder, Optimizer]:
         """A new model to train, and its optimizer, by `sharding.model_and_optimizer`."""
-        return model_and_optimizer(
+        model, optimizer = model_and_optimizer(
             self.recipe, self.tokenizer.size, self.dtype, self.device, self.processes, self.shard,
             self.tokenizer.source_size,
         )  # fmt: skip
+        know_words(model, self.tokenizer)
+        return model, optimizer
 
     def cost(self, state: TrainingState) -> Cost:
         """The cost of the run until now; this measures the speed of the device."""

@@ -22,6 +22,7 @@ from regard.machine.devices import keep_freed_memory
 from regard.machine.processes import Processes
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
+from regard.word_positions import know_words_of
 
 BatchLoss = Callable[[EncoderDecoder, Batch, float], tuple[Tensor, Tensor]]
 """A function from a model, a batch and the smoothing to the (smoothed, plain) loss, which are sums
@@ -156,6 +157,7 @@ class ShardedAdam:
         shards = self._shards
         weights = {n: shards.join(n, mine).to(self._dtype) for n, mine in shards.mine.items()}
         model.load_state_dict(weights, assign=True)
+        know_words_of(self._model, model)
         return model.to(self._device)
 
 

@@ -1,0 +1,97 @@
+"""§3.5 with positions counted in words, so that a symbol of a tree stands where its word stands.
+
+A parser writes a tree without its words (§6.3), and must know which word comes next. With the
+positions of the paper, it has to count the leaves it has written and the sub-words it has read.
+Here both sides have the positions of words: a sub-word has the number of its word, a symbol the
+number of the word that the next leaf stands for. Experiments: experiments/table4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.layers import Embedding
+from regard.recipe import ModelRecipe
+from regard.text.protocol import AnyTokenizer
+from regard.text.tokenizer import BOS, EOS
+from regard.trees.linearise import CLOSE, OPEN
+
+STRIDE = 8
+"""Positions of a word: tokens between two words have different positions, up to this many."""
+
+
+class WordEmbedding(Embedding):
+    """Token embeddings x sqrt(d_model) + sinusoids of the positions of words."""
+
+    begins: Bool[Tensor, " vocabulary"]
+
+    def __init__(self, recipe: ModelRecipe, vocabulary: int):
+        super().__init__(recipe, vocabulary)
+        empty = torch.zeros(0, dtype=torch.bool, device="cpu")
+        self.register_buffer("begins", empty, persistent=False)
+
+    def places(
+        self,
+        ids: Int[Tensor, "rows length"],
+        segments: Int[Tensor, "rows length"],
+        positions: Int[Tensor, "rows length"],
+    ) -> Int[Tensor, "rows length"]:
+        """STRIDE times the number of the word, from 0, plus the place of the token in the word."""
+        first = positions == 0
+        begins = (self._begins(ids) | first) & (segments != 0)
+        words = begins.long().cumsum(1)
+        before = torch.where(first, words - 1, 0).cummax(1).values  # words of earlier sentences
+        index = torch.arange(ids.shape[1], device=ids.device)
+        begun_at = torch.where(begins, index, 0).cummax(1).values
+        return STRIDE * (words - before - 1) + (index - begun_at).clamp(max=STRIDE - 1)
+
+    def place_after(
+        self, tokens: Int[Tensor, "sentences beams"], place: Int[Tensor, "sentences beams"]
+    ) -> Int[Tensor, "sentences beams"]:
+        """The place of each token, given the place of the token before it; -1 before <s>."""
+        word = place // STRIDE * STRIDE
+        inside = torch.minimum(place + 1, word + STRIDE - 1)
+        return torch.where(self._begins(tokens), word + STRIDE, inside)
+
+    def table(self, longest: int) -> Tensor:
+        """The sinusoids of all places in a sentence of this many tokens."""
+        return super().table(STRIDE * (longest + 2))
+
+    def _begins(self, ids: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
+        if not len(self.begins):
+            raise ModelError(
+                'a model with model.positions = "words" needs its tokenizer: call know_words'
+            )
+        return self.begins[ids]
+
+
+def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
+    """Tell a model, if its positions are counted in words, which tokens begin a word."""
+    for embedding in {model.embedding, model.target_side}:
+        if isinstance(embedding, WordEmbedding):
+            flags = torch.from_numpy(begin_words(tokenizer))
+            embedding.begins = flags.to(embedding.tokens.weight.device)
+
+
+def know_words_of(model: Any, other: Any) -> None:
+    """Tell the model `other` which tokens begin a word, if `model` knows it."""
+    for mine, its in ((model.embedding, other.embedding), (model.target_side, other.target_side)):
+        if isinstance(mine, WordEmbedding):
+            its.begins = mine.begins
+
+
+def begin_words(tokenizer: AnyTokenizer) -> NDArray[np.bool_]:
+    """For each id, whether it begins a word: a sub-word after a space, a leaf, <s> and </s>."""
+    names = tokenizer.names(range(tokenizer.size), "source")
+    begins = np.array([name.startswith(" ") for name in names])
+    for name, number in tokenizer.symbols.items():
+        begins[number] = not name.startswith((OPEN, CLOSE))
+    begins[[BOS, EOS]] = True
+    return begins
