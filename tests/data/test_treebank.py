@@ -114,6 +114,26 @@ def test_held_out_trees_and_their_copies_are_not_learned(tmp_path: Path) -> None
     assert report.train.kept + report.train.held_out == 150
 
 
+def test_recombined_trees_are_of_gold_trees_alone(tmp_path: Path) -> None:
+    lines, foreign = made(50, seed=1), ["(S (FW unheard) (FW of))"] * 5
+    train, silver = (written(tmp_path, n, some) for n, some in (("t", lines), ("s", foreign)))
+    report = prepared(tmp_path, RECIPE.but(recombined=4), trees=[train], silver=[silver])
+    held_out = {text for text, _ in learned(tmp_path / "data", "valid")}
+    found = [text for text, _ in learned(tmp_path / "data", "train")]
+    gold = {as_text(tree.words()) for line in lines if (tree := tree_of(line))}
+    assert not held_out & set(found)
+    assert found.count("unheard of") == 5
+    assert 2 * len(gold) < len(set(found) - gold) < 4 * len(lines)
+    assert {word for text in found for word in text.split()} <= {
+        word for text in [*gold - held_out, "unheard of"] for word in text.split()
+    }
+    assert report.train.kept == len(found)
+    again = tmp_path / "again"
+    again.mkdir()
+    prepared(again, RECIPE.but(recombined=4), trees=[train], silver=[silver])
+    assert [text for text, _ in learned(again / "data", "train")] == found
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.625, 0.9])
 @pytest.mark.parametrize("scored", [True, False])
 def test_silver_trees_have_their_share(tmp_path: Path, share: float, scored: bool) -> None:

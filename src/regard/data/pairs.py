@@ -42,7 +42,7 @@ FILES = frozenset(
 """Names of all files in a directory of prepared data; with a foreign tokenizer, also ORIGINALS."""
 DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
-    "data": ("max_length", "max_ratio", "deduplicate", "held_out"),
+    "data": ("max_length", "max_ratio", "deduplicate", "held_out", "recombined"),
 }
 """The fields of a recipe that decide how data is prepared, by section."""
 

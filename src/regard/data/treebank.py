@@ -12,8 +12,9 @@ counts them and collects the labels, `learn` learns the sub-words, `encode` writ
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +25,17 @@ from regard.data.aligned import Progress, Stage
 from regard.data.encoding import SplitCounts
 from regard.data.pairs import EncodedSentences, SideWriter, is_replaceable
 from regard.data.prepare import LEARNT_PAIRS, Report, complete
+from regard.data.tree_files import Treebank
 from regard.errors import DataError, RecipeError
-from regard.files.lines import read_lines, refuse_unreadable
+from regard.files.lines import refuse_unreadable
 from regard.files.replacing import whole_or_nothing
 from regard.recipe import DataRecipe, Recipe
 from regard.text.cleaning import Verdict, judge_length
 from regard.text.opening import open_own_tokenizer
 from regard.text.tokenizer import Tokenizer
 from regard.trees.linearise import CLOSE, OPEN, Form, linearise
-from regard.trees.penn import bracketed, plain_word, read_scored_trees, read_trees
-from regard.trees.strip import stripped
+from regard.trees.penn import bracketed, plain_word
+from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
 TOP = "TOP"
@@ -42,36 +44,6 @@ MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, the share is refused."""
 _BLOCK = 1000
 """Number of trees that are encoded together."""
-
-
-@dataclass(frozen=True)
-class Treebank:
-    """Files of bracketed trees, or of the lines that a parser writes: a score, a tab and a tree."""
-
-    files: Sequence[Path]
-
-    def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """All trees, stripped; None for a tree without words. Raises DataError for a bad file.
-
-        `read` is called with the number of bytes read since its last call.
-        """
-        for path in self.files:
-            lines, head = read_lines(path, read), []
-            for line in lines:
-                head.append(line)
-                if line.strip():
-                    break
-            every = itertools.chain(head, lines)
-            found: Iterable[Tree]
-            if head and "\t" in head[-1].split("(")[0].lstrip():
-                found = (tree for _, tree in read_scored_trees(every, str(path)))
-            else:
-                found = read_trees(every, str(path))
-            yield from map(stripped, found)
-
-    def bytes(self) -> int:
-        """Bytes of all stored files."""
-        return sum(path.stat().st_size for path in self.files)
 
 
 def as_text(words: Sequence[str]) -> str:
@@ -95,6 +67,8 @@ def prepare_trees(
     `silver` trees, which a parser made, are added to the training trees. `silver_share`, between 0
     and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
     report counts each repetition.
+
+    data.recombined trees are made of each gold tree, by exchanging phrases with other gold trees.
 
     Without validation trees, data.held_out of `trees` (at most a tenth) are drawn with the recipe's
     seed; they, and trees over the same words, are not trained on. Trees longer than data.max_length
@@ -207,15 +181,19 @@ class _Preparation:
     ) -> SplitCounts:
         """Encode the training trees, repeated so that `share` of them are silver."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
-        gold, silver = _times(found.gold, found.silver, share)
+        golden = found.gold * (1 + self.recipe.data.recombined)
+        gold, silver = _times(golden, found.silver, share)
+        recombine = self._recombine(excluded)
         with closing(_Writer(folder / "train", encoder, self.recipe.data)) as writer:
             for bank, times in ((self.gold, gold), (self.silver, silver)):
                 for number, tree in enumerate(self._read("encode", bank)):
                     copies = int((number + 1) * times) - int(number * times)
                     if tuple(tree.words()) in excluded:
                         writer.fates[Verdict.HELD_OUT] += copies
-                    else:
-                        writer.write(tree, copies)
+                        continue
+                    writer.write(tree, copies)
+                    for new in recombine(tree) if bank is self.gold else ():
+                        writer.write(new, copies)
         counts = writer.counts()
         if not counts.kept:
             raise DataError(
@@ -223,6 +201,24 @@ class _Preparation:
                 self.gold.files[0],
             )
         return counts
+
+    def _recombine(self, excluded: Set[tuple[str, ...]]) -> Callable[[Tree], Iterator[Tree]]:
+        """A function that makes data.recombined trees of a gold tree, or fewer.
+
+        No tree is made of `excluded` sentences, or over one of them.
+        """
+        count = self.recipe.data.recombined
+        if not count:
+            return lambda _: iter(())
+        every = self._read("encode", self.gold)
+        phrases = Phrases(tree for tree in every if tuple(tree.words()) not in excluded)
+        draw = random.Random(self.recipe.training.seed)
+
+        def recombine(tree: Tree) -> Iterator[Tree]:
+            made = (phrases.recombined(tree, draw) for _ in range(count))
+            return (new for new in made if new and tuple(new.words()) not in excluded)
+
+        return recombine
 
     def _read(self, stage: Stage, bank: Treebank) -> Iterator[Tree]:
         """Yield the trees that have words, and report progress."""

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from regard.data.treebank import Treebank
+from regard.data.tree_files import Treebank
 from regard.measure.validation import compare_trees
 from regard.paper import TABLE_4
 from regard.parsing import load

@@ -1,0 +1,43 @@
+"""Files of trees, read one tree after another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.files.lines import read_lines
+from regard.trees.penn import read_scored_trees, read_trees
+from regard.trees.strip import stripped
+from regard.trees.tree import Tree
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Files of bracketed trees, or of the lines that a parser writes: a score, a tab and a tree."""
+
+    files: Sequence[Path]
+
+    def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
+        """All trees, stripped; None for a tree without words. Raises DataError for a bad file.
+
+        `read` is called with the number of bytes read since its last call.
+        """
+        for path in self.files:
+            lines, head = read_lines(path, read), []
+            for line in lines:
+                head.append(line)
+                if line.strip():
+                    break
+            every = itertools.chain(head, lines)
+            found: Iterable[Tree]
+            if head and "\t" in head[-1].split("(")[0].lstrip():
+                found = (tree for _, tree in read_scored_trees(every, str(path)))
+            else:
+                found = read_trees(every, str(path))
+            yield from map(stripped, found)
+
+    def bytes(self) -> int:
+        """Bytes of all stored files."""
+        return sum(path.stat().st_size for path in self.files)

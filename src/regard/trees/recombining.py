@@ -1,0 +1,56 @@
+"""§6.3 with few trees: new trees, made of the phrases of given ones.
+
+A phrase is replaced by a phrase of another tree that has the same label and stands in a phrase of
+the same label. The result is a tree over a sentence that nobody wrote, but most of its phrases are
+where such phrases stand.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+
+from regard.trees.tree import Tree
+
+REPLACED = 0.15
+"""The probability that a phrase is replaced."""
+MOST_TREES = 20_000
+"""Phrases are taken from at most this many trees, the first ones, so that memory is bounded."""
+
+
+class Phrases:
+    """The phrases of some trees, by their label and the label of the phrase that they stand in."""
+
+    def __init__(self, trees: Iterable[Tree]):
+        self._longest = 0
+        """The number of words of the longest tree."""
+        self._by_labels: dict[tuple[str, str], list[Tree]] = defaultdict(list)
+        for number, tree in enumerate(trees):
+            self._longest = max(self._longest, len(tree.words()))
+            if number < MOST_TREES:
+                self._collect(tree)
+
+    def _collect(self, tree: Tree) -> None:
+        for node in tree.nodes():
+            for child in node.children:
+                if child.word is None:
+                    self._by_labels[node.label, child.label].append(child)
+
+    def recombined(self, tree: Tree, draw: random.Random) -> Tree | None:
+        """The tree with some phrases replaced, at random.
+
+        None if no phrase was replaced, or if the sentence became longer than the longest given one.
+        """
+        found = tree.fold(lambda node, children: self._with_replaced(node, children, draw))
+        return found if found != tree and len(found.words()) <= self._longest else None
+
+    def _with_replaced(self, node: Tree, children: list[Tree], draw: random.Random) -> Tree:
+        if node.word is not None:
+            return node
+        chosen = list(children)
+        for place, child in enumerate(node.children):
+            if child.word is None and draw.random() < REPLACED:
+                others = self._by_labels.get((node.label, child.label))
+                chosen[place] = draw.choice(others) if others else chosen[place]
+        return Tree(node.label, tuple(chosen))
