@@ -1,4 +1,4 @@
-"""A run goes on only from whole checkpoints, and only as it was begun."""
+"""A run goes on only from complete checkpoints, and only as it was begun."""
 
 import fcntl
 import json
@@ -117,7 +117,7 @@ def test_what_cannot_be_averaged(world: World, of: str, said: str) -> None:
 
 def test_more_checkpoints_than_there_are(world: World) -> None:
     said = refused("average", world.made / "run", "--last", "9", "--out", world.folder / "out")
-    assert said == f"{world.made / 'run'}: has 3 whole checkpoints, not 9: give --last 3"
+    assert said == f"{world.made / 'run'}: has 3 complete checkpoints, not 9: give --last 3"
 
 
 @pytest.mark.parametrize("also", [[], ["--plan"]])

@@ -62,6 +62,6 @@ def test_the_rows_of_smaller_treebanks(
 ) -> None:
     monkeypatch.setenv("REGARD_DATA", str(regard_data))
     rows = parser_rows(Mini(name="small"), tmp_path)
-    assert list(rows) == ["wsj", "wsj-semi", "craft"]
+    assert list(rows) == ["wsj", "wsj-semi", "craft", "wsj-words", "craft-words"]
     refuse_without_trees(Mini(name="small"), rows.values())  # all are there
     assert {row.beam for row in rows.values()} == {21}

@@ -40,7 +40,7 @@ def test_equal_checkpoints_have_themselves_as_their_mean_and_order_is_nothing(
 
 
 def test_nothing_to_average_and_strangers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no whole checkpoint"):
+    with pytest.raises(ModelError, match="no complete checkpoint"):
         average_weights([])
     one = checkpoint(tmp_path / "1", a=torch.zeros(3))
     wider = checkpoint(tmp_path / "2", a=torch.zeros(5))

@@ -40,7 +40,7 @@ def save(
 
 
 def steps(folder: Path) -> list[int]:
-    """Steps of the whole checkpoints, newest first; fails on a damaged one."""
+    """Steps of the complete checkpoints, newest first; fails on a damaged one."""
     return [found.step for found in checkpoints.newest(folder, 100, pytest.fail)]
 
 

@@ -121,7 +121,7 @@ def test_what_cannot_be_averaged_is_refused(copy: Path, tmp_path: Path) -> None:
         average_run(tmp_path / "missing", tmp_path / "out", 1, pytest.fail)
     with pytest.raises(RegardError, match="exists already"):
         average_run(copy, copy, 1, pytest.fail)
-    with pytest.raises(ModelError, match="has 3 whole checkpoints, not 5: give --last 3"):
+    with pytest.raises(ModelError, match="has 3 complete checkpoints, not 5: give --last 3"):
         average_run(copy, tmp_path / "out", 5, pytest.fail)
     shutil.rmtree(copy / "checkpoints")
     with pytest.raises(ModelError, match="no checkpoint to average yet"):

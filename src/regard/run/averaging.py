@@ -27,7 +27,7 @@ def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
     checkpoints belong to different models.
     """
     if not checkpoints:
-        raise ModelError("no whole checkpoint to average")
+        raise ModelError("no complete checkpoint to average")
     total: dict[str, Tensor] = {}
     for checkpoint in checkpoints:
         weights = checkpoint.weights()
@@ -69,7 +69,7 @@ def average_run(
         raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
     if len(found) < last and not steps:
         raise ModelError(
-            f"{directory}: has {len(found)} whole checkpoints, not {last}: give --last {len(found)}"
+            f"{directory}: has {len(found)} complete checkpoints, not {last}: give --last {len(found)}"
         )
     averaged = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
