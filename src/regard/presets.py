@@ -32,6 +32,8 @@ SMALL = Recipe().but(
 
 SMALL_PARSE = Recipe().but(
     output="trees",
+    positions="words",
+    recombined=30_000,
     layers=2,
     d_model=128,
     d_ff=512,
@@ -39,7 +41,7 @@ SMALL_PARSE = Recipe().but(
     vocabulary=2000,
     source_tokens=2048,
     target_tokens=2048,
-    steps=18_000,
+    steps=9000,
     warmup_steps=1000,
     validate_every=1500,
     validate_sentences=100,

@@ -184,9 +184,9 @@ class DataRecipe(Section):
     held_out: Count = 1000
     """Number of pairs held out for validation if no validation files are given; at most a tenth of
     all pairs."""
-    recombined: Annotated[int, Field(ge=0, le=1000)] = 0
-    """For a parser: the number of trees to make of each gold tree, by exchanging phrases with other
-    gold trees; the paper makes none."""
+    recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """For a parser: the number of trees to make of the gold trees, by exchanging phrases between
+    them; the paper makes none."""
     source_tokens: Count = 25_000
     """The most source tokens in a batch, including padding."""
     target_tokens: Count = 25_000

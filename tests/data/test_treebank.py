@@ -117,7 +117,7 @@ def test_held_out_trees_and_their_copies_are_not_learned(tmp_path: Path) -> None
 def test_recombined_trees_are_of_gold_trees_alone(tmp_path: Path) -> None:
     lines, foreign = made(50, seed=1), ["(S (FW unheard) (FW of))"] * 5
     train, silver = (written(tmp_path, n, some) for n, some in (("t", lines), ("s", foreign)))
-    report = prepared(tmp_path, RECIPE.but(recombined=4), trees=[train], silver=[silver])
+    report = prepared(tmp_path, RECIPE.but(recombined=200), trees=[train], silver=[silver])
     held_out = {text for text, _ in learned(tmp_path / "data", "valid")}
     found = [text for text, _ in learned(tmp_path / "data", "train")]
     gold = {as_text(tree.words()) for line in lines if (tree := tree_of(line))}
@@ -130,7 +130,7 @@ def test_recombined_trees_are_of_gold_trees_alone(tmp_path: Path) -> None:
     assert report.train.kept == len(found)
     again = tmp_path / "again"
     again.mkdir()
-    prepared(again, RECIPE.but(recombined=4), trees=[train], silver=[silver])
+    prepared(again, RECIPE.but(recombined=200), trees=[train], silver=[silver])
     assert [text for text, _ in learned(again / "data", "train")] == found
 
 

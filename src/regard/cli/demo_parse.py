@@ -23,6 +23,7 @@ def parse_recipe() -> "Recipe":
 
     return SMALL_PARSE.but(
         dropout=0.0,
+        recombined=0,
         vocabulary=1500,
         max_length=128,
         row_length=128,

@@ -68,7 +68,7 @@ def prepare_trees(
     and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
     report counts each repetition.
 
-    data.recombined trees are made of each gold tree, by exchanging phrases with other gold trees.
+    data.recombined trees are made of the gold trees, by exchanging phrases between them.
 
     Without validation trees, data.held_out of `trees` (at most a tenth) are drawn with the recipe's
     seed; they, and trees over the same words, are not trained on. Trees longer than data.max_length
@@ -181,9 +181,9 @@ class _Preparation:
     ) -> SplitCounts:
         """Encode the training trees, repeated so that `share` of them are silver."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
-        golden = found.gold * (1 + self.recipe.data.recombined)
+        golden = found.gold + self.recipe.data.recombined
         gold, silver = _times(golden, found.silver, share)
-        recombine = self._recombine(excluded)
+        recombine = self._recombine(found.gold, excluded)
         with closing(_Writer(folder / "train", encoder, self.recipe.data)) as writer:
             for bank, times in ((self.gold, gold), (self.silver, silver)):
                 for number, tree in enumerate(self._read("encode", bank)):
@@ -192,7 +192,7 @@ class _Preparation:
                         writer.fates[Verdict.HELD_OUT] += copies
                         continue
                     writer.write(tree, copies)
-                    for new in recombine(tree) if bank is self.gold else ():
+                    for new in recombine(number, tree) if bank is self.gold else ():
                         writer.write(new, copies)
         counts = writer.counts()
         if not counts.kept:
@@ -202,19 +202,23 @@ class _Preparation:
             )
         return counts
 
-    def _recombine(self, excluded: Set[tuple[str, ...]]) -> Callable[[Tree], Iterator[Tree]]:
-        """A function that makes data.recombined trees of a gold tree, or fewer.
+    def _recombine(
+        self, gold: int, excluded: Set[tuple[str, ...]]
+    ) -> Callable[[int, Tree], Iterator[Tree]]:
+        """A function of the number of a gold tree and the tree, which makes new trees of it.
 
-        No tree is made of `excluded` sentences, or over one of them.
+        In all, it makes data.recombined trees or fewer of the `gold` trees; none is made of
+        `excluded` sentences, or over one of them.
         """
-        count = self.recipe.data.recombined
-        if not count:
-            return lambda _: iter(())
+        each = self.recipe.data.recombined / gold
+        if not each:
+            return lambda number, tree: iter(())
         every = self._read("encode", self.gold)
         phrases = Phrases(tree for tree in every if tuple(tree.words()) not in excluded)
         draw = random.Random(self.recipe.training.seed)
 
-        def recombine(tree: Tree) -> Iterator[Tree]:
+        def recombine(number: int, tree: Tree) -> Iterator[Tree]:
+            count = int((number + 1) * each) - int(number * each)
             made = (phrases.recombined(tree, draw) for _ in range(count))
             return (new for new in made if new and tuple(new.words()) not in excluded)
 

@@ -69,7 +69,8 @@ def average_run(
         raise ModelError(f"{directory}: has no checkpoint to average yet: continue training")
     if len(found) < last and not steps:
         raise ModelError(
-            f"{directory}: has {len(found)} complete checkpoints, not {last}: give --last {len(found)}"
+            f"{directory}: has {len(found)} complete checkpoints, not {last}: "
+            f"give --last {len(found)}"
         )
     averaged = sorted(checkpoint.step for checkpoint in found)
     about = {key: found[0].manifest[key] for key in FINGERPRINTS}
