@@ -37,6 +37,9 @@ MODELS = {
         {"activation": "swish", "positions": "halves", "output_bias": True, "decoder_heads": 4,
          "decoder_d_ff": 1024, "embeddings": "target"}, 58_101,
     ),
+    "positions of words": (
+        {"layers": 2, "d_model": 128, "heads": 4, "output": "trees", "positions": "words"}, 2000,
+    ),
     "no mask, no scale": ({"layers": 1, "causal": False, "score": "dot"}, 90),
     "large": (
         {"layers": 12, "decoder_layers": 10, "d_model": 4096, "d_ff": 16_384, "heads": 16,
@@ -121,6 +124,7 @@ def test_unequal_depth_and_learned_positions() -> None:
     assert "300 × 512: 153,600 parameters" in texts
     assert "the same table as left" in texts
     assert not any("sines" in text for text in texts)
+    assert "positions of words; no parameters" in said("positions of words")
 
 
 def strokes(name: str) -> int:

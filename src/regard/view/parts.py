@@ -11,6 +11,7 @@ from regard.attention import MultiHeadAttention
 from regard.layers import AddNorm, Embedding, FeedForward
 from regard.transformer import Transformer
 from regard.variants import Add, HalvesEmbedding, NormOnly, SmoothFeedForward
+from regard.word_positions import WordEmbedding
 
 
 class Label(NamedTuple):
@@ -152,7 +153,8 @@ def _positions(embedding: Embedding, name: str) -> Label:
         return Label(title, (f"{name or 'embedding'}.positions: learned", size if name else again))
     halves = isinstance(embedding, HalvesEmbedding)
     kind = "sines, then cosines," if halves else "sines and cosines"
-    return Label(title, (f"{kind} of width {width:,}", "no parameters"))
+    counted = "positions of words; " if isinstance(embedding, WordEmbedding) else ""
+    return Label(title, (f"{kind} of width {width:,}", f"{counted}no parameters"))
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:
