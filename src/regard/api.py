@@ -213,7 +213,11 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """Turn Interrupted, raised after a signal, into KeyboardInterrupt or SystemExit."""
+    """The `Interrupt` of a run; in the main thread, it records SIGINT and SIGTERM.
+
+    After a signal the run saves and raises Interrupted. Here, SIGINT then raises KeyboardInterrupt,
+    and SIGTERM raises SystemExit. If `patient`, signals after the first are ignored.
+    """
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 
     if current_thread() is not main_thread():  # no other thread receives signals

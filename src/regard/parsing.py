@@ -154,7 +154,10 @@ class Parser(Decoding):
 
 
 def _joined(parts: Sequence[Parse]) -> Parse:
-    """The tree of a sentence from the trees of its parts."""
+    """Join the parses of a sentence's parts under one root, with the label of the first phrase.
+
+    Scores are added up; the confidence is again per word.
+    """
     if len(parts) == 1:
         return parts[0]
     trees = tuple(part.tree for part in parts)

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _LONGEST_FILE = 2**14
-"""A recipe file with more characters is refused, as reading TOML may take quadratic time."""
+"""A recipe file of more characters than this is refused: reading TOML may take quadratic time."""
 _FOLLOW = {
     "d_model": ("d_k", "d_v"),
     "d_ff": ("decoder_d_ff",),

@@ -28,16 +28,16 @@ from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose_b
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed when at most this share of a batch goes on, as removal is a copy."""
+"""Ended sentences are removed once at most this share of a batch goes on: removal takes a copy."""
 
 
 class Selectable(Protocol):
-    """The state of a model, a row for each hypothesis; row = sentence * beams + beam."""
+    """The state of a model, with one row for each hypothesis: row = sentence * beams + beam."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """A state of these rows; the rows in `rows[s]` all belong to one sentence of this state.
+        """A new state that has these rows of this state; all of `rows[s]` belong to one sentence.
 
-        There may be fewer sentences than before, in the same order, and more beams.
+        The new state may have fewer sentences, in the same order, and more beams.
         """
 
 
@@ -180,9 +180,10 @@ def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " 
 
 
 class _Beams(NamedTuple):
-    """The hypotheses of a search after some steps, and the model's state before they were chosen.
+    """The hypotheses of a search after some steps, and the model's state.
 
-    All tensors are on the device. `length` is the number of tokens written, without <s>.
+    `live.rows` names the rows of `state` that the live hypotheses continue: the next step selects
+    them. All tensors are on the device. `length` is the number of tokens written, without <s>.
     """
 
     state: Any
@@ -192,7 +193,7 @@ class _Beams(NamedTuple):
     finished: Hypotheses
     before: Hypotheses
     """The live hypotheses before the last step or, in a granule, the last ones that a sentence had.
-    They are its results if no other hypothesis is finished or live."""
+    They are the sentence's results if it has no finished and no live hypothesis."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None
 

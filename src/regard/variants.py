@@ -124,7 +124,7 @@ class PreNormFeedForward(FeedForward):
 
 
 class PreNormSmoothFeedForward(PreNormFeedForward, SmoothFeedForward):
-    """Pre-norm, with a smooth function."""
+    """Pre-norm, with a smooth function in place of max(0, x): FFN(LayerNorm(x))."""
 
 
 class Add(Computing):
@@ -135,7 +135,7 @@ class Add(Computing):
         self.dropout, self.residual = dropout, residual
 
     def forward(self, x: Tensor, sublayer: Tensor) -> Tensor:
-        """x is the sub-layer's input, `sublayer` its output."""
+        """The sum x + Dropout(sublayer): x is the sub-layer's input, and `sublayer` its output."""
         if self.training and self.dropout:
             sublayer = self.by.drop(sublayer, self.dropout)
         return x + sublayer if self.residual else sublayer
@@ -232,7 +232,7 @@ def matrices_apart(
 
 
 LEAST_BIAS = -1e4
-"""In a loss, lower biases are raised to this: e^-10000 is 0 in every precision. A smoothed loss
+"""In a loss, biases below this are raised to it: e^-10000 is 0 in every precision. A smoothed loss
 counts each bias, and the bias of a symbol without probability may be -1e30."""
 BIAS_COLUMNS = 8
 """A bias is divided equally among this many columns: products are fast with a multiple of 8, and in

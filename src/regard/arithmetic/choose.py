@@ -59,7 +59,8 @@ faster than PyTorch's Adam."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together."""
 LARGE_BATCH = 65_536
-"""Keys, values and logits of the paper's big model then take some 30 GB in fp32 (calculated)."""
+"""The source tokens of such a batch. For the paper's big model, its keys, values and logits take
+some 30 GB in fp32 (calculated)."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:

@@ -27,7 +27,7 @@ CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 STEPS_UNSEEN = 16
 """The number of steps of a search after which the host looks at its results. After each look, the
 GPU is idle until the host has launched the next step. A sentence that has ended may take part in up
-to 15 more steps, in vain."""
+to 15 more steps, which add nothing to it."""
 _STRIDES = 16
 """The kernel reads biases whose strides are multiples of this; it would copy all others."""
 
@@ -99,7 +99,7 @@ class Cuda(Fused):
         if learned.weights is learned.master or self._one_pass is None:
             super().adam(learned, constants, rate, tokens)
             return
-        # Tensors, because a program is compiled again for each new value of a Python number.
+        # Rate and tokens become tensors: each new Python number would compile the program again.
         one = torch.full_like(learned.moments.updates, 1.0)
         try:
             self._one_pass(learned, constants, one * rate, one * tokens)

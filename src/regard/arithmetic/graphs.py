@@ -15,16 +15,16 @@ from regard.granules import Granule, Value, overwrite, tensors
 from regard.machine.devices import is_out_of_memory
 
 WORTH_RECORDING = 4
-"""Steps of a granule for which recording one pays; it takes about as long as to launch two."""
+"""The fewest steps for which one is recorded; to record it takes about as long as to launch two."""
 
 
 class RecordedSteps(Granule):
-    """At most `steps` steps without a look, all but the first of which replay one recording.
+    """A granule of at most `steps` steps, all but the first of which replay one recording.
 
-    The first one, which no graph has launched before, lets libraries prepare what they cannot while
-    a graph is recorded; once recording has worked, it is tried without that. Steps are made one by
-    one where they cannot be recorded: on a CPU; in a search whose steps change a shape or a number
-    on the host; or if recording fails, and then for good.
+    The first step is not recorded: in it, libraries prepare what they cannot prepare while a graph
+    is recorded. Once a recording has worked, the first step is recorded as well. Steps are made one
+    by one where they cannot be recorded: on a CPU; in a search whose steps change a shape or a
+    number on the host; and always after a recording has failed in spite of an unrecorded step.
     """
 
     def __init__(self, steps: int):
@@ -73,9 +73,9 @@ class RecordedSteps(Granule):
         """A function that makes a step from a value and overwrites the value.
 
         Raises ValueError if a step cannot overwrite the value, RuntimeError if PyTorch cannot
-        record it. The recording before it is kept, for the GPU may not have done with it; all
-        recordings use the same memory. Nothing is computed on the stream that records, so it need
-        not wait; `torch.cuda.graph` would wait for the GPU and free all unused memory.
+        record the step. This object keeps the last recording, because the GPU may still replay it;
+        all recordings use the same memory. The stream that records computes nothing, so recording
+        does not wait for the GPU; `torch.cuda.graph` would wait, and free all unused memory.
         """
         if self._stream is None:
             self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()

@@ -53,7 +53,7 @@ class Plain(Arithmetic):
         return torch.stack(outputs, dim=1)
 
     def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
-        """x W^T + b, layer by layer."""
+        """x W^T + b of each layer, joined in the last dimension; with `relu`, max(0, x W^T + b)."""
         y = torch.cat([F.linear(x, layer.weight, layer.bias) for layer in layers], dim=-1)
         return F.relu(y) if relu else y
 

@@ -3,7 +3,7 @@
 The aligned files are read three times, so that a corpus of any size needs only bounded memory:
 
     survey    every line is checked, so that a bad file is refused before any work is done
-    learn     the tokenizer is learned from an even sample
+    learn     the tokenizer is learned from a random sample
     encode    block by block, pairs are judged, encoded and appended to arrays on disk
 
 This process reads and writes; worker processes do the work on each block, and their results come
@@ -35,8 +35,8 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 
 LEARNT_PAIRS, LEARNT_CHARACTERS = 1_000_000, 200_000_000
-"""From a larger corpus, the tokenizer is learned from an even sample of about this many pairs, or
-about this many characters, whichever is less."""
+"""The tokenizer is learned from at most about this many pairs or characters, whichever is less. The
+pairs of a larger corpus are drawn at random, each with the same probability."""
 BYTES_PER_WORKER = 2 * 2**20
 """There is one worker for this many bytes of stored text: with less text to work on, a worker would
 take longer to start than to work."""

@@ -156,7 +156,7 @@ class _Preparation:
         return list(itertools.compress(self._read("survey", self.gold), chosen))
 
     def learn(self, found: _Survey) -> Tokenizer:
-        """Learn sub-words from an even sample of the sentences; add symbols for tokens of trees."""
+        """Learn sub-words from every n-th sentence, n = `found.every`; add the symbols of trees."""
         trees = itertools.chain(self._read("learn", self.gold), self._read("learn", self.silver))
         lines = (as_text(tree.words()) for tree in itertools.islice(trees, 0, None, found.every))
         wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)

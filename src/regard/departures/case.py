@@ -63,12 +63,12 @@ class Finding(NamedTuple):
     """The result of judging one case by a departure."""
 
     kind: Literal["departs", "unstated", "unseen"]
-    """departs: the paper, or its row, says otherwise. unstated: the paper does not say. unseen: the
-    paper says it, but the recipe and the facts do not show whether it is so here."""
+    """departs: the paper, or the row of its tables, says something else. unstated: the paper does
+    not answer the question. unseen: the paper answers it, but the recipe and the facts do not."""
     paper: str = ""
-    """The row's values; empty if the departure's `quote` already has them."""
+    """The values in the row of the paper's tables; empty if the departure's `quote` has them."""
     here: str = ""
-    """The values here; empty if the departure's `ours` already has them."""
+    """The values in the recipe or the facts; empty if the departure's `ours` has them."""
 
 
 Judge = Callable[[Compared], Finding | None]
@@ -123,9 +123,9 @@ def as_row(*fields: str) -> Judge:
 
 
 def unstated(*fields: str) -> Judge:
-    """A judge where the paper says nothing: a case departs if a field differs from our guess.
+    """A judge for a question that the paper does not answer: "unstated", or "departs".
 
-    Our guesses are the row's values.
+    The fields of the row's recipe hold our guess. A case departs if one of its fields differs.
     """
 
     def judge(case: Compared) -> Finding | None:
@@ -135,7 +135,7 @@ def unstated(*fields: str) -> Judge:
 
 
 def never(case: Compared) -> Finding | None:
-    """A judge that finds nothing: every recipe is as published."""
+    """A judge that finds nothing: no recipe departs."""
     return None
 
 

@@ -45,7 +45,7 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 
 def card(model: Model) -> str:
-    """The text of README.md."""
+    """The model card of this model, as the text of README.md."""
     recipe = model.recipe.model
     parameters = sum(weights.numel() for weights in model.network.parameters())
     return _CARD.format(

@@ -19,9 +19,9 @@ from regard.files.regular import COPY_AGAIN, open_regular, reason
 from regard.files.tensors import read_tensors
 
 LONGEST_CONFIG = 2**18
-"""A configuration file that has more bytes is refused."""
+"""A configuration file of more bytes than this is refused."""
 LONGEST_TEXT = 2**26
-"""A vocabulary or another text file that has more bytes is refused."""
+"""A vocabulary, or another text file, of more bytes than this is refused."""
 _MOST_BRACKETS = 1000
 _SHARED = 8
 """Tensors may share storage, but are refused if together they have more bytes than this multiple of

@@ -26,9 +26,10 @@ from regard.families.stepping import StepState, is_real
 from regard.recipe import ModelRecipe
 
 HALF = 0.5**0.5
-"""The factor of a sum of two terms, which keeps their variance."""
+"""A sum of two terms is multiplied by this number, so that it keeps the variance of a term."""
 EMBEDDED = 0.1
-"""The first standard deviation of embeddings; gates with larger inputs change the variance."""
+"""The standard deviation of embeddings before training; with larger inputs, gates would change the
+variance."""
 
 KeysValues = tuple[Tensor, Tensor]
 """[rows, source, d_model] each. Keys are the encoder's outputs; values add embeddings to them."""
@@ -41,7 +42,8 @@ class GatedLayer(Computing):
         super().__init__()
         d, self.dropout = recipe.d_model, recipe.dropout
         self.convolution = Convolution(d, 2 * d, recipe.kernel, causal=causal)
-        draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))  # a gate leaves 1/4 of it
+        # The factor 4, because a gate leaves a quarter of the variance.
+        draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))
 
     def dropped(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         """Dropout(x) in training; x otherwise."""
@@ -78,7 +80,11 @@ class DecoderConvolution(GatedLayer):
         mask: Mask,
         scale: Float[Tensor, "rows 1 1"],
     ) -> Float[Tensor, "rows target d"]:
-        """The layer's output; `embedded` is the input of the first layer."""
+        """The layer's output, from its input y.
+
+        `embedded` is the input of the first layer. `memory` and `mask` are the keys and values of
+        the source and which of them a row may attend to; `looked_up` explains `scale`.
+        """
         h = F.glu(self.convolution(self.dropped(y)))
         return self.looked_up(y, h, embedded, memory, mask, scale)
 
@@ -112,7 +118,7 @@ class DecoderConvolution(GatedLayer):
         mask: Mask,
         scale: Float[Tensor, "sentences 1 1"],
     ) -> tuple[Tensor, Tensor]:
-        """The layer's output at one more position, and its past after it."""
+        """The layer's output at one more position, and the layer's past after this position."""
         convolved, past = self.convolution.step(y, past)
         return self.looked_up(y, F.glu(convolved), embedded, memory, mask, scale), past
 

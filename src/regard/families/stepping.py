@@ -40,7 +40,7 @@ class StepState:
         return replace(self, past=past, memory=memory, real=self.real[stay])
 
     def after(self, past: list[Tensor]) -> Self:
-        """The state one token later."""
+        """The state after one more token; `past` is the layers' memory, this token included."""
         return replace(self, past=tuple(past), length=self.length + 1)
 
 

@@ -74,7 +74,8 @@ class Batcher(Generic[_Item, _Result]):
         """Add all of the sentences to the queue; return the future result of each.
 
         If the queue is at its limit or the batcher is closed, none is added and QueueFull is
-        raised. Below the limit all are added, even beyond it, so that a long request can be served.
+        raised. A queue below its limit takes all of them, even if it then exceeds the limit: so a
+        long request can be served.
         """
         if self.full:  # checked before `measure`, which is slow, and again with the lock
             raise QueueFull

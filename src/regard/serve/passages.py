@@ -1,4 +1,4 @@
-"""Split a text into sentences and the parts between them, such as line breaks, marks and tags."""
+"""Split a text into sentences and what is between them: line breaks, list marks, HTML tags."""
 
 import html
 import re
@@ -12,8 +12,8 @@ from regard.serve.markup import StretchKind, stretches
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, quote marks."""
 _LONGEST = 5000
-"""A longer line is cut into parts of at most this many characters before it is segmented, as the
-time may grow with the square of the length."""
+"""A line of more characters than this is cut into parts before it is segmented: the time may grow
+with the square of the length."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
-    """Split a line into sentences (True), and the spaces and signs around them (False)."""
+    """Split a line into sentences (True), and the spaces and punctuation around them (False)."""
     for piece in _segments(line, language):
         body = piece.strip()
         if not _has_letters(body):
@@ -103,5 +103,5 @@ def _segments(line: str, language: str) -> Iterator[str]:
 
 
 def _has_letters(text: str) -> bool:
-    """Whether there is a letter; numbers and signs alone need no translation."""
+    """Whether there is a letter; numbers and punctuation need no translation."""
     return any(c.isalpha() for c in text)

@@ -23,7 +23,7 @@ from regard.machine.workers import Workers
 from regard.study.locks import locked
 
 Measured = dict[str, float]
-"""The numbers that a part gives, by name."""
+"""The numbers that a part of an experiment gives, by name."""
 Figures = dict[tuple[str, int], Measured]
 """The numbers of finished parts, by name and seed."""
 WAIT = 2.0
@@ -32,7 +32,7 @@ WAIT = 2.0
 
 @dataclass(frozen=True)
 class Task:
-    """A part and a seed, which may be done in another process."""
+    """One part of an experiment, to be done for one seed; another process may do it."""
 
     part: str
     seed: int
@@ -45,7 +45,7 @@ class Task:
 
 
 class Finished(NamedTuple):
-    """A part that is finished, for one seed."""
+    """A part of an experiment that is finished for one seed."""
 
     part: str
     seed: int

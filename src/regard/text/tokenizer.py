@@ -46,7 +46,8 @@ SYMBOL = "△"
 LONGEST_LEARNT = 10_000
 """The most characters of a line that is learned from; a longer line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
-"""A tokenizer.json that has more bytes or more entries is refused."""
+"""A tokenizer.json is refused if it has more bytes than the first number, or more entries than the
+second."""
 _LONGEST_WORD = 100  # bytes that word-piece encoding matches at once; its time is quadratic in them
 
 

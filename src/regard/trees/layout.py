@@ -11,7 +11,7 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_LEVELS = 1000
-"""A tree with more levels is refused."""
+"""A tree with more levels than this is refused."""
 GAP = 2
 """Empty cells between neighbouring subtrees."""
 

@@ -21,7 +21,8 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""A tree over several lines with more brackets and words is refused: a bracket must be missing."""
+"""A tree with more brackets and words than this, over several lines, is refused: it must lack a
+bracket."""
 DEEPEST_INDENT = 30
 """The most levels by which `pretty` indents a line."""
 

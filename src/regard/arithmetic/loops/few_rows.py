@@ -1,10 +1,11 @@
 """Loops that compute the encoder's, or the decoder's, layers for a few positions (§3.1).
 
 With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
-computes all layers. One array has the weights of all matrices, one after another, each stored as
-[inputs, outputs]; another has all scales, biases and norms. Both are in the order that the layers
-use, and `regard.arithmetic.few_rows` makes both. Weights are in fp32, in bf16, or integers of 8
-bits: the scale of each output is 1 unless the weights are integers. Activations are in fp32.
+computes all layers. The array `weights` has all matrices, one after another, each stored as
+[inputs, outputs]. The array `numbers` has all scales, biases and norms. Both arrays are in the
+order in which the layers use them; `regard.arithmetic.few_rows` makes them. Weights are in fp32, in
+bf16, or integers of 8 bits: each output has a scale, which is 1 unless the weights are integers.
+Activations are in fp32.
 """
 
 import numpy as np
@@ -147,7 +148,7 @@ def _attend(
 def _layer(
     x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return x W^T + b, and the weights and numbers not used yet."""
+    """Return x W^T + b, and the rest of `weights` and `numbers`, which the next layers use."""
     size = x.shape[1] * outputs
     matrix = weights[:size].reshape(x.shape[1], outputs)
     y = _linear(x, matrix, numbers[:outputs], numbers[outputs : 2 * outputs])
@@ -158,7 +159,7 @@ def _layer(
 def _sublayer(
     x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
 ) -> tuple[Numbers, Numbers]:
-    """Turn x into LayerNorm(x + y W^T + b); return the weights and numbers not used yet."""
+    """Turn x into LayerNorm(x + y W^T + b); return the rest of `weights` and `numbers`."""
     d = x.shape[1]
     y, weights, numbers = _layer(y, d, weights, numbers)
     _add_norm(x, y, numbers[:d], numbers[d : 2 * d], eps)
@@ -191,7 +192,7 @@ def encode_layers(
 
 @loop_for("void(float32[:, ::1], {w}[::1], float32[::1], float32[:, :, ::1])")
 def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> None:
-    """Write x W^T + b to out[i], for the i-th of some matrices that have as many outputs."""
+    """Write x W^T + b to out[i] for the i-th matrix; all matrices have equally many outputs."""
     for i in range(len(out)):
         out[i], weights, numbers = _layer(x, out.shape[2], weights, numbers)
 
@@ -200,7 +201,7 @@ def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> Non
 def embed(
     tokens: Numbers, embedding: Numbers, scale: float, position: Numbers, out: Numbers
 ) -> None:
-    """Write the embedding of each token times the scale, plus the position's (§3.4, §3.5)."""
+    """Write each token's embedding times `scale`, plus the positional encoding (§3.4, §3.5)."""
     for row in range(len(tokens)):
         of_token, of_row = embedding[tokens[row]], out[row]
         for j in range(len(of_row)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.errors import DataError
 
 LARGEST_FILE = 2**20
-"""A parameter file of more bytes is refused; the official files have fewer than 4,000."""
+"""A parameter file of more bytes than this is refused; the official files have fewer than 4,000."""
 
 _EqualPairs = frozenset[tuple[bytes, bytes]]
 """Pairs of labels or words that count as equal, each in both orders."""

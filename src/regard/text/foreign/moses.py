@@ -27,9 +27,9 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_WORD = 1000
-"""A word of more characters is cut before merging, whose time is quadratic in the characters."""
+"""A word of more characters than this is cut before merging, which takes quadratic time."""
 LONGEST_MERGE = 200
-"""A merge that makes a piece of more characters is refused."""
+"""A merge that makes a piece of more characters than this is refused."""
 _MOST_REMEMBERED = 150_000  # words; without this limit, subword-nmt would remember all
 _END = "</w>"
 

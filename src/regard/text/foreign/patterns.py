@@ -10,7 +10,7 @@ then takes at most about MOST_WAYS x length² steps.
 from typing import NamedTuple
 
 MOST_WAYS = 64
-"""An expression with more choices at one place, such as alternatives, is refused."""
+"""An expression with more choices than this at one place, such as alternatives, is refused."""
 KNOWN = frozenset(
     [
         # GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek
