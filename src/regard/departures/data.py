@@ -95,7 +95,7 @@ DATA = (
         quote="the standard WMT 2014 English-German dataset consisting of about 4.5 million "
         "sentence pairs",
         theirs="the same",
-        ours="any text; `regard prepare` counts what it keeps",
+        ours="any text; `regard prepare` counts the pairs that it keeps",
         why="a recipe does not name its text",
         tests=("tests/measure/test_facts.py",),
         judge=_text,
@@ -105,8 +105,10 @@ DATA = (
         section="§5.1, §6.3",
         quote="a shared source-target vocabulary of about 37000 tokens",
         theirs="padded to 40,960 entries",
-        ours="37,000 entries, with the 256 bytes and three symbols; fewer where the text is small",
-        why="the text says so; the padding appears only in the counts of Table 3",
+        ours="37,000 entries, among them the 256 bytes and three special symbols; fewer if the "
+        "text is small",
+        why="the paper's text says 37,000; the padded number appears only in the parameters of "
+        "Table 3",
         tests=("tests/text/test_tokenizer.py", "tests/test_paper.py"),
         judge=_sub_words,
         fields=_SUB_WORDS,
@@ -115,10 +117,11 @@ DATA = (
         name="cutting text before sub-words",
         section="§5.1",
         quote="",
-        theirs="EN-DE: Moses tokens, cleaned and encoded beforehand; EN-FR: pieces of "
-        "characters, the text cut between letters or digits and everything else",
+        theirs="EN-DE: words of Moses' tokenizer, cleaned and encoded beforehand; EN-FR: pieces "
+        "of characters, in text that is cut where letters or digits meet other characters",
         ours="byte-level: sub-words of UTF-8 bytes, without a tokenizer beforehand; the text is "
-        "cut before each space, and by GPT-2's pattern between letters, digits and everything else",
+        "cut before each space and, by GPT-2's pattern, where letters, digits and other "
+        "characters meet",
         why="no character is unknown, and each text comes back unchanged",
         tests=("tests/text/test_tokenizer.py",),
         judge=unstated(),
@@ -128,8 +131,9 @@ DATA = (
         section="§5.1",
         quote="a 32000 word-piece vocabulary [38]",
         theirs="pieces chosen by their counts",
-        ours="pieces merged by the gain of likelihood, as in the cited work "
-        "([measured](../experiments/wordpieces/README.md)); the longest match encodes",
+        ours="pieces are merged in the order of their gain of likelihood, as in the cited work "
+        "([measured](../experiments/wordpieces/README.md)); a word is encoded by the longest "
+        "pieces that match",
         why="as published",
         tests=("tests/text/test_wordpieces.py", "tests/text/test_tokenizer.py"),
         judge=never,
@@ -138,8 +142,9 @@ DATA = (
         name="sample for the sub-words",
         section="§5.1",
         quote="Sentences were encoded using byte-pair encoding",
-        theirs="learned from all of it (EN-DE), or from a part (EN-FR)",
-        ours="learned from an even sample of at most a million pairs and 200 million characters",
+        theirs="learned from the whole text (EN-DE), or from a part (EN-FR)",
+        ours="learned from a random sample of at most about a million pairs and 200 million "
+        "characters",
         why="memory and time stay bounded for any text",
         tests=("tests/data/test_prepare.py",),
         judge=_sample,
@@ -148,9 +153,10 @@ DATA = (
         name="longest sentences",
         section="§5.1",
         quote="",
-        theirs="training pairs of over 256 pieces are dropped; for parsing, of over 512",
-        ours="the same, and reported",
-        why="as the authors' code",
+        theirs="training pairs with a side of more than 256 pieces are dropped; for parsing, of "
+        "more than 512",
+        ours="the same; the number of dropped pairs is reported",
+        why="the authors' code does so",
         tests=("tests/text/test_cleaning.py", "tests/data/test_prepare.py"),
         judge=unstated("data.max_length"),
         fields=("data.max_length",),
@@ -171,7 +177,8 @@ DATA = (
         name="unequal pairs",
         section="§5.1",
         quote="",
-        theirs="EN-DE came cleaned beforehand; the code itself drops none for it",
+        theirs="the EN-DE text was cleaned beforehand; the code itself drops no pair for unequal "
+        "lengths",
         ours="a pair of more than ten characters is dropped, and reported, if one side has more "
         "than 9 times as many characters as the other",
         why="such pairs are hardly ever translations",
@@ -183,8 +190,8 @@ DATA = (
         name="identical pairs",
         section="§5.1",
         quote="",
-        theirs="the code drops none",
-        ours="all are kept; `data.deduplicate` drops them",
+        theirs="the code drops no pair",
+        ours="all pairs are kept; `data.deduplicate` drops repeated ones",
         why="a small text may repeat itself",
         tests=("tests/data/test_prepare.py",),
         judge=as_row("data.deduplicate"),
@@ -205,8 +212,8 @@ DATA = (
         section="§6.2",
         quote="the development set, newstest2013",
         theirs="the same",
-        ours="files that are given, or else pairs held out of the training text",
-        why="whoever has one text only needs something to validate with",
+        ours="the files that the user gives, or else pairs held out of the training text",
+        why="a user who has only one text also needs pairs for validation",
         tests=("tests/data/test_prepare.py", "tests/measure/test_facts.py"),
         judge=_held_out,
         fields=("data.held_out",),
@@ -216,8 +223,9 @@ DATA = (
         section="§5.1",
         quote="approximately 25000 source tokens and 25000 target tokens",
         theirs="4,096 padded tokens of the longer side on each of 8 GPUs",
-        ours="at most 25,000 each, padding included; `training.accumulate` multiplies them",
-        why="an optimizer step is as large as published",
+        ours="at most 25,000 source and 25,000 target tokens, padding included; one step learns "
+        "from `training.accumulate` such batches",
+        why="an optimizer step learns from as many tokens as published",
         tests=("tests/data/test_batches.py",),
         judge=_batch,
         fields=_BATCH,
@@ -230,7 +238,7 @@ DATA = (
         ours="by default rows of one width, each filled with pairs of any length in random order; "
         "pairs in one row do not attend to each other ([why](decisions.md#training)). "
         '`data.layout = "grouped"` is as published',
-        why="a batch of one length teaches only that length",
+        why="a batch of sentences of one length teaches only that length",
         tests=("tests/data/test_batches.py", "tests/test_transformer.py"),
         judge=_layout,
         fields=("data.layout", "data.row_length"),
@@ -241,7 +249,7 @@ DATA = (
         quote="",
         theirs="none",
         ours="none; `data.subword_dropout` skips merges at random",
-        why="reported to help small texts; off, since no gain was measured here",
+        why="it is reported to help with small texts; it is off, because no gain was measured here",
         tests=("tests/data/test_subword_dropout.py",),
         judge=as_row("data.subword_dropout"),
         fields=("data.subword_dropout",),

@@ -41,7 +41,7 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 
 
 def closest_row(recipe: Recipe) -> str:
-    """The name of the paper's recipe for the same task that is nearest.
+    """The name of the nearest among the paper's recipes for the same task.
 
     Distances of fields are added up. The distance of two numbers is how many doublings lie between
     them; it is 1 if a value is 0, or is not a number. Of equally near recipes, the first in the

@@ -47,9 +47,10 @@ MODEL = (
         section="§1, §3, Table 2",
         quote="a model architecture eschewing recurrence",
         theirs="the same; other models of the same code base were recurrent or convolutional",
-        ours='as published; `model.family` may be `"recurrent"`, `"convolutional"` or `"dilated"`, '
-        "of the kinds of GNMT, ConvS2S and ByteNet, with kernels of `model.kernel`",
-        why="Table 2 compares with them",
+        ours='as published; `model.family` may also be `"recurrent"`, `"convolutional"` or '
+        '`"dilated"`: models of the kinds of GNMT, ConvS2S and ByteNet; a convolution of the last '
+        "two sees `model.kernel` positions",
+        why="Table 2 compares the Transformer with such models",
         tests=(
             "tests/families/test_recurrent.py",
             "tests/families/test_convolutional.py",
@@ -63,8 +64,9 @@ MODEL = (
         section="§3.1",
         quote="a stack of N = 6 identical layers",
         theirs="the same; 6 for parsing as well, where §6.3 says 4",
-        ours="`model.layers`, `model.decoder_layers`: 6 and 6, or as a row of Table 3 says",
-        why="a deeper encoder with a shallow decoder translates faster",
+        ours="`model.layers` and `model.decoder_layers`: 6 and 6, or the numbers of a row of "
+        "Table 3",
+        why="a model with a deep encoder and a shallow decoder translates faster",
         tests=("tests/test_paper.py",),
         judge=as_row(*_PARTS),
         fields=_PARTS,
@@ -73,9 +75,11 @@ MODEL = (
         name="widths",
         section="§3.2.2, §3.3, Table 3",
         quote="d_k = d_v = d_model/h = 64",
-        theirs="the same; for big EN-FR its d_ff is 8192",
-        ours="the widths of a row of Table 3; encoder and decoder may differ in heads and d_ff",
-        why="small texts and machines need smaller models; models of other programs differ so",
+        theirs="the same; d_ff is 8192 in the setting for big EN-FR",
+        ours="the widths of a row of Table 3; the encoder and the decoder may differ in heads and "
+        "d_ff",
+        why="small texts and machines need smaller models; in models of other programs, the two "
+        "sides may differ",
         tests=("tests/test_paper.py", "tests/test_transformer.py"),
         judge=as_row(*_WIDTHS),
         fields=_WIDTHS,
@@ -86,7 +90,7 @@ MODEL = (
         quote="We compute the dot products of the query with all keys, divide each by √d_k",
         theirs="the same",
         ours='as published; `model.score` may be `"dot"`, without scaling, or `"additive"`',
-        why="`regard claims` measures what scaling is for",
+        why="`regard claims` measures the effect of the scaling",
         tests=("tests/test_variants.py",),
         judge=as_row("model.score"),
         fields=("model.score",),
@@ -97,7 +101,7 @@ MODEL = (
         quote="self-attention could be restricted to considering only a neighborhood of size r",
         theirs="self-attention over the whole sentence; later code has other restrictions",
         ours="over the whole sentence; `model.neighbourhood` restricts it",
-        why="the paper plans to investigate it, and Table 1 compares with it",
+        why="the paper plans to investigate this restriction, and Table 1 lists it",
         tests=("tests/test_neighbourhood.py",),
         judge=as_row("model.neighbourhood"),
         fields=("model.neighbourhood",),
@@ -107,8 +111,8 @@ MODEL = (
         section="§3.1",
         quote="We employ a residual connection around each of the two sub-layers",
         theirs="the same",
-        ours="as published; `model.residual = false` leaves them out",
-        why="`regard claims` measures what they are for",
+        ours="as published; `model.residual = false` leaves the residual connections out",
+        why="`regard claims` measures the effect of the residual connections",
         tests=("tests/test_variants.py",),
         judge=as_row("model.residual"),
         fields=("model.residual",),
@@ -118,8 +122,8 @@ MODEL = (
         section="§3.2.3",
         quote="We need to prevent leftward information flow in the decoder",
         theirs="the same",
-        ours="as published; `model.causal = false` leaves it out in training",
-        why="`regard claims` measures what it is for",
+        ours="as published; `model.causal = false` leaves the mask out in training",
+        why="`regard claims` measures the effect of the mask",
         tests=("tests/test_variants.py",),
         judge=as_row("model.causal"),
         fields=("model.causal",),
@@ -128,9 +132,9 @@ MODEL = (
         name="end of the source",
         section="§3.1",
         quote="",
-        theirs="</s> ends the source, and is attended to",
-        ours="the same; by `model.source_end = false` nothing attends to it",
-        why="as the authors' code; sources of OpenNMT-py do not end in one",
+        theirs="`</s>` ends the source, and is attended to",
+        ours="the same; with `model.source_end = false`, no query attends to this `</s>`",
+        why="the authors' code does so; in OpenNMT-py, the source has no `</s>`",
         tests=("tests/test_variants.py",),
         judge=unstated("model.source_end"),
         fields=("model.source_end",),
@@ -139,11 +143,11 @@ MODEL = (
         name="order of the normalisation",
         section="§3.1",
         quote="LayerNorm(x + Sublayer(x))",
-        theirs="the same, no norm after the last layer; later a norm before each sub-layer and one "
-        "after the last layer",
+        theirs="the same, and no norm after the last layer; later, a norm before each sub-layer "
+        "and one after the last layer",
         ours='as published; `model.norm = "pre"` normalises before each sub-layer and after the '
-        'last layer, `"last"` after each and after the last layer',
-        why="many models of other programs do, to learn without a long warm-up",
+        'last layer, `"last"` normalises after each sub-layer and again after the last layer',
+        why='many models of other programs have these norms; `"pre"` learns without a long warm-up',
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.norm"),
         fields=("model.norm",),
@@ -153,8 +157,8 @@ MODEL = (
         section="§3.1",
         quote="",
         theirs="1e-6",
-        ours="1e-6, unless `model.norm_epsilon` says otherwise",
-        why="as the authors' code; PyTorch and models of other programs have 1e-5",
+        ours="1e-6, unless `model.norm_epsilon` has another value",
+        why="the authors' code has 1e-6; PyTorch and models of other programs have 1e-5",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=unstated("model.norm_epsilon"),
         fields=("model.norm_epsilon",),
@@ -165,7 +169,7 @@ MODEL = (
         quote="FFN(x) = max(0, xW1 + b1)W2 + b2",
         theirs="the same",
         ours='as published; `model.activation` may be `"swish"` or `"gelu"`',
-        why="models of other programs have them",
+        why="models of other programs have these activation functions",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.activation"),
         fields=("model.activation",),
@@ -174,10 +178,10 @@ MODEL = (
         name="dropout",
         section="§5.4, Table 3",
         quote="For the base model, we use a rate of P_drop = 0.1.",
-        theirs="the same, on the outputs of sub-layers and on embedding + position; WSJ 0.2, "
-        "semi-supervised 0.1",
-        ours="as published, and as the authors' code for the parsers; on a CPU the probability is "
-        "rounded to 1/65,536",
+        theirs="the same, on the outputs of sub-layers and on the sum of embedding and position; "
+        "for parsing 0.2 (WSJ) and 0.1 (semi-supervised)",
+        ours="as published; for the parsers, as in the authors' code; on a CPU the probability is "
+        "rounded to a multiple of 1/65,536",
         why="the paper tuned the parsers' dropout and does not print it",
         tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
         judge=_dropout,
@@ -187,10 +191,10 @@ MODEL = (
         name="dropout elsewhere",
         section="§5.4, §6.3",
         quote="the dropout, both attention and residual",
-        theirs="0 on attention weights and after the ReLU for translation, later 0.1 for both; for "
-        "parsing an early file has none on attention weights, a later one has 0.2",
-        ours="0 for translation; on attention weights 0.2 for `wsj` and 0.1 for `wsj-semi`, of "
-        "which the second is a guess",
+        theirs="for translation 0 on attention weights and after the ReLU, later 0.1 on both; for "
+        "parsing, an early file has 0 on attention weights, and a later one has 0.2",
+        ours="for translation 0; for the parsers, on attention weights, 0.2 (`wsj`) and 0.1 "
+        "(`wsj-semi`), of which 0.1 is a guess",
         why="§6.3 tuned attention dropout for the parsers and does not print it",
         tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
         judge=_extra_dropout,
@@ -200,13 +204,13 @@ MODEL = (
         name="initial values",
         section="§3.4",
         quote="",
-        theirs="Glorot uniform, with the limit of one matrix for W^Q, W^K and W^V of "
-        "self-attention, and for W^K and W^V over the encoder's output; embeddings normal with "
+        theirs="Glorot uniform; the limit is that of one matrix that joins W^Q, W^K and W^V in "
+        "self-attention, and W^K and W^V over the encoder's output; embeddings are normal with "
         "standard deviation d_model^-0.5",
-        ours="as the authors' code by the paper's recipes, which have "
-        '`model.initial = "joined"`; `"apart"` has limits of queries, keys and values that are '
-        "larger, by up to the square root of 2",
-        why="without a recipe of the paper, a matrix has the limit of its own shape",
+        ours='the same in the paper\'s recipes, which have `model.initial = "joined"`; with '
+        '`"apart"`, each matrix has the limit of its own shape, which for queries, keys and '
+        "values is larger by a factor of up to the square root of 2",
+        why='`"apart"` is the default of recipes that are not the paper\'s',
         tests=("tests/test_layers.py", "tests/test_transformer.py"),
         judge=unstated("model.initial"),
         fields=("model.initial",),
@@ -216,7 +220,8 @@ MODEL = (
         section="§3.4",
         quote="In the embedding layers, we multiply those weights by √d_model",
         theirs="at the input, not before the softmax",
-        ours="at the input, not before the softmax; `model.embedding_scale = false` leaves it out",
+        ours="at the input, not before the softmax; `model.embedding_scale = false` leaves the "
+        "factor out",
         why="models of other programs have no such factor",
         tests=("tests/test_layers.py", "tests/test_variants.py"),
         judge=as_row("model.embedding_scale"),
@@ -227,9 +232,12 @@ MODEL = (
         section="§3.4",
         quote="we share the same weight matrix between the two embedding layers and the "
         "pre-softmax linear transformation",
-        theirs="the same; its settings for big EN-FR and for parsing do not share the last one",
-        ours="as published; `model.embeddings` may share two of the three, or none",
-        why="models of other programs do, the more if source and target differ in vocabulary",
+        theirs="the same; in its settings for big EN-FR and for parsing, the pre-softmax matrix "
+        "is not shared",
+        ours="as published; with other values of `model.embeddings`, two of the three matrices "
+        "are shared, or none",
+        why="models of other programs share fewer matrices, above all if source and target have "
+        "different vocabularies",
         tests=("tests/test_transformer.py", "tests/test_variants.py"),
         judge=as_row("model.embeddings"),
         fields=("model.embeddings",),
@@ -240,8 +248,8 @@ MODEL = (
         quote="",
         theirs="none",
         ours="none; `model.output_bias` adds a learned one",
-        why="the parameters of Table 3 come out as printed without it; models of other programs "
-        "have one",
+        why="without a bias, the numbers of parameters are those that Table 3 prints; models of "
+        "other programs have a bias",
         tests=("tests/test_paper.py", "tests/test_variants.py"),
         judge=unstated("model.output_bias"),
         fields=("model.output_bias",),
@@ -250,11 +258,12 @@ MODEL = (
         name="biases",
         section="§3.2.2, Table 3",
         quote="",
-        theirs="biases in the projections",
-        ours="the same; the bias of the keys stays 0, because the softmax cancels it, and is "
-        "counted all the same (9,216 parameters of base)",
-        why="the formulas have none, but with them the parameters of Table 3 come out as printed: "
-        "at 40,960 entries in every row except big, which fits 36,000",
+        theirs="the projections have biases",
+        ours="the same; the bias of the keys stays 0, because the softmax cancels it, but it is "
+        "counted (9,216 parameters of base)",
+        why="the formulas have no biases, but with biases the numbers of parameters are those "
+        "that Table 3 prints: for 40,960 entries in every row except big, and for 36,000 entries "
+        "in big",
         tests=("tests/test_paper.py", "tests/test_transformer.py", "tests/run/test_processes.py"),
         judge=unstated(),
     ),
@@ -264,8 +273,8 @@ MODEL = (
         quote="the output embeddings are offset by one position",
         theirs="a zero vector comes first; a learned vector for the target language is added to "
         "the encoder's input",
-        ours="`<s>` begins the target, `</s>` ends both sides; no language vector",
-        why="the paper does not say what comes first, and mentions no such vector",
+        ours="`<s>` begins the target, and `</s>` ends both sides; there is no language vector",
+        why="the paper does not say what comes first, and mentions no language vector",
         tests=("tests/data/test_batches.py",),
         judge=unstated(),
     ),
@@ -274,11 +283,12 @@ MODEL = (
         section="§3.5",
         quote="PE(pos, 2i) = sin(pos/10000^(2i/d_model))",
         theirs="all sines, then all cosines; exponent i/(d_model/2 − 1)",
-        ours="as published: interleaved, exponent 2i/d_model; "
-        '`model.positions = "halves"` has all sines first, with the same exponent; `"words"`, in '
-        "`small-parse`, has the sinusoids of the number of the word that comes next",
-        why="the other exponent is another function of the position; the other order is that of "
-        "models of other programs; a parser of few trees learns sooner where it is in the sentence",
+        ours='as published: interleaved, exponent 2i/d_model; `model.positions = "halves"` has '
+        'all sines first, with the same exponent; with `"words"`, in `small-parse`, a symbol of a '
+        "tree has the sinusoids of the number of the next word",
+        why="the other exponent would give another function of the position; models of other "
+        "programs have all sines first; a parser of few trees learns sooner where in the sentence "
+        "it is",
         tests=(
             "tests/test_layers.py",
             "tests/test_variants.py",
@@ -292,8 +302,8 @@ MODEL = (
         quote="We also experimented with using learned positional embeddings",
         theirs="one learned table for the encoder and one for the decoder, 256 long",
         ours="row E: one table of 306 positions for both sides",
-        why="the paper does not print how many; 306 are enough for a training sentence and the 50 "
-        "more that its translation may have",
+        why="the paper does not print the number; 306 positions are enough for a training "
+        "sentence of 256 pieces and for an output that has 50 more",
         tests=("tests/test_paper.py",),
         judge=_positions,
         fields=_POSITIONS,

@@ -10,15 +10,15 @@ _INTRODUCTION = """\
 # Where the paper, its authors' code and regard differ
 
 This page is printed by `python -m regard.departures` from the values in `src/regard/departures/`,
-and a test holds it to them. `regard paper-diff RECIPE|RUN|MODEL` says which of these departures a
-recipe, a run or a model has; `--against t2t`, `fairseq` or `joeynmt` compares with another code
-base.
+and a test checks that it has those values. `regard paper-diff RECIPE|RUN|MODEL` says which of these
+departures a recipe, a run or a model has; `--against t2t`, `fairseq` or `joeynmt` compares with
+another code base.
 
 The paper leaves some questions open. The code that its authors released answers them, sometimes in
 contradiction to the text. Each row of this table is a question that we know of: the paper's words,
-what the authors' code did, what regard does, why, and the test that checks it. "The authors' code"
-is tensor2tensor as released in June 2017; "later" is the same repository today, whose
-`transformer_base` is no longer the paper's model.
+what the authors' code did, what regard does, why, and the tests that check what regard does. "The
+same" refers to the cell on its left. "The authors' code" is tensor2tensor as released in June 2017;
+"later" is the same repository today, whose `transformer_base` is no longer the paper's model.
 """
 _FIELDS = """
 ## Fields of a recipe that are not judged
@@ -28,8 +28,8 @@ Every other field is judged by a row of the table above; a test goes through all
 _USUAL = """
 ## The usual settings of other code bases
 
-The values are those of the public files that are named, which may have changed since. A field that
-a setting leaves open is empty.
+The values were taken from the public files that are named below; the files may have changed since.
+A cell is empty if the setting does not have the field.
 """
 
 
@@ -68,7 +68,7 @@ def _settings() -> str:
     values = _table(("field", *(one.name for one in settings)), rows)
     sources = [f"- {one.name}: `{one.source}`" for one in settings]
     beyond = [(name, *row) for name, (first, *_) in USUAL.items() for row in first.beyond]
-    more = _table(("code base", "what no field says", "theirs", "regard"), beyond)
+    more = _table(("code base", "what no field expresses", "theirs", "regard"), beyond)
     return "\n".join([values, *sources, "", more])
 
 

@@ -1,4 +1,4 @@
-"""The figures that the paper printed for a row of its tables."""
+"""The figures that the paper prints for a row of its tables."""
 
 from regard.departures.case import values
 from regard.departures.distance import changes
@@ -19,7 +19,7 @@ _PARSERS = {"wsj": "WSJ only, discriminative", "wsj-semi": "semi-supervised"}
 
 
 def published(row: str) -> list[str]:
-    """The figures that the paper printed for a row, each as a sentence."""
+    """The figures that the paper prints for a row, each with its place in the paper."""
     if row in _PARSERS:
         [f1] = (one.f1 for one in TABLE_4 if (one.name, one.training) == (_OURS, _PARSERS[row]))
         return [f"Table 4: F1 {f1} on section 23 of the Wall Street Journal"]

@@ -56,7 +56,7 @@ RESULTS = (
         theirs="the same",
         ours="the same, and 21 and 0.3 for parsers; `training.tune`, `regard tune` and `--time` "
         "choose others for a model",
-        why="a model of another text may need others",
+        why="for another model, other values may be better",
         tests=("tests/test_search.py", "tests/measure/test_tuning.py"),
         judge=_beam,
         fields=_BEAM,
@@ -77,10 +77,11 @@ RESULTS = (
         name="hypotheses that finish",
         section="§6.1",
         quote="",
-        theirs="all that end in `</s>`, of the 2 × beam best continuations of a step",
-        ours='the same; `search.finish = "beam"` takes those among the beam best, and ends as the '
-        "search of transformers does",
-        why="the paper does not say; models of other programs were measured by the other search",
+        theirs="of the 2 × beam best continuations of a step, all that end in `</s>`",
+        ours='the same; `search.finish = "beam"` takes only those among the beam best, and ends '
+        "as the search of Hugging Face's `transformers` does",
+        why="the paper does not say; models of other programs were measured with the search of "
+        "`transformers`",
         tests=("tests/test_search.py",),
         judge=unstated("search.finish"),
         fields=("search.finish",),
@@ -103,7 +104,8 @@ RESULTS = (
         theirs="one search for a sentence",
         ours="`regard translate` and the server search again where a translation looks wrong; "
         "`--no-retry` does not",
-        why="loops and early ends are mended; validation and `regard tune` search once",
+        why="so repeated phrases and outputs that end too early are mended; validation and "
+        "`regard tune` search once",
         tests=("tests/mending/test_retry.py", "tests/mending/test_mend.py"),
         judge=_retry,
     ),
@@ -111,11 +113,13 @@ RESULTS = (
         name="BLEU",
         section="§6.1, Table 2",
         quote="achieves a BLEU score of 28.4",
-        theirs="Moses tokens, each `x-y` split on both sides, cased: often about one point more "
-        "than sacreBLEU 13a",
+        theirs="cased BLEU of the words of Moses' tokenizer, with each `x-y` split on both sides: "
+        "often about one point more than sacreBLEU 13a",
         ours="sacreBLEU, always with its signature; `regard score --report` adds the BLEU of the "
-        "authors' script, with Moses' words to the byte ([how](scores.md))",
-        why="the paper does not describe its pipeline, and other texts are scored by sacreBLEU",
+        "authors' script, with the same words, byte for byte, as Moses' tokenizer "
+        "([how](scores.md))",
+        why="the paper does not describe how it computed BLEU, and other texts are scored by "
+        "sacreBLEU",
         tests=(
             "tests/score/test_bleu.py",
             "tests/score/test_moses.py",
@@ -130,7 +134,7 @@ RESULTS = (
         theirs="–",
         ours="41.8, as the abstract and Table 2 print, and 41.0, as the text does, are both kept, "
         "each under its own name",
-        why="the text has the figure of the first versions",
+        why="the text still has the figure of the paper's first versions",
         tests=("tests/test_paper.py",),
         judge=_french,
     ),
@@ -140,10 +144,10 @@ RESULTS = (
         quote="multiplying the training time, the number of GPUs used, and an estimate of the "
         "sustained single-precision floating-point capacity of each GPU",
         theirs="–",
-        ours="a test derives the printed costs from the printed times; every run reports counted "
-        "operations and, under another name, such an estimate, with the speed of a product in "
-        "fp32 measured on its device",
-        why="the two kinds of figures do not compare",
+        ours="a test derives the printed costs from the printed times; every run reports its "
+        "counted operations and, under another name, an estimate like the paper's, for which it "
+        "measures the speed of matrix products in fp32 on its device",
+        why="counted and estimated operations cannot be compared",
         tests=(
             "tests/test_paper.py",
             "tests/test_cost.py",
@@ -156,9 +160,10 @@ RESULTS = (
         name="trees as text",
         section="§6.3",
         quote="",
-        theirs="words replaced by tags, closing labels; word pieces on the source",
-        ours="the same, with the label kept in the closing symbol; or tags normalised to XX",
-        why="the label in the closing symbol shows what is closed",
+        theirs="words are replaced by their tags, and the symbol that closes a phrase has its "
+        "label; the source is in word pieces",
+        ours="the same; or tags normalised to XX (`task.form`)",
+        why="the label in a closing symbol shows which phrase it closes",
         tests=("tests/trees/test_linearise.py", "tests/test_parsing.py"),
         judge=_form,
         fields=("task.output", "task.form"),
@@ -167,10 +172,10 @@ RESULTS = (
         name="well-formed trees",
         section="§6.3",
         quote="",
-        theirs="any output",
-        ours="the search keeps only trees over the words; scores by EVALB (COLLINS.prm, all "
-        "lengths)",
-        why="a parser that leaves out a word is of no use",
+        theirs="any sequence of symbols",
+        ours="the search keeps only hypotheses that can become trees over the words; EVALB scores "
+        "them (COLLINS.prm, sentences of all lengths)",
+        why="a tree that lacks a word is of no use",
         tests=("tests/test_wellformed.py", "tests/score/test_brackets.py"),
         judge=_for_parsers,
     ),

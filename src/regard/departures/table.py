@@ -14,14 +14,14 @@ DEPARTURES: tuple[Departure, ...] = (*MODEL, *DATA, *TRAINING, *RESULTS)
 
 CANNOT_DEPART: Mapping[str, str] = MappingProxyType(
     {
-        "training.arithmetic": "other ways to compute equal equations: rounding, and the masks of "
-        "dropout, differ",
+        "training.arithmetic": "the code that computes the same equations: only rounding and the "
+        "masks of dropout differ",
         "training.log_every": "only the journal",
-        "training.validate_every": "only what is shown, unless training.best or patience is set, "
-        "which are judged",
+        "training.validate_every": "only what is shown, unless training.best or patience is set; "
+        "those two are judged",
         "training.validate_sentences": "only what is shown, unless training.best is set",
         "training.bleu_tokenizer": "only what is shown, unless training.best or tune is set",
-        "training.keep": "checkpoints that no average needs",
+        "training.keep": "only how many checkpoints stay on the disk beyond those to be averaged",
     }
 )
 """Fields, as `section.key`, that cannot change what a model learns or writes, and why."""

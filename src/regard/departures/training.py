@@ -101,7 +101,7 @@ TRAINING = (
         quote="We trained the base models for a total of 100,000 steps or 12 hours.",
         theirs="the same",
         ours="the same number of steps; `--time` and `training.patience` may end a run earlier",
-        why="few machines make 100,000 steps in a time that one can wait",
+        why="few machines make 100,000 steps in a time that a user can wait",
         tests=("tests/test_training.py", "tests/run/test_clock.py"),
         judge=_steps,
         fields=_ENDS,
@@ -111,8 +111,8 @@ TRAINING = (
         section="§5.2",
         quote="one machine with 8 NVIDIA P100 GPUs",
         theirs="the same",
-        ours="any processor; what is learned depends on it by rounding only, times and costs do "
-        "not compare",
+        ours="any processor; it changes the weights by rounding only, but times and costs cannot "
+        "be compared",
         why="such machines are rare by now",
         tests=("tests/machine/test_devices.py",),
         judge=_hardware,
@@ -123,8 +123,8 @@ TRAINING = (
         quote="sustained single-precision floating-point capacity",
         theirs="fp32",
         ours="bf16 where the processor has it, with a master copy of the weights in fp32; "
-        '`training.precision = "fp32"` computes everything in fp32, `"int8"` rounds the factors of '
-        "most products to 8 bits",
+        '`training.precision = "fp32"` computes everything in fp32, and `"int8"` rounds the '
+        "factors of most products to 8 bits",
         why="bf16 is faster; at a usual learning rate all three reach the same BLEU within about "
         "0.3 ([measured on Multi30k](../experiments/parity/README.md))",
         tests=(
@@ -139,10 +139,10 @@ TRAINING = (
         name="learning rate",
         section="§5.3, §6.3",
         quote="We used warmup_steps = 4000.",
-        theirs="the same; later twice the rate and a warm-up of 8000; for parsing half the rate, "
-        "or five times in an early file, and a warm-up of 16,000 (WSJ)",
-        ours="equation (3), steps counted from 1; the parsers warm up for 16,000 (`wsj`) and 4,000 "
-        "steps (`wsj-semi`)",
+        theirs="the same; later, twice the rate and a warm-up of 8,000 steps; for parsing, half "
+        "the rate (in an early file, five times the rate) and, for WSJ, a warm-up of 16,000 steps",
+        ours="equation (3), with steps counted from 1; for the parsers, the warm-up is 16,000 "
+        "steps (`wsj`) and 4,000 steps (`wsj-semi`)",
         why="the paper tuned the parsers' rate and does not print it",
         tests=("tests/test_schedule.py", "tests/test_paper.py"),
         judge=_rate,
@@ -176,7 +176,8 @@ TRAINING = (
         quote="label smoothing [...] [36]",
         theirs="epsilon/(V − 1) on each wrong entry",
         ours="epsilon/V on every entry, including the right one",
-        why="it is the definition in the cited work; perplexity is without smoothing, per sub-word",
+        why="this is the definition in the cited work; perplexity is computed without smoothing, "
+        "per sub-word",
         tests=("tests/test_loss.py",),
         judge=never,
     ),
@@ -185,8 +186,9 @@ TRAINING = (
         section="§5.4",
         quote="We employ three types of regularization during training",
         theirs="none",
-        ours="none; `training.consistency` lets two passes with other dropout agree",
-        why="reported to help small texts; off, since no gain was measured here",
+        ours="none; `training.consistency` trains two passes with different dropout to agree "
+        "(R-Drop)",
+        why="it is reported to help with small texts; it is off, because no gain was measured here",
         tests=("tests/test_steps.py", "tests/test_loss.py"),
         judge=as_row("training.consistency"),
         fields=("training.consistency",),
@@ -195,10 +197,11 @@ TRAINING = (
         name="loss of several batches",
         section="§5",
         quote="",
-        theirs="sum over all devices / tokens on all devices",
+        theirs="the sum of the losses on all devices, divided by the number of tokens on all "
+        "devices",
         ours="the sum of all losses divided by the number of all tokens, however batches are "
         "divided",
-        why="a mean of means would depend on the number of devices",
+        why="a mean of the devices' means would depend on the number of devices",
         tests=("tests/test_training.py",),
         judge=unstated(),
     ),
@@ -218,10 +221,10 @@ TRAINING = (
         section="§6.1, §6.2",
         quote="averaging the last 5 checkpoints",
         theirs="a separate tool",
-        ours="the last 5 or 20 checkpoints, at the end of training. Recipes of Table 3 inherit it "
-        "from base, whereas the paper used no averaging there",
-        why="a row of Table 3 is base with one thing changed; its last checkpoint is what compares "
-        "with the printed figure",
+        ours="the last 5 (base) or 20 (big) checkpoints are averaged at the end of training. The "
+        "recipes of Table 3 inherit this from base, whereas the paper averages nothing there",
+        why="a row of Table 3 is base with one change; the printed figure can be compared with "
+        "the last checkpoint of a row, not with the average",
         tests=("tests/run/test_averaging.py",),
         judge=_average,
         fields=_AVERAGE,
@@ -233,7 +236,8 @@ TRAINING = (
         theirs="written by the clock",
         ours="the paper's recipes save every 1,500 (base) and 600 steps (big), which took the "
         "authors ten minutes, and average these; `training.save_minutes` saves by the clock",
-        why="on another machine ten minutes are another number of steps, and another average",
+        why="on another machine, ten minutes are another number of steps, and the average is "
+        "another",
         tests=("tests/run/test_clock.py", "tests/run/test_averaging.py"),
         judge=_spacing,
         fields=_SAVES,
@@ -244,7 +248,7 @@ TRAINING = (
         quote="",
         theirs="drawn at random",
         ours="drawn at random; `--from` begins with the weights of a model",
-        why="a model for a field may begin with a general one",
+        why="a model for a special field may begin with the weights of a general model",
         tests=("tests/run/test_finetuning.py",),
         judge=departs_if(lambda case: case.facts.begins_with_model is True),
     ),

@@ -1,6 +1,6 @@
 """The usual settings of other code bases, and how a recipe differs from them.
 
-The values are taken from public files, which each setting names. They may have changed since.
+The values were taken from public files, which each setting names; the files may have changed since.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SINUSOIDS = Beyond(
     "all sines, then all cosines; exponent i/(d_model/2 − 1)",
     "interleaved; exponent 2i/d_model",
 )
-_EVERY = "epsilon/V on every entry, the right one included"
+_EVERY = "epsilon/V on every entry, including the right one"
 
 _T2T_BEYOND = (
     _SINUSOIDS,

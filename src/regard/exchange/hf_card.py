@@ -35,7 +35,8 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 {differences}
 
-`certificate.json` holds what was compared when this directory was written.
+`certificate.json` tells what was compared with regard when this model was written, and what
+differed.
 
 ## Recipe
 
@@ -58,29 +59,30 @@ def card(model: Model) -> str:
 
 
 def _differences(model: Model) -> list[str]:
-    """Sentences that tell in what `transformers` differs from regard."""
+    """Sentences that say how the search and the model in `transformers` differ from regard's."""
     search, norm = model.recipe.search, model.recipe.model.norm_epsilon
     lines = []
     if search.alpha:
         power = f"^{search.alpha:g}"
         if search.penalty == "gnmt":
             lines.append(
-                f"Scores are divided by n{power} for n tokens; regard divides by "
-                f"((5 + n) / 6){power}, which favours long outputs less."
+                f"`transformers` divides the log-probability of n tokens by n{power}; regard "
+                f"divides it by ((5 + n) / 6){power}, which favours long outputs less."
             )
     if search.finish == "candidates" and search.beam > 1:
         lines.append(
-            f"Only the best {search.beam} continuations of a step may finish, and a search ends "
-            "when no live hypothesis is better at its present length; in regard, the best "
-            f"{2 * search.beam} may finish, and it ends when none could be better at any length."
+            f"In `transformers`, only the best {search.beam} continuations of a step may finish, "
+            "and the search ends when no live hypothesis has a better score at its present length. "
+            f"In regard, the best {2 * search.beam} may finish, and the search ends when no live "
+            "hypothesis could have a better score at any length."
         )
     lines.append(
-        "Outputs have one greatest length (`max_length`); in regard, each has its source's and "
-        f"{search.max_extra} more."
+        "In `transformers`, all outputs have the same maximum length (`max_length`); in regard, "
+        f"the maximum is the length of the source plus {search.max_extra} tokens."
     )
     if norm != 1e-5:
         lines.append(
-            f"Layer normalisation adds 1e-5 to the variance, as Marian's does; the model was "
+            "In layer normalisation, `MarianMTModel` adds 1e-5 to the variance; the model was "
             f"trained with {norm:g}."
         )
     return lines
@@ -89,7 +91,7 @@ def _differences(model: Model) -> list[str]:
 def _scores(manifest: dict[str, Any]) -> str:
     found = manifest.get("last_validation")
     if not isinstance(found, dict):
-        return "None are recorded with the model."
+        return "No scores are recorded with the model."
     names = {"bleu": "BLEU", "perplexity": "perplexity", "accuracy": "accuracy of tokens, %"}
     lines = [f"| {name} | {found[key]:.2f} |" for key, name in names.items() if key in found]
     return "\n".join(["| on the validation set | |", "|---|---|", *lines])
