@@ -204,7 +204,7 @@ FROM = EN_DE | {"start_from": "text/model"}
 SILVER = {"trees": "mrg", "silver": "mrg"}
 SET = "assignments"
 REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
-    ("a", {"data": "text/data", "tokenizer": "text/data/tokenizer.json"}, RegardError, "not both"),
+    ("a", {"data": "text/data", "tokenizer": "text/data/tokenizer.json"}, RegardError, "or leave"),
     ("b", EN_DE | {"valid_trees": "mrg"}, RegardError, "give --trees too"),
     ("b", EN_DE | {"silver": "mrg"}, RegardError, "give --trees too"),
     ("c", {"trees": "mrg", "silver_share": 0.5}, RegardError, "give --silver too"),
@@ -213,9 +213,9 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("e", {"trees": "mrg", "start_from": "text/model"}, RegardError, "is a translator: a parser"),
     ("e", EN_DE | {"start_from": "trees/model"}, RegardError, "is a parser: a translator"),
     ("f", FROM | {"tokenizer": "trees/model/tokenizer.json"}, RegardError, "leave out --tokenizer"),
-    ("f", FROM | {SET: "tokenizer.vocabulary=500"}, RegardError, "leave tokenizer.* as it is"),
+    ("f", FROM | {SET: "tokenizer.vocabulary=500"}, RegardError, "leave out --set tokenizer.*"),
     ("g", FROM | {"recipe": "small"}, ModelError, "of another shape (model.layers: 1 -> 3"),
-    ("h", FROM | {"out": "text/model"}, RegardError, "is the model to begin with"),
+    ("h", FROM | {"out": "text/model"}, RegardError, "is the model that --from names"),
     ("h", FROM | {"out": "text/BFalse"}, RegardError, "was begun without --from"),
     ("h", FROM | {"out": "text/from other"}, RegardError, "was begun with another --from"),
     ("i", {"source": "de", "target": "de", "out": "text/BFalse"}, RegardError, "another --source"),
@@ -336,6 +336,6 @@ def test_what_stays_as_it_was_prepared_is_said(made: Path, tmp_path: Path) -> No
     data = made / "text/data"
     begin(Start(tmp_path / "run", data=data, recipe=TEXT.but(vocabulary=999)), remark=said.append)
     assert said == [
-        f"{data}: stays as it was prepared (tokenizer.vocabulary: 999 -> 300; "
+        f"{data}: keeps the settings of its preparation (tokenizer.vocabulary: 999 -> 300; "
         "data.held_out: 1000 -> 2)"
     ]

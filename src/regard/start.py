@@ -187,8 +187,8 @@ def _refuse_unfit(start: Start) -> None:
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
-            f"{start.data}: is prepared data, which has its text and tokenizer: give --data, or "
-            "--source and --target or --trees, not both"
+            f"{start.data}: is prepared data, which already has a text and a tokenizer: leave out "
+            "--source, --target, --trees and --tokenizer, or leave out --data"
         )
 
 
@@ -271,7 +271,7 @@ def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
     assert start.start_from is not None
     sets_tokenizer = any(field.startswith("tokenizer.") for field in start.assignments)
     if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
-        raise RegardError(f"{start.start_from}: has a tokenizer: leave tokenizer.* as it is")
+        raise RegardError(f"{start.start_from}: has its own tokenizer: leave out --set tokenizer.*")
     refuse_other_shape(start.start_from, model, recipe)
 
 
@@ -331,8 +331,8 @@ def _as_prepared(
         assigned = {assignment.partition("=")[0].strip() for assignment in start.assignments}
         if any(change.partition(":")[0] in assigned for change in changes):
             raise RecipeError(
-                f"{data}: was prepared otherwise ({'; '.join(changes)}): leave that out of --set, "
-                "or prepare the data again"
+                f"{data}: was prepared with other settings ({'; '.join(changes)}): leave them "
+                "out of --set, or prepare the data again"
             )
-        remark(f"{data}: stays as it was prepared ({'; '.join(changes)})")
+        remark(f"{data}: keeps the settings of its preparation ({'; '.join(changes)})")
     return decided

@@ -175,7 +175,9 @@ def test_a_parser_is_not_taken_for_a_translator(folder: Path, world: World) -> N
     data = world.made / "data"
     for command in ("parse", "translate"):
         said = refused(command, data, stdin=GOOD.encode())
-        assert said.startswith(f"{data}: is prepared data and not a model: learn from it by regard")
+        assert said.startswith(
+            f"{data}: is prepared data and not a model: train a model on it with regard train"
+        )
 
 
 def test_data_for_one_task_is_not_learned_from_for_the_other(folder: Path, world: World) -> None:

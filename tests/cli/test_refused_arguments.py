@@ -82,7 +82,7 @@ def test_a_file_name_cannot_write_to_the_terminal(world: World) -> None:
 
 def test_prepared_data_beside_text(world: World) -> None:
     said = refused("train", "--data", world.made / "data", *world.text, *world.out)
-    assert said.endswith("give --data, or --source and --target or --trees, not both")
+    assert said.endswith("--source, --target, --trees and --tokenizer, or leave out --data")
 
 
 @pytest.mark.parametrize("command", ["prepare", "train"])

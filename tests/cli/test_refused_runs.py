@@ -35,7 +35,8 @@ def test_no_checkpoint_is_whole(world: World, command: str) -> None:
     average = ["average", run, "--last", "2", "--out", world.folder / "out"]
     with unchanged(world.folder):
         said = refused(*(resume(world, run) if command == "train" else average))
-    assert said.startswith(f"{run}/checkpoints: no checkpoint is whole ({run}/checkpoints/step-4")
+    place = f"{run}/checkpoints"
+    assert said.startswith(f"{place}: no checkpoint is complete ({place}/step-4")
     assert "put one back from a copy" in said
 
 
@@ -103,7 +104,10 @@ def test_checkpoints_that_do_not_belong_together(world: World) -> None:
 @pytest.mark.parametrize(
     ("of", "said"),
     [
-        ("nowhere", "nowhere: is not a run directory, it has no recipe.toml: name one that"),
+        (
+            "nowhere",
+            "nowhere: is not a run directory, because it has no recipe.toml: name one that",
+        ),
         ("data", "data: is prepared data: name another directory for the run"),
         ("model", "model: has no checkpoint to average yet: continue training"),
         ("source.en", "source.en: is a file: name a run directory"),
@@ -216,13 +220,14 @@ def test_what_was_prepared_is_what_the_model_says(world: World) -> None:
     end = ["--set", "training.steps=1", "--set", "training.average=1"]
     begun = regard("train", "--data", data, "--out", out, "--recipe", "small", *sizes, *end)
     assert begun.status == 0
-    assert f"{data}: stays as it was prepared (tokenizer.vocabulary: 8000 -> 300; " in begun.stderr
+    kept = f"{data}: keeps the settings of its preparation (tokenizer.vocabulary: 8000 -> 300; "
+    assert kept in begun.stderr
     recipe = Recipe.read(out / "recipe.toml")
     assert (recipe.data.max_length, recipe.tokenizer.vocabulary) == (24, 300)
     with unchanged(world.folder):
         said = refused(*resume(world, out, "--set", "data.max_length=64"))
     assert said.startswith(
-        f"{data}: was prepared otherwise (data.max_length: 64 -> 24): leave that"
+        f"{data}: was prepared with other settings (data.max_length: 64 -> 24): leave them"
     )
 
 
@@ -296,10 +301,10 @@ def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world
             f"{model}: is a translator: a parser cannot begin with it"
         )
         assert refused(*begin, *lines, "--set", "tokenizer.vocabulary=2000") == (
-            f"{model}: has a tokenizer: leave tokenizer.* as it is"
+            f"{model}: has its own tokenizer: leave out --set tokenizer.*"
         )
         assert refused(*begin, *world.text, "--out", model) == (
-            f"{model}: is the model to begin with: choose another --out"
+            f"{model}: is the model that --from names: choose another --out"
         )
         run = world.made / "run"
         assert refused(*begin, "--data", world.made / "data", "--out", run) == (

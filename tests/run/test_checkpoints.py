@@ -110,13 +110,13 @@ def test_a_manifest_that_is_none_hinders_no_later_save(tmp_path: Path) -> None:
 def test_none_is_an_empty_list_but_none_whole_is_refused(tmp_path: Path) -> None:
     assert checkpoints.newest(tmp_path / "missing", 1, pytest.fail) == []
     damage(save(tmp_path, 2))
-    with pytest.raises(ModelError, match="no checkpoint is whole"):
+    with pytest.raises(ModelError, match="no checkpoint is complete"):
         checkpoints.newest(tmp_path, 1, pytest.fail)
 
 
 def test_a_checkpoint_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
     save(tmp_path, 2).rename(tmp_path / "step-3")
-    with pytest.raises(ModelError, match="not that of a checkpoint of step 3"):
+    with pytest.raises(ModelError, match="does not describe a checkpoint of step 3"):
         checkpoints.newest(tmp_path, 1, pytest.fail)
 
 

@@ -147,8 +147,8 @@ def test_where_a_file_system_has_no_locks_a_run_begins_with_a_warning(
     said: list[str] = []
     Run(tmp_path / "run", RECIPE, data, warn=said.append).close()
     assert said == [
-        f"{tmp_path / 'run'}: cannot be locked (No locks available): see that nobody else trains "
-        "here"
+        f"{tmp_path / 'run'}: cannot be locked (No locks available): make sure that no other "
+        "process trains here"
     ]
 
 

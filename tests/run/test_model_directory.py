@@ -151,7 +151,7 @@ def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
     for change, complaint in (
         ({"d_ff": 29}, r"W_1\.bias is \[23\], the recipe has \[29\]"),
         ({"layers": 2}, r"decoder\.1\..* is missing"),
-        ({"heads": 10**9}, r"it asks for [\d,]+ numbers, and they are [\d,]+"),
+        ({"heads": 10**9}, r"the recipe needs [\d,]+ numbers, and the weights have [\d,]+"),
     ):
         with pytest.raises(ModelError, match=complaint):
             open_model(replaced(RECIPE.but(**change)))

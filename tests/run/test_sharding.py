@@ -276,7 +276,7 @@ def test_all_or_none_divide(data: Path, tmp_path: Path) -> None:
 def test_one_process_has_it_all_and_says_so(alone: Path, data: Path, tmp_path: Path) -> None:
     said: list[str] = []
     trained(tmp_path / "run", data, SHORT, shard=True, warn=said.append)
-    assert said == ["--shard divides a model among torchrun's processes; the only one has it all"]
+    assert said == ["--shard needs several processes of torchrun: this one keeps the whole model"]
     assert torch.equal(weights(tmp_path / "run", 12), weights(alone, 12))
 
 

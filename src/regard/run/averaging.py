@@ -59,8 +59,8 @@ def average_run(
     recipe = begun(directory)
     if recipe is None:
         raise ModelError(
-            f"{directory}: is not a run directory, it has no recipe.toml: name one that regard "
-            "train made"
+            f"{directory}: is not a run directory, because it has no recipe.toml: name one that "
+            "regard train made"
         )
     if out.exists():
         raise RegardError(f"{out}: exists already: name a new directory")
@@ -85,7 +85,7 @@ def _chosen(
 ) -> list[Checkpoint]:
     if missing := sorted(set(steps) - {step_of(path) for path in paths(folder)}):
         there = ", ".join(str(step_of(path)) for path in paths(folder)) or "none"
-        raise ModelError(f"{folder}: has no step {missing[0]}: it has {there}")
+        raise ModelError(f"{folder}: has no checkpoint of step {missing[0]}: it has {there}")
     if steps:
         return [opened(folder / f"step-{step}") for step in sorted(set(steps))]
     found = newest(folder, 1, warn)

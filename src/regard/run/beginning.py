@@ -85,11 +85,11 @@ def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: boo
     """
     if "tokenizer" in changed:  # the weights were learned for the old tokenizer's pieces
         raise ModelError(
-            f"{checkpoint}: the tokenizer changed since this run began, as it does when other text "
-            "is prepared: put it back, or choose another --out"
+            f"{checkpoint}: the tokenizer changed since this run began, for example because other "
+            "text was prepared: put the old tokenizer back, or choose another --out"
         )
     if changed and not knowingly:
         raise ModelError(
-            f"{checkpoint}: the data changed since this run began: put it back, choose another "
-            "--out, or continue knowingly with --accept-changes"
+            f"{checkpoint}: the data changed since this run began: put the old data back, choose "
+            "another --out, or continue knowingly with --accept-changes"
         )

@@ -194,8 +194,8 @@ def _undamaged(
             damaged.append(error)
     if damaged and not whole:
         raise ModelError(
-            f"{directory}: no checkpoint is whole ({damaged[0]}): put one back from a copy, or "
-            "remove them all to start again"
+            f"{directory}: no checkpoint is complete ({damaged[0]}): put one back from a copy, "
+            "or remove all of them to start again"
         )
     for problem in damaged:
         warn(f"skipping a damaged checkpoint: {problem}")
@@ -212,7 +212,7 @@ def opened(path: Path) -> Checkpoint:
         for counts in ("state", "batches")
     )
     if manifest.get("step") != step or not whole:
-        raise ModelError(f"{path}: its manifest is not that of a checkpoint of step {step}")
+        raise ModelError(f"{path}: its manifest does not describe a checkpoint of step {step}")
     return Checkpoint(path, manifest)
 
 

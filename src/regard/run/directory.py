@@ -69,8 +69,8 @@ class RunDirectory:
             ) from None
         except OSError as error:
             self._warn(
-                f"{self.path}: cannot be locked ({error.strerror}): see that nobody else trains "
-                "here"
+                f"{self.path}: cannot be locked ({error.strerror}): make sure that no other "
+                "process trains here"
             )
 
     def close(self) -> None:

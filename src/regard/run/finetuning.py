@@ -38,14 +38,14 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
     if changes:
         raise ModelError(
             f"{directory}: is a model of another shape ({'; '.join(changes)}): leave out --recipe "
-            "to have its own"
+            "to use the model's own recipe"
         )
 
 
 def keep_origin(directory: Path, run: Path) -> None:
     """Write RUN/from.json; raises RegardError if the run was begun without it or with another."""
     if directory.resolve() == run.resolve():
-        raise RegardError(f"{run}: is the model to begin with: choose another --out")
+        raise RegardError(f"{run}: is the model that --from names: choose another --out")
     path, manifest = run / "from.json", directory / MANIFEST
     if path.exists():
         if _origin(run)["sha256"] != checksum(manifest):
@@ -77,8 +77,8 @@ def begin_from_model(run: Run) -> None:
     refuse_other_shape(directory, model, setup.recipe)
     if model.tokenizer.fingerprint != setup.tokenizer.fingerprint:
         raise ModelError(
-            f"{directory}: has another tokenizer than {setup.data}: prepare that with --tokenizer "
-            f"{directory / 'tokenizer.json'}"
+            f"{directory}: has another tokenizer than {setup.data}: prepare that data with "
+            f"--tokenizer {directory / 'tokenizer.json'}"
         )
     optimizer = FlatAdam(model.network, setup.recipe.training, torch.float32)
     about = {

@@ -86,24 +86,24 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     if not (directory / MANIFEST).exists() and (directory / "checkpoints").is_dir():
         raise ModelError(
             f"{directory}: training has not finished: continue with regard train --out "
-            f"{directory}, or average what is there: regard average {directory} --out MODEL"
+            f"{directory}, or average its checkpoints: regard average {directory} --out MODEL"
         )
     if (directory / "train.source.ids.npy").exists():
         raise ModelError(
-            f"{directory}: is prepared data and not a model: learn from it by regard train --data "
-            f"{directory}"
+            f"{directory}: is prepared data and not a model: train a model on it with regard "
+            f"train --data {directory}"
         )
     manifest = unseal(directory)
     if "exported" in manifest:
         raise ModelError(
-            f"{directory}: was exported for {manifest['exported']}: name the model itself, or give "
-            "translate and serve its --engine"
+            f"{directory}: was exported for {manifest['exported']}: name the original model, "
+            "or translate and serve with --engine"
         )
     for name in MODEL_FILES[:-1]:
         if name not in manifest["files"]:
             raise ModelError(
-                f"{directory}: is not a model, its manifest does not list {name}: name a directory "
-                "that regard train or regard average made"
+                f"{directory}: is not a model, because its manifest does not list {name}: name a "
+                "directory that regard train or regard average made"
             )
     try:
         recipe = Recipe.read(directory / "recipe.toml")
@@ -112,8 +112,8 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     tokenizer = open_tokenizer(directory)
     if recipe.search.beam * tokenizer.size > MOST_LOGITS:
         raise ModelError(
-            f"{directory}: a beam of {recipe.search.beam} is too wide for its {tokenizer.size:,} "
-            "pieces: do not use this model"
+            f"{directory}: a beam of {recipe.search.beam} is too wide for a vocabulary of "
+            f"{tokenizer.size:,} pieces: do not use this model"
         )
     if misfit := matrices_misfit(recipe.model, tokenizer):
         raise ModelError(f"{directory}: {misfit}")
@@ -156,8 +156,8 @@ def build(
     # Compared before the model is built, as a model that is far too large may not fit the memory.
     if asked > 2 * given:
         raise ModelError(
-            f"{where}: the weights do not fit recipe.toml: it asks for {asked:,} numbers, and "
-            f"they are {given:,}"
+            f"{where}: the weights do not fit recipe.toml: the recipe needs {asked:,} numbers, and "
+            f"the weights have {given:,}"
         )
     with torch.device("meta"):
         shapes = {name: p.shape for name, p in new_model(recipe.model, *sizes).named_parameters()}

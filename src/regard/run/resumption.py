@@ -78,8 +78,8 @@ class Resumption:
                 "data.row_length, data.max_length or the size of the model"
             )
         self._warn(
-            f"step {state.step + 1}: out of memory: each batch is now learned from in "
-            f"{state.parts} parts, not {before}; the update stays the same"
+            f"step {state.step + 1}: out of memory: from now on each batch is divided "
+            f"into {state.parts} parts, not {before}; updates stay the same"
         )
         self._directory.journal.write("out of memory", step=state.step, cuts=state.parts)
         if isinstance(training.batches, Prefetched):
@@ -121,8 +121,8 @@ class Resumption:
             batches.restore(position)
         except (KeyError, TypeError) as error:
             raise ModelError(
-                f"{self._directory.checkpoints}: the newest does not tell where in the data it was "
-                f"({error!r}): choose another --out"
+                f"{self._directory.checkpoints}: the newest checkpoint does not tell its place in "
+                f"the data ({error!r}): choose another --out"
             ) from None
         except TrainingError as error:  # the position was counted in batches of another layout
             if not self._accept_changes:

@@ -61,7 +61,7 @@ class Run:
         self.warn = warn
         self.setup = Setup.open(recipe, data, processes, shard=shard)
         if shard and self.setup.shards == 1:
-            warn("--shard divides a model among torchrun's processes; the only one has it all")
+            warn("--shard needs several processes of torchrun: this one keeps the whole model")
         self.directory = RunDirectory(directory, listeners, warn, writes=processes.first)
         self.journal = self.directory.journal
         self.clock = Clock(self.setup, self.journal, interrupt or Interrupt(), began)
