@@ -117,7 +117,7 @@ class PartialTrees(Generic[_State]):
     """The labels of the open phrases, as numbers, the root's first."""
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> PartialTrees[_State]:
-        """The state of these rows."""
+        """The state that has only these rows of this state, in this order."""
         flat = rows.flatten()
         fields = self.kinds, self.left, self.room, self.depth, self.begun, self.labels
         return PartialTrees(self.inner.select(rows), *(field[flat] for field in fields))

@@ -127,7 +127,7 @@ class LaidOut(Products):
         return Dense(weight.contiguous(), scale, bias)
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of the layers."""
+        """x W^T + b of each layer, by the layout of their weights; then ReLU if `relu`."""
         return self.layouts[layers](by, x, relu)
 
     def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:

@@ -20,7 +20,7 @@ class Plain(Arithmetic):
         return Mask(allowed)
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """The mask of equal segments."""
+        """The mask of pairs of equal segments; with `causal`, without the pairs of later keys."""
         same = segment_mask(queries, keys)
         return self.mask(same & causal_mask(keys.shape[1], keys.device) if causal else same)
 

@@ -43,7 +43,7 @@ class OneDnnProducts(Products):
     """
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b by oneDNN."""
+        """x W^T + b of each layer, joined in the last dimension, by oneDNN; then ReLU if `relu`."""
         y: Tensor = _OneDnnLinear.apply(by, x, *joined(layers), relu)
         return y
 

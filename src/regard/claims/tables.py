@@ -59,7 +59,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def result_json(outcomes: Sequence[Outcome], seeds: Sequence[int], size: Size) -> dict[str, Any]:
-    """All figures and verdicts, as JSON values."""
+    """The content of result.json, as JSON values: figures, verdicts, seeds and sizes."""
     claims = [
         {
             "name": one.claim.name,

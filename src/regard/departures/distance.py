@@ -18,7 +18,7 @@ class Distance(NamedTuple):
     row: str
     """The row of the paper's tables that was compared with, a name in `PAPER_RECIPES`."""
     closest: str
-    """The row that is nearest to the recipe."""
+    """The row whose recipe is nearest to this recipe."""
     found: tuple[tuple[Departure, Finding], ...]
 
     def of_kind(self, kind: str) -> list[tuple[Departure, Finding]]:

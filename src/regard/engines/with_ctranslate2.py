@@ -116,7 +116,7 @@ class Prefixes:
     written: Tensor  # [rows, length]
 
     def select(self, rows: Tensor) -> Prefixes:
-        """The state of these rows."""
+        """The state that has only these rows of this state, in this order."""
         these = rows.flatten()
         return Prefixes([self.sources[i] for i in these.tolist()], self.written[these])
 

@@ -34,7 +34,7 @@ class Caches:
     arrays: dict[str, NDArray[Any]]
 
     def select(self, rows: Tensor) -> Caches:
-        """The state of these rows, in this order."""
+        """The state that has only these rows of this state, in this order."""
         these = rows.flatten().numpy()
         if len(these) == len(self.arrays["source"]) and (these == np.arange(len(these))).all():
             return self

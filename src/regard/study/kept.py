@@ -25,7 +25,7 @@ from regard.study.locks import locked
 Measured = dict[str, float]
 """The numbers that a part of an experiment gives, by name."""
 Figures = dict[tuple[str, int], Measured]
-"""The numbers of finished parts, by name and seed."""
+"""The numbers of the finished parts of an experiment, by name and seed."""
 WAIT = 2.0
 """Seconds to wait before looking again, if other processes are doing all parts that are left."""
 
