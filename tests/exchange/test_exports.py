@@ -164,6 +164,8 @@ def test_a_package_of_argos_translate(tmp_path: Path) -> None:
         assert {f"{top}/{n}" for n in ("metadata.json", "sentencepiece.model")} <= names
         assert {f"{top}/model/{n}" for n in ("model.bin", "config.json")} <= names
         assert json.loads(package.read(f"{top}/metadata.json"))["from_code"] == "en"
+        card = package.read(f"{top}/README.md").decode()
+        assert "install_from_path" in card and '"en", "de"' in card and "MarianMTModel" not in card
 
 
 def test_text_that_is_cut_otherwise_is_refused(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from regard import __version__
 from regard.engines.exported import Exported
 from regard.errors import ModelError, RecipeError
+from regard.exchange.cards import argos_card
 from regard.exchange.certificate import Certificate
-from regard.exchange.hf_card import card
 from regard.exchange.spm import Pieces, refuse_other_cuts, sentence_pieces
 from regard.exchange.to_ctranslate2 import write_ctranslate2
 from regard.exchange.vocabulary import entry_names
@@ -56,7 +56,7 @@ def write_argos(
         certificate.write(folder)
         (folder / "sentencepiece.model").write_bytes(pieces.model)
         (folder / "metadata.json").write_text(_metadata(source, target), encoding="utf-8")
-        (folder / "README.md").write_text(card(model), encoding="utf-8")
+        (folder / "README.md").write_text(argos_card(model, source, target), encoding="utf-8")
         _pack(folder, out)
     return certificate
 

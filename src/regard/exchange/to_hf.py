@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.errors import ModelError
-from regard.exchange.hf_card import card
+from regard.exchange.cards import hf_card
 from regard.exchange.hf_text import write_json, write_text_files
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of
@@ -61,7 +61,7 @@ def write_hf(model: Model, folder: Path) -> None:
     write_json(folder / "config.json", _config(model, vocabulary))
     write_json(folder / "generation_config.json", _generation(model, vocabulary))
     write_text_files(model.tokenizer, positions_of(model), folder)
-    (folder / "README.md").write_text(card(model), encoding="utf-8")
+    (folder / "README.md").write_text(hf_card(model), encoding="utf-8")
 
 
 def refuse_unmarian(recipe: ModelRecipe) -> None:

@@ -1,4 +1,4 @@
-"""The model card of an exported model: README.md, with our scores and recipe."""
+"""The README.md of an exported model, a model card: how to use it, scores of regard, recipe."""
 
 from __future__ import annotations
 
@@ -7,33 +7,16 @@ from typing import Any
 from regard import __version__
 from regard.run.model_directory import Model
 
-_CARD = """---
-library_name: transformers
-pipeline_tag: translation
-tags: [translation, marian, regard]
----
-
-# A translator trained with regard
+_ABOUT = """# A translator trained with regard
 
 The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): {size}, written for
-`MarianMTModel` by regard {version}.
+{program} by regard {version}.
 
-```python
-from transformers import AutoTokenizer, MarianMTModel
-
-tokenizer, model = AutoTokenizer.from_pretrained(path), MarianMTModel.from_pretrained(path)
-batch = tokenizer(["A dog sleeps."], return_tensors="pt", padding=True)
-batch.pop("token_type_ids", None)
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
-```
+{usage}
 
 ## Scores
 
 {scores}
-
-## What differs from regard
-
-{differences}
 
 `certificate.json` tells what was compared with regard when this model was written, and what
 differed.
@@ -45,15 +28,53 @@ differed.
 """
 
 
-def card(model: Model) -> str:
-    """The model card of this model, as the text of README.md."""
+_HF_HEAD = """---
+library_name: transformers
+pipeline_tag: translation
+tags: [translation, marian, regard]
+---
+
+"""
+_HF_USAGE = """```python
+from transformers import AutoTokenizer, MarianMTModel
+
+tokenizer, model = AutoTokenizer.from_pretrained(path), MarianMTModel.from_pretrained(path)
+batch = tokenizer(["A dog sleeps."], return_tensors="pt", padding=True)
+batch.pop("token_type_ids", None)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+"""
+_ARGOS_USAGE = """```python
+import argostranslate.package
+import argostranslate.translate
+
+argostranslate.package.install_from_path(path)
+print(argostranslate.translate.translate("A dog sleeps.", "{source}", "{target}"))
+```"""
+
+
+def hf_card(model: Model) -> str:
+    """The model card of this model as a `MarianMTModel` of the library `transformers`."""
+    differences = "\n".join(f"- {line}" for line in _differences(model))
+    usage = f"{_HF_USAGE}\n## What differs from regard\n\n{differences}"
+    return _HF_HEAD + _about(model, "`MarianMTModel`", usage)
+
+
+def argos_card(model: Model, source: str, target: str) -> str:
+    """The model card of this model as a package of Argos Translate for a pair of languages."""
+    usage = _ARGOS_USAGE.format(source=source, target=target)
+    return _about(model, f"Argos Translate, from {source} to {target},", usage)
+
+
+def _about(model: Model, program: str, usage: str) -> str:
     recipe = model.recipe.model
     parameters = sum(weights.numel() for weights in model.network.parameters())
-    return _CARD.format(
+    return _ABOUT.format(
         size=f"{recipe.depth} layers, d_model {recipe.d_model}, {parameters:,} parameters",
+        program=program,
         version=__version__,
+        usage=usage,
         scores=_scores(model.manifest),
-        differences="\n".join(f"- {line}" for line in _differences(model)),
         recipe=model.recipe.to_toml(),
     )
 
