@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import PIPE, run
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
 
 from regard.cli.main import main
+from run.killing import PROCESSES
 
 TINY = [
     argument
@@ -59,6 +61,29 @@ def process(*argv: str | Path, stdin: bytes = GOOD.encode(), stdout: Any = PIPE)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = run(command, input=stdin, stdout=stdout, stderr=PIPE, timeout=60, env=environment)
     return Result(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+
+
+def forked(*argv: str | Path, stdin: bytes = GOOD.encode()) -> Result:
+    """Run the command in a process that has the libraries already, and checks no shapes."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "0").write_bytes(stdin)
+        child = PROCESSES.Process(target=_be, args=([*map(str, argv)], folder))
+        child.start()
+        child.join(300)
+        child.kill()
+        child.join()
+        said = [(folder / stream).read_text("utf-8") for stream in "12"]
+    return Result(child.exitcode or 0, *said)
+
+
+def _be(argv: list[str], folder: Path) -> None:
+    for stream, mode in enumerate(("rb", "wb", "wb")):
+        with (folder / str(stream)).open(mode) as file:
+            os.dup2(file.fileno(), stream)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.argv = ["regard", *argv]
+    main()
 
 
 def refused(*argv: str | Path, stdin: bytes = b"") -> str:

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from cli.refusing import process, refused
+from cli.refusing import forked, process, refused
 from regard.cli.score import score
 
 GOOD = b"(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat)) (. .)))\n"
@@ -104,7 +104,7 @@ def test_too_many_errors_end_with_status_1_and_without_a_summary(gold: Path, tes
     assert result.status == 1
     assert result.stderr == "2 : Words unmatch (cat|dog)\n"
     assert len(result.stdout.splitlines()) == 4
-    result = process("score", "--trees", gold, test, "--max-errors", "-1", "--json")
+    result = forked("score", "--trees", gold, test, "--max-errors", "-1", "--json")
     assert (result.status, result.stdout) == (1, "null\n")
 
 

@@ -82,7 +82,13 @@ def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
         lines = (f"( {example(seed, i).tree})\n" for i in range(count))
         (tmp_path / name).write_text("".join(lines), "utf-8")
     given = ["--trees", tmp_path / "gold", "--silver", tmp_path / "silver", "--silver-share", "0.5"]
-    small = ["--set", "tokenizer.vocabulary=400", "--set", "training.steps=1"]
+    small = [
+        f"--set={assignment}"
+        for assignment in (
+            *("tokenizer.vocabulary=400", "training.steps=1", "model.layers=1", "model.heads=2"),
+            *("model.d_model=16", "model.d_ff=16"),
+        )
+    ]
     made = regard("prepare", *given, *small, "--out", tmp_path / "data")
     assert made.status == 0, made.stderr
     assert "114 trees of 120" in made.stdout  # of 60 six are held out; silver trees come twice

@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cli.refusing import (
-    GOOD,
-    World,
-    process,
-    refused,
-    regard,
-    unchanged,
-)
+from cli.refusing import GOOD, World, forked, refused, regard, unchanged
 
 
 def _packed(pack: Callable[[bytes], bytes], spoil: Callable[[bytes], bytes]) -> bytes:
@@ -171,7 +164,7 @@ def test_a_line_of_100_000_characters_is_refused_by_name(world: World) -> None:
 
 def test_a_line_of_100_000_characters_is_split_and_said_once(world: World) -> None:
     argv = ["translate", world.made / "model", "--beam", "1"]
-    result = process(*argv, stdin=f"{GOOD}{LONG}\n{LONG}\n{GOOD}".encode())
+    result = forked(*argv, stdin=f"{GOOD}{LONG}\n{LONG[:999]}\n{GOOD}".encode())
     assert result.status == 0
     assert result.stderr.startswith("standard input:2: ")
     assert result.stderr.count("translated in parts") == 1

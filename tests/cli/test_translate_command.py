@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cli.refusing import GOOD, World, contents, process, refused, regard, unchanged
+from cli.refusing import GOOD, World, contents, forked, refused, regard, unchanged
 from cli.test_refused_places import NOWHERE
 from files.limits import files_of_at_most
 from machine.ended import assert_gone
@@ -46,7 +46,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(text: Path, made: Path) -> str:
     """What `regard translate` says of it on standard output."""
-    result = process("translate", made / "model", "-i", text, *BLOCK)
+    result = forked("translate", made / "model", "-i", text, *BLOCK)
     assert result.stdout.count("\n") == COUNT
     return result.stdout
 
@@ -129,8 +129,8 @@ def test_a_file_is_what_standard_output_would_be(
         "--no-retry",
         *options,
     ]
-    expected = regard(*command)
-    result = regard(*command, "--out", world.folder / "new" / "out")
+    expected = forked(*command)
+    result = forked(*command, "--out", world.folder / "new" / "out")
     assert (result.status, result.stdout) == (0, "")
     assert (world.folder / "new" / "out").read_text("utf-8") == expected.stdout
     assert contents(world.folder / "new").keys() == {"out"}
@@ -143,8 +143,8 @@ def test_a_file_is_what_standard_output_would_be(
 def test_exactly_the_same_in_other_company(world: World, text: Path, precision: str) -> None:
     lines = text.read_bytes().splitlines(keepends=True)[:60]
     command = ["translate", world.made / "model", "--exact", "--json", "--precision", precision]
-    together = regard(*command, stdin=b"".join(lines)).stdout.splitlines()
-    backwards = regard(*command, "--window", "7", stdin=b"".join(lines[::-1])).stdout.splitlines()
+    together = forked(*command, stdin=b"".join(lines)).stdout.splitlines()
+    backwards = forked(*command, "--window", "7", stdin=b"".join(lines[::-1])).stdout.splitlines()
     assert backwards[::-1] == together
     assert len(set(together)) > 30
 
@@ -197,7 +197,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(world: World, text: Path, p
             )
     before = finished(out)
     assert 6 <= before < COUNT // LINES
-    result = regard(*arguments(text, world))
+    result = forked(*arguments(text, world))
     assert result.status == 0, result
     assert result.stderr.startswith(f"{before * LINES:,} of {COUNT:,} lines\n")
     assert out.read_text("utf-8") == plain
@@ -216,7 +216,7 @@ def test_what_two_processes_began_one_or_three_go_on_with(
     assert not out.exists()
     shutil.copytree(world.folder / ".out.parts", world.folder / "again" / ".out.parts")
 
-    result = regard(*arguments(text, world), "--quiet")
+    result = forked(*arguments(text, world), "--quiet")
     assert (result.status, result.stderr) == (0, "")
     assert out.read_text("utf-8") == plain
 
@@ -322,12 +322,12 @@ def test_a_full_disk_leaves_what_was_finished(
 ) -> None:
     out = world.folder / "out"
     command[3] = world.write("in.txt", GOOD * 300 + "\n" * 300 + GOOD)
-    expected = regard(*command, "--window", "300")
+    expected = forked(*command, "--window", "300")
     with files_of_at_most(room):
         said = refused(*command, "--window", "300", "--out", out)
     assert "cannot write: File too large" in said
     assert not out.exists()
-    assert regard(*command, "--window", "300", "--out", out).status == 0
+    assert forked(*command, "--window", "300", "--out", out).status == 0
     assert out.read_text("utf-8") == expected.stdout
 
 
@@ -375,14 +375,14 @@ def test_what_looks_wrong_is_searched_for_again_and_counted(made: Path, tmp_path
     lines = [*GOOD.splitlines(), "", *(f"the {n} dogs see the {n} cats" for n in range(40))]
     text = tmp_path / "in.txt"
     text.write_text("\n".join(lines), "utf-8")
-    result = process("translate", made / "model", "-i", text, "--json")
+    result = forked("translate", made / "model", "-i", text, "--json")
     found = [json.loads(line) for line in result.stdout.splitlines()]
     retried = sum(line["retried"] for line in found)
     wrong = [line["flaws"] for line in found if line["flaws"]]
     assert retried > 0
     said = f"{retried} sentences were searched for again; {len(wrong)} look wrong"
     assert result.stderr.count(said) == 1
-    plain = process("translate", made / "model", "-i", text, "--json", "--no-retry")
+    plain = forked("translate", made / "model", "-i", text, "--json", "--no-retry")
     first = [json.loads(line) for line in plain.stdout.splitlines()]
     assert "searched" not in plain.stderr
     for one, other in zip(found, first, strict=True):
@@ -393,22 +393,23 @@ def test_what_looks_wrong_is_searched_for_again_and_counted(made: Path, tmp_path
 
 def test_models_translate_together(made: Path, text: Path) -> None:
     model, some = made / "model", b"".join(text.read_bytes().splitlines(keepends=True)[:50])
-    alone = process("translate", model, *BLOCK, stdin=some).stdout
-    assert process("translate", model, model, *BLOCK, stdin=some).stdout == alone
+    alone = forked("translate", model, *BLOCK, stdin=some)
+    assert alone.stdout.count("\n") == 50, alone.stderr
+    assert forked("translate", model, model, *BLOCK, stdin=some) == alone
 
 
 def test_lines_of_several_sentences(made: Path) -> None:
     """Each sentence is translated as if it stood alone; what stands between them is kept."""
     text = "The dog sees. The cat likes!\n\n- the bird\n12\n"
     options = ["--paragraphs", "en", "--no-retry"]
-    plain = process("translate", made / "model", *options, stdin=text.encode())
+    plain = forked("translate", made / "model", *options, stdin=text.encode())
     assert plain.status == 0, plain.stderr
-    alone = process(
+    alone = forked(
         "translate", made / "model", "--no-retry", stdin=b"The dog sees.\nThe cat likes!\nthe bird"
     )
     first, second, third = alone.stdout.splitlines()
     assert plain.stdout == f"{first} {second}\n\n- {third}\n12\n"
-    shown = process("translate", made / "model", *options, "--json", stdin=text.encode())
+    shown = forked("translate", made / "model", *options, "--json", stdin=text.encode())
     facts = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [fact["text"] for fact in facts] == plain.stdout.splitlines()
     assert [one["source"] for one in facts[0]["sentences"]] == ["The dog sees.", "The cat likes!"]
@@ -418,8 +419,8 @@ def test_lines_of_several_sentences(made: Path) -> None:
 def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None:
     text = world.write("in.txt", "The dog sees. The cat likes!\n\nthe bird\n" * 99)
     command = ["translate", world.made / "model", "-i", text, "--paragraphs", "en", "--no-retry"]
-    expected = regard(*command).stdout
-    assert regard(*command, "--out", world.folder / "out", "-q").status == 0
+    expected = forked(*command).stdout
+    assert forked(*command, "--out", world.folder / "out", "-q").status == 0
     assert (world.folder / "out").read_text("utf-8") == expected
     said = refused(*command, "--n-best", "2")
     assert said == "--paragraphs writes one translation of a line: leave out --n-best"
@@ -430,8 +431,8 @@ def test_word_alignments(made: Path) -> None:
     """Each word of the translation is there once, and the words are those between blanks."""
     text = "the dog sees the cat.\n\nthe bird likes the house\n"
     command = ["translate", made / "model", "--alignments", "--no-retry", "--beam", "1"]
-    shown = process(*command, stdin=text.encode()).stdout.split("\n")[:-1]
-    facts = process(*command, "--json", stdin=text.encode()).stdout.splitlines()
+    shown = forked(*command, stdin=text.encode()).stdout.split("\n")[:-1]
+    facts = forked(*command, "--json", stdin=text.encode()).stdout.splitlines()
     for source, line, fact in zip(text.split("\n"), shown, facts, strict=False):
         written, _, pairs = line.partition(" ||| ")
         assert json.loads(fact)["alignment"] == pairs
