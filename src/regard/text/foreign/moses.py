@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import sacremoses
 from pydantic import Field
 
 from regard.errors import MissingExtra, ModelError
@@ -120,6 +119,8 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         return cls(order, source_order, settings or MosesSettings(), files)
 
     def _open(self) -> None:
+        import sacremoses  # here, because this import takes a while
+
         its = self.settings
         languages = {"source": its.source_language, "target": its.target_language}
         self._words = {side: sacremoses.MosesTokenizer(lang) for side, lang in languages.items()}
