@@ -34,7 +34,7 @@ LIMITS = {torch.float32: 1e-5, torch.bfloat16: 5e-2}
 same code has 1e-6 and 3.5e-2."""
 SMALL = Recipe().but(
     layers=2, d_model=64, d_ff=96, heads=4, vocabulary=1003, dropout=0.0, row_length=128,
-    source_tokens=2048, target_tokens=2048, max_length=128,
+    source_tokens=512 if SMOKE else 2048, target_tokens=512 if SMOKE else 2048, max_length=128,
 )  # fmt: skip
 BLEU = 31.0
 """The least BLEU of "learning": a CPU reaches 31.9 on Multi30k."""
@@ -86,14 +86,15 @@ def searching() -> dict[str, Any]:
         for parameter in model.parameters():
             parameter.mul_(1.6)  # so that continuations differ in likelihood
     draw = torch.Generator().manual_seed(1)
-    lengths = torch.randint(2, 30, (40,), generator=draw).tolist()
+    longest, more = (9, 4) if SMOKE else (30, 20)
+    lengths = torch.randint(2, longest, (40,), generator=draw).tolist()
     sources = [[*torch.randint(3, 1003, (n,), generator=draw).tolist(), EOS] for n in lengths]
     results = {}
     for device in (torch.device("cpu"), DEVICE):
         placed = copy.deepcopy(model).to(device)
         placed.compute_by(PLAIN if device.type == "cpu" else for_inference(device, torch.float32))
         rows = one_per_row(sources).to(device)
-        limits = (rows.segments != 0).sum(1) + 20
+        limits = (rows.segments != 0).sum(1) + more
         for beam in (1, 4, 7):
             signs = {"bos": BOS, "eos": EOS, "pad": PAD, "ranker": placed.by.most_likely,
                      "granule": placed.by.granule}  # fmt: skip

@@ -11,7 +11,7 @@ import decoding_regard
 import pytest
 import torch
 import torch.nn.functional as F
-from side_by_side import Result
+from side_by_side import Contender, Result
 
 from regard.corpus import example
 from regard.data.rows import one_per_row
@@ -151,8 +151,10 @@ def test_the_table_is_shown_and_the_record_kept(plain, tmp_path, monkeypatch, ca
         assert len(ours["turns"]) == 2
 
 
-def test_a_contender_that_cannot_run_is_left_out_and_named(plain):
-    contenders = [decoding.regard("fp7"), BY_NAME["regard fp32"]]
+def test_a_contender_that_cannot_run_is_left_out_and_named(plain, tmp_path):
+    script = tmp_path / "fp7.py"
+    script.write_text("raise SystemExit('no fp7 here')")
+    contenders = [Contender("regard fp7", str(script)), BY_NAME["regard fp32"]]
     _, outputs, failures = decoding.run(task(plain, length=2), contenders, ONCE, alone=True)
     assert set(outputs) == {"regard fp32"}
     assert "fp7" in failures["regard fp7"]

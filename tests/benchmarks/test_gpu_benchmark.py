@@ -37,10 +37,10 @@ def test_without_a_gpu_it_says_so_in_one_sentence() -> None:
 
 def test_a_task_is_a_process_and_nothing_is_kept() -> None:
     before = sorted(SCRIPT.parent.glob("results/gpu-*"))
-    done = run("--smoke", "equations", "learning")
+    done = run("--smoke", "dropout", "learning")
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first.startswith("equations: passes; loss, float32, heads of 16 ")
+    assert first.startswith("dropout: passes; spread ")
     assert second == "learning: left out: give --data, a folder that `regard prepare` made"
     assert sorted(SCRIPT.parent.glob("results/gpu-*")) == before
 
@@ -126,7 +126,7 @@ def test_every_task_has_work(gpu: Any) -> None:
 @pytest.mark.slow
 def test_tasks_of_each_kind_run(gpu: Any, tmp_path: Path) -> None:
     """In one process, which is quicker."""
-    names = ["machine", "search", "compiled, flex", "dropout", "attention"]
+    names = ["machine", "equations", "search", "compiled, flex", "attention"]
     names += ["base, flex", "torch.nn.Transformer", "decoding, 1,000"]
     answer = tmp_path / "answer.json"
     command = [sys.executable, str(SCRIPT.parent / "gpu_tasks.py"), *names]
