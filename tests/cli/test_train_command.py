@@ -76,10 +76,10 @@ def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_until(happened: Callable[[], bool], is_running: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 300
     while not happened():
-        assert process.poll() is None, process.communicate()
+        assert is_running()
         assert time.monotonic() < deadline
 
 
@@ -116,7 +116,10 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     for signum, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
         with started(arguments(text, run, "--quiet")) as process:
             before = step_of(run)
-            wait_until(lambda before=before: step_of(run) > before, process)  # type: ignore[misc]
+            wait_until(
+                lambda before=before: step_of(run) > before,  # type: ignore[misc]
+                lambda process=process: process.poll() is None,  # type: ignore[misc]
+            )
             process.send_signal(signum)
             stdout, stderr = process.communicate()
         [saved] = newest(run / "checkpoints", 1, pytest.fail)
@@ -144,11 +147,14 @@ def test_kill_minus_nine_costs_only_the_steps_since_the_last_checkpoint(
         return saves.is_dir() and any(path.name.startswith(".") for path in saves.iterdir())
 
     for happened in (saving, lambda: step_of(run) >= moment):
-        with started(arguments(text, run, "--quiet")) as process:
-            wait_until(happened, process)
+        process = PROCESSES.Process(target=run_here, args=(arguments(text, run),))
+        process.start()
+        try:
+            wait_until(happened, process.is_alive)
+        finally:
             process.kill()
-            process.wait()
-            assert process.returncode == -signal.SIGKILL
+            process.join()
+        assert process.exitcode == -signal.SIGKILL
         newest(saves, 1, pytest.fail)  # whatever is there is whole
     finish(arguments(text, run))
     assert result(run) == result(undisturbed)
