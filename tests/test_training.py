@@ -34,7 +34,7 @@ from regard.steps import Steps, batch_loss, steps_for
 from regard.training import Loss, stop_unless_finite, train, update
 from regard.transformer import Transformer
 from run.copying import RECIPE, epoch, needs_int8, prepared, trained
-from run.killing import full_at
+from run.killing import full_at, in_fork
 
 CALM = RECIPE.but(dropout=0.0)
 VOCABULARY = 256 + 3 + 10
@@ -201,7 +201,11 @@ def test_the_same_seed_gives_the_same_run_to_the_bit(
 def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(
     data: Path, tmp_path: Path, undisturbed: Path, stops: tuple[int, ...]
 ) -> None:
-    run, validate = tmp_path / "run", validator(data, RECIPE)
+    in_fork(stop_and_go_on, data, tmp_path / "run", undisturbed, stops)
+
+
+def stop_and_go_on(data: Path, run: Path, undisturbed: Path, stops: tuple[int, ...]) -> None:
+    validate = validator(data, RECIPE)
     for stop in stops:
         interrupt = Interrupt()
 
@@ -254,6 +258,10 @@ def test_validation_rounds_nothing(
 def test_whatever_is_raised_in_the_loop_the_run_goes_on_from_what_was_saved(
     data: Path, tmp_path: Path
 ) -> None:
+    in_fork(stumble_at_each_record, data, tmp_path)
+
+
+def stumble_at_each_record(data: Path, tmp_path: Path) -> None:
     recipe = RECIPE.but(steps=5)
     trained(tmp_path / "whole", data, recipe)
     for n in itertools.count(1):  # the n-th record that is journalled is the last
@@ -282,6 +290,10 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(
     data: Path, tmp_path: Path, first: int
 ) -> None:
     """At any write of a whole run, a fifth of them here."""
+    in_fork(fill_disk_at_writes, data, tmp_path, first)
+
+
+def fill_disk_at_writes(data: Path, tmp_path: Path, first: int) -> None:
     recipe = RECIPE.but(steps=3)
     trained(tmp_path / "whole", data, recipe)
     for n in itertools.count(first, 5):

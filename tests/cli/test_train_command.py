@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.refusing import regard
+from cli.refusing import Result, forked, regard
 from regard.recipe import Recipe
 from regard.run.checkpoints import newest
 from regard.run.journal import read_journal
@@ -197,8 +197,8 @@ def test_what_is_learned_is_right(tmp_path: Path) -> None:
     small = {
         "model": {"layers": 1, "d_model": 32, "d_ff": 64, "heads": 4, "dropout": 0.0},
         "tokenizer": {"vocabulary": 300},
-        "data": {"source_tokens": 1024, "target_tokens": 1024},
-        "training": {"steps": 700, "warmup_steps": 100, "save_every": 50, "average": 3},
+        "data": {"source_tokens": 512, "target_tokens": 512},
+        "training": {"steps": 450, "warmup_steps": 100, "save_every": 50, "average": 3},
         "search": {"beam": 2},
     }
     changes = [
@@ -207,21 +207,10 @@ def test_what_is_learned_is_right(tmp_path: Path) -> None:
         for key, value in fields.items()
     ]
 
-    def regard(*command: str, input: str = "") -> str:  # noqa: A002
-        return subprocess.run(
-            [sys.executable, "-m", "regard", *command, "--threads", "1"],
-            env=ENVIRONMENT,
-            input=input,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
-
-    corpus = str(tmp_path / "train")
-    run = str(tmp_path / "run")
-    told = regard("train", "--source", corpus, "--target", corpus, "--out", run, "-q", *changes)
-    assert told == f"{run}: done; translate with: regard translate {run} < in.txt\n"
-    outputs = regard("translate", run, input="\n".join(unseen)).splitlines()
+    corpus, run = tmp_path / "train", tmp_path / "run"
+    told = forked("train", "--source", corpus, "--target", corpus, "--out", run, "-q", *changes)
+    assert told == Result(0, f"{run}: done; translate with: regard translate {run} < in.txt\n", "")
+    outputs = forked("translate", run, stdin="\n".join(unseen).encode()).stdout.splitlines()
     right = sum(output == line for output, line in zip(outputs, unseen, strict=True))
     assert right >= 0.98 * len(unseen)
 

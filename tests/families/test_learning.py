@@ -19,7 +19,7 @@ from regard.run.journal import Record
 from regard.run.model_directory import open_model
 from regard.steps import Whole
 from regard.translation import Translator, load
-from run.copying import RECIPE, prepared, strings, trained
+from run.copying import RECIPE, prepared, strings, train_in_fork, trained
 
 EVERY = pytest.mark.parametrize("family", OTHERS)
 LAYERS = {"recurrent": 2, "convolutional": 2, "dilated": 5}
@@ -41,7 +41,7 @@ def test_strings_are_copied_that_were_never_seen(family: str, tmp_path: Path) ->
         rate=0.7, source_tokens=512, target_tokens=512, save_every=10, validate_every=1000,
     )  # fmt: skip
     run = tmp_path / "run"
-    trained(run, prepared(tmp_path, recipe, strings(2000, seed=1)), recipe)
+    train_in_fork(run, prepared(tmp_path, recipe, strings(2000, seed=1)), recipe)
     unseen = strings(100, seed=2)
     right = sum(a == b for a, b in zip(load(run).translate(unseen), unseen, strict=True))
     assert right >= 80

@@ -12,9 +12,11 @@ from regard.arithmetic.int8 import has_int8_training
 from regard.data.batches import Batch, Batches
 from regard.data.pairs import Pairs
 from regard.data.prepare import prepare_text
+from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.run import Run
 from regard.training import Validate, train
+from run.killing import in_fork
 
 needs_int8 = pytest.mark.skipif(
     torch.cuda.is_available() or not has_int8_training(), reason="no training in int8 here"
@@ -75,6 +77,19 @@ def trained(
         return train(run, validate)
     finally:
         run.close()
+
+
+def train_in_fork(
+    directory: Path, data: Path, recipe: Recipe, *, validated: bool = False, **options: Any
+) -> None:
+    """Train to the end in another process."""
+    in_fork(_train, directory, data, recipe, validated, options)
+
+
+def _train(
+    directory: Path, data: Path, recipe: Recipe, validated: bool, options: dict[str, Any]
+) -> None:
+    trained(directory, data, recipe, validator(data, recipe) if validated else None, **options)
 
 
 def epoch(data: Path, layout: Any, tokens: int, **changes: int) -> list[Batch]:

@@ -19,6 +19,19 @@ PROCESSES.set_forkserver_preload(
     ["regard.cli.main", "regard.measure.validation", "torch._dynamo", "pytest"]
 )
 
+
+def in_fork(work: Callable[..., object], *arguments: Any) -> None:
+    """Do this in another process, which has the libraries already.
+
+    Other than here no shapes are checked there, which takes as long as a small model computes.
+    """
+    process = PROCESSES.Process(target=work, args=arguments)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    process.close()
+
+
 FOLDER_HANDLE = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1}
 """By event, which argument is the open folder that its path starts from, or -1."""
 _watching: list[Callable[[Path], None]] = []
