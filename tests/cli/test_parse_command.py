@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cli.refusing import GOOD, Result, World, refused, regard
+from cli.refusing import GOOD, Result, World, forked, refused, regard
 from regard.corpus import example
 from regard.measure.validation import compare_trees
 from regard.run.journal import read_journal
@@ -45,11 +45,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(folder: Path, *more: str) -> Result:
     files = ["--trees", folder / "train.mrg", "--valid-trees", folder / "dev.mrg"]
     silver = ["--silver", folder / "silver.trees", "--silver-share", "0.25"]
-    return regard("train", "-q", "--task", "parse", *files, *silver, "--out", folder / "run", *more)
+    return forked("train", "-q", "--task", "parse", *files, *silver, "--out", folder / "run", *more)
 
 
 def parse(folder: Path, *options: str, text: str = LINES) -> list[str]:
-    result = regard("parse", folder / "run", "--tokenised", *options, stdin=text.encode())
+    result = forked("parse", folder / "run", "--tokenised", *options, stdin=text.encode())
     assert result.status == 0, result.stderr
     return result.stdout.split("\n")[:-1]
 
@@ -123,7 +123,7 @@ def test_silver_trees_are_those_of_confidence_and_can_be_learned_from(folder: Pa
         [one["confidence"] for one in wanted], abs=1e-4
     )
     (folder / "own.trees").write_text("".join(f"{line}\n" for line in silver), encoding="utf-8")
-    again = regard(
+    again = forked(
         *("train", "-q", "--trees", folder / "train.mrg", "--silver", folder / "own.trees"),
         *("--out", folder / "again", *TINY, "--set", "training.steps=1"),
     )

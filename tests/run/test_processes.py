@@ -25,7 +25,7 @@ from regard.run.journal import Record, read_journal
 from regard.run.run import Run
 from regard.steps import batch_loss
 from regard.training import train
-from run.copying import RECIPE, prepared, strings, trained
+from run.copying import RECIPE, prepared, strings, train_in_fork, trained
 from run.ranks import ended, finished, started
 
 STEPS = 50
@@ -83,7 +83,7 @@ def alone(
 ) -> Path:
     run = tmp_path_factory.mktemp("alone") / request.param
     recipe = CALM.but(layout=request.param)
-    trained(run, data, recipe, validator(data, recipe))
+    train_in_fork(run, data, recipe, validated=True)
     return run
 
 
@@ -101,13 +101,13 @@ def test_micro_batches_make_the_updates_of_whole_ones(
     alone: Path, data: Path, tmp_path: Path
 ) -> None:
     recipe = CALM.but(layout=alone.name)
-    trained(tmp_path / "run", data, recipe, validator(data, recipe), micro_batches=4)
+    train_in_fork(tmp_path / "run", data, recipe, validated=True, micro_batches=4)
     assert_same_run(tmp_path / "run", alone)
 
 
 def test_accumulated_batches_are_shared_out_whole(data: Path, tmp_path: Path) -> None:
     recipe = CALM.but(accumulate=4, steps=10)
-    trained(tmp_path / "alone", data, recipe)
+    train_in_fork(tmp_path / "alone", data, recipe)
     finished(2, train_together, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     assert events(tmp_path / "run", "start")[0]["cuts"] == 1
     mine, theirs = weights(tmp_path / "run", 10), weights(tmp_path / "alone", 10)
@@ -168,7 +168,7 @@ def test_a_run_goes_on_with_any_number_of_processes_and_meets_every_pair_once_an
     for epoch in range(int(epochs)):
         pairs = [pair for place, some in given.items() if place[0] == epoch for pair in some]
         assert sorted(pairs) == list(range(size))
-    trained(tmp_path / "alone", data, recipe)
+    train_in_fork(tmp_path / "alone", data, recipe)
     mine, theirs = weights(run), weights(tmp_path / "alone")
     assert (mine - theirs).norm() < 1e-5 * theirs.norm()
 
@@ -211,7 +211,7 @@ def test_what_does_not_fit_the_memory_of_one_is_cut_smaller_by_all(
     data: Path, tmp_path: Path
 ) -> None:
     recipe = CALM.but(validate_every=10**6, validate_sentences=0)
-    trained(tmp_path / "alone", data, recipe)
+    train_in_fork(tmp_path / "alone", data, recipe)
     run = tmp_path / "run"
     finished(2, train_short_of_memory, 1, 9, run, data, recipe, stderr=tmp_path / "log")
     cuts = [(record["step"], record["cuts"]) for record in events(run, "out of memory")]

@@ -18,7 +18,6 @@ from regard.machine.devices import refuse_too_large
 from regard.machine.processes import Processes, together
 from regard.measure.outline import Memory
 from regard.measure.plan import plan
-from regard.measure.validation import validator
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
 from regard.run.run import Run
@@ -26,7 +25,7 @@ from regard.run.sharding import model_and_optimizer
 from regard.steps import batch_loss, steps_for
 from regard.training import update
 from regard.transformer import Transformer
-from run.copying import needs_int8, prepared, strings, trained
+from run.copying import needs_int8, prepared, strings, train_in_fork, trained
 from run.ranks import ended, finished, started
 from run.test_processes import (
     CALM,
@@ -48,7 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     run = tmp_path_factory.mktemp("alone") / "run"
-    trained(run, data, SHORT)
+    train_in_fork(run, data, SHORT)
     return run
 
 
@@ -66,7 +65,7 @@ def test_the_updates_and_validations_are_those_of_one_process(
     count: int, layout: str, data: Path, tmp_path: Path
 ) -> None:
     recipe = CALM.but(layout=layout)
-    trained(tmp_path / "alone", data, recipe, validator(data, recipe))
+    train_in_fork(tmp_path / "alone", data, recipe, validated=True)
     finished(count, train_divided, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     assert_same_run(tmp_path / "run", tmp_path / "alone")
     assert events(tmp_path / "run", "start")[0]["shares"] == count
@@ -85,7 +84,7 @@ def test_accumulated_batches_and_learned_positions(
     """Three processes, so that matrices end in shards of unlike sizes, and some biases in none."""
     recipe = SHORT.but(accumulate=6, steps=6, d_model=4, positions="learned", max_positions=257)
     recipe = recipe.but(**fields)
-    trained(tmp_path / "alone", data, recipe)
+    train_in_fork(tmp_path / "alone", data, recipe)
     finished(3, train_divided, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     assert events(tmp_path / "run", "start")[0]["cuts"] == 1
     assert difference(tmp_path / "run", tmp_path / "alone", 6) < 1e-5
@@ -102,7 +101,7 @@ def test_in_fewer_bits_the_master_is_that_of_one_process(
     data: Path, tmp_path: Path, precision: str
 ) -> None:
     recipe = SHORT.but(precision=precision)
-    trained(tmp_path / "alone", data, recipe)
+    train_in_fork(tmp_path / "alone", data, recipe)
     finished(2, train_divided, tmp_path / "run", data, recipe, stderr=tmp_path / "log")
     begun = trained(tmp_path / "begun", data, recipe.but(steps=1, save_every=1))
     moved = weights(tmp_path / "alone", 12) - torch.cat([t.flatten() for t in begun.values()])
