@@ -185,8 +185,8 @@ class DataRecipe(Section):
     """Number of pairs held out for validation if no validation files are given; at most a tenth of
     all pairs."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """For a parser: the number of trees to make of the gold trees, by exchanging phrases between
-    them; the paper makes none."""
+    """For a parser without silver trees: the number of trees to make of the gold trees, by
+    exchanging phrases between them, at most 20 of each; the paper makes none."""
     source_tokens: Count = 25_000
     """The most source tokens in a batch, including padding."""
     target_tokens: Count = 25_000

@@ -115,23 +115,32 @@ def test_held_out_trees_and_their_copies_are_not_learned(tmp_path: Path) -> None
 
 
 def test_recombined_trees_are_of_gold_trees_alone(tmp_path: Path) -> None:
-    lines, foreign = made(50, seed=1), ["(S (FW unheard) (FW of))"] * 5
-    train, silver = (written(tmp_path, n, some) for n, some in (("t", lines), ("s", foreign)))
-    report = prepared(tmp_path, RECIPE.but(recombined=200), trees=[train], silver=[silver])
+    lines = made(50, seed=1)
+    train = written(tmp_path, "train.mrg", lines)
+    report = prepared(tmp_path, RECIPE.but(recombined=200), trees=[train])
     held_out = {text for text, _ in learned(tmp_path / "data", "valid")}
     found = [text for text, _ in learned(tmp_path / "data", "train")]
     gold = {as_text(tree.words()) for line in lines if (tree := tree_of(line))}
     assert not held_out & set(found)
-    assert found.count("unheard of") == 5
     assert 2 * len(gold) < len(set(found) - gold) < 4 * len(lines)
     assert {word for text in found for word in text.split()} <= {
-        word for text in [*gold - held_out, "unheard of"] for word in text.split()
+        word for text in gold - held_out for word in text.split()
     }
     assert report.train.kept == len(found)
     again = tmp_path / "again"
     again.mkdir()
-    prepared(again, RECIPE.but(recombined=200), trees=[train], silver=[silver])
+    prepared(again, RECIPE.but(recombined=200), trees=[train])
     assert [text for text, _ in learned(again / "data", "train")] == found
+
+
+def test_so_many_trees_are_not_made(tmp_path: Path) -> None:
+    train = written(tmp_path, "train.mrg", made(20, seed=1))
+    most = prepared(tmp_path, RECIPE.but(recombined=10**6), trees=[train]).train.kept
+    assert 100 < most <= 18 * 21
+    (tmp_path / "silver").mkdir()
+    silver = [written(tmp_path / "silver", "silver.mrg", made(3, seed=2))]
+    recipe = RECIPE.but(recombined=10**6)
+    assert prepared(tmp_path / "silver", recipe, trees=[train], silver=silver).train.kept <= 23
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.625, 0.9])

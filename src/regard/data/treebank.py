@@ -42,6 +42,8 @@ TOP = "TOP"
 """Label of the outermost bracket of each tree to score, which EVALB does not count."""
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, the share is refused."""
+MOST_NEW = 20
+"""At most this many trees are made of a gold tree, by exchanging phrases."""
 _BLOCK = 1000
 """Number of trees that are encoded together."""
 
@@ -68,7 +70,8 @@ def prepare_trees(
     and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
     report counts each repetition.
 
-    data.recombined trees are made of the gold trees, by exchanging phrases between them.
+    Without silver trees, data.recombined trees are made of the gold trees, by exchanging phrases
+    between them, but at most `MOST_NEW` of each.
 
     Without validation trees, data.held_out of `trees` (at most a tenth) are drawn with the recipe's
     seed; they, and trees over the same words, are not trained on. Trees longer than data.max_length
@@ -181,9 +184,8 @@ class _Preparation:
     ) -> SplitCounts:
         """Encode the training trees, repeated so that `share` of them are silver."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
-        golden = found.gold + self.recipe.data.recombined
-        gold, silver = _times(golden, found.silver, share)
-        recombine = self._recombine(found.gold, excluded)
+        gold, silver = _times(found.gold, found.silver, share)
+        recombine = self._recombine(found, excluded)
         with closing(_Writer(folder / "train", encoder, self.recipe.data)) as writer:
             for bank, times in ((self.gold, gold), (self.silver, silver)):
                 for number, tree in enumerate(self._read("encode", bank)):
@@ -203,14 +205,14 @@ class _Preparation:
         return counts
 
     def _recombine(
-        self, gold: int, excluded: Set[tuple[str, ...]]
+        self, found: _Survey, excluded: Set[tuple[str, ...]]
     ) -> Callable[[int, Tree], Iterator[Tree]]:
         """A function of the number of a gold tree and the tree, which makes new trees of it.
 
-        In all, it makes data.recombined trees or fewer of the `gold` trees; none is made of
-        `excluded` sentences, or over one of them.
+        In all, it makes data.recombined trees or fewer, and none if there are silver trees. None is
+        made of `excluded` sentences, or over one of them.
         """
-        each = self.recipe.data.recombined / gold
+        each = 0.0 if found.silver else min(MOST_NEW, self.recipe.data.recombined / found.gold)
         if not each:
             return lambda number, tree: iter(())
         every = self._read("encode", self.gold)
