@@ -68,20 +68,20 @@ def test_places_are_counted_in_each_sentence_of_a_row(sentences: list[list[bool]
     rows = Places.of(
         torch.tensor(lengths).numpy(), torch.zeros(len(lengths)).numpy().astype(int), (1, width)
     ).rows(ids)
-    [places] = embedding.places(*rows).tolist()
+    [places] = embedding.counted(*rows).tolist()
     assert places[:-3] == [place for begins in sentences for place in counted(begins)]
     assert min(places) == 0
     assert max(places) < len(embedding.table(width))
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30))
-def test_place_after_place_gives_the_places_of_a_row(begins: list[bool]) -> None:
+def test_position_after_position_gives_the_positions_of_a_row(begins: list[bool]) -> None:
     embedding = WordEmbedding(RECIPE.model, 2)
     embedding.begins = torch.tensor([False, True])
     begins[0] = True  # as of <s>
     place = torch.tensor([[-1]])
     for begin, expected in zip(begins, counted(begins), strict=True):
-        place = embedding.place_after(torch.tensor([[int(begin)]]), place)
+        place = embedding.position_after(torch.tensor([[int(begin)]]), place)
         assert place.item() == expected
 
 
@@ -117,7 +117,7 @@ def test_a_selected_row_keeps_its_place() -> None:
     for position in range(6):
         _, state = network.step(both[:, position], state)
     swapped = state.select(torch.tensor([[1, 0]]))
-    assert swapped.place.flatten().tolist() == state.place.flatten().tolist()[::-1]
+    assert swapped.position.flatten().tolist() == state.position.flatten().tolist()[::-1]
 
 
 def test_sentences_of_a_row_are_read_as_in_rows_of_their_own() -> None:

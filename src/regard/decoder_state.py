@@ -41,7 +41,7 @@ class DecoderState:
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is not padding."""
-    place: Int[Tensor, "sentences beams"]
+    position: Int[Tensor, "sentences beams"]
     """The position of each hypothesis' last token, as embedded; -1 before <s>."""
     reach: int = 0
     """If `when` is not None, a step attends to at most this many positions back."""
@@ -69,14 +69,16 @@ class DecoderState:
 
     def after(
         self,
-        place: Int[Tensor, "sentences beams"],
+        position: Int[Tensor, "sentences beams"],
         ancestry: Bool[Tensor, "sentences beams slots"],
         when: Tensor | None,
     ) -> DecoderState:
         """The state after a step; `ancestry` and `when` are the results of `grown`."""
         later = {"length": self.length + 1} if self.now is None else {"now": self.now + 1}
         filled = self.filled + ancestry.shape[1]
-        return replace(self, place=place, ancestry=ancestry, filled=filled, when=when, **later)
+        return replace(
+            self, position=position, ancestry=ancestry, filled=filled, when=when, **later
+        )
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
         """Keep these rows, in this order; `rows[s]` has rows of one sentence.
@@ -84,16 +86,16 @@ class DecoderState:
         Sentences may be left out; the others keep their order.
         """
         sentences, beams, _ = self.ancestry.shape
-        ancestry, place = self.ancestry.flatten(0, 1)[rows], self.place.flatten()[rows]
+        ancestry, position = self.ancestry.flatten(0, 1)[rows], self.position.flatten()[rows]
         if len(rows) == sentences:
-            state = replace(self, ancestry=ancestry, place=place)
+            state = replace(self, ancestry=ancestry, position=position)
         else:
             stay = rows[:, 0] // beams
             state = replace(
                 self,
                 past=tuple(cache.of(stay) for cache in self.past),
                 ancestry=ancestry,
-                place=place,
+                position=position,
                 filled=self.filled[stay],
                 memory=tuple(cache.of(stay) for cache in self.memory),
                 memory_mask=self.memory_mask[stay],

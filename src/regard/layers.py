@@ -97,7 +97,7 @@ class Embedding(Computing):
         x = x + found.to(x.dtype)
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x
 
-    def places(
+    def counted(
         self,
         ids: Int[Tensor, "rows length"],
         segments: Int[Tensor, "rows length"],
@@ -106,11 +106,11 @@ class Embedding(Computing):
         """The positions to embed the tokens at; the arguments are the fields of a `Rows`."""
         return positions
 
-    def place_after(
-        self, tokens: Int[Tensor, "sentences beams"], place: Int[Tensor, "sentences beams"]
+    def position_after(
+        self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token, given the position of the token before it; -1 before <s>."""
-        return place + 1
+        """The position of each token, given that of the token before it, which is -1 before <s>."""
+        return position + 1
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
         """The learned positions; or sinusoids, which are extended if `longest` requires it."""

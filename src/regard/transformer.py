@@ -142,7 +142,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
         """The encoder stack."""
-        x = self.embedding(source.ids, self.embedding.places(*source), source.ids.shape[1])
+        x = self.embedding(source.ids, self.embedding.counted(*source), source.ids.shape[1])
         mask = self._own_mask(self.attended(source), causal=False)
         for layer in self.encoder:
             x = layer(x, mask)
@@ -158,7 +158,7 @@ class Transformer(EncoderDecoder):
         self, target: Rows, memory: Float[Tensor, "rows source d_model"], source: Rows
     ) -> Float[Tensor, "rows target d_model"]:
         """The decoder stack; the target is shifted right and begins with <s>."""
-        y = self.target_side(target.ids, self.target_side.places(*target), target.ids.shape[1])
+        y = self.target_side(target.ids, self.target_side.counted(*target), target.ids.shape[1])
         self_mask = self._own_mask(target.segments, causal=self.causal)
         cross_mask = self.by.mask_of_segments(target.segments, self.attended(source))
         for layer in self.decoder:
@@ -188,7 +188,7 @@ class Transformer(EncoderDecoder):
             length=0,
             memory=tuple(self.by.cache(keys, values) for keys, values in memory),
             memory_mask=(self.attended(source) != 0)[:, None, None, :],
-            place=source.ids.new_full((len(encoded), 1), -1),
+            position=source.ids.new_full((len(encoded), 1), -1),
             reach=self.neighbourhood // 2,
             when=source.ids.new_zeros(len(encoded), 0) if self.neighbourhood else None,
         )
@@ -207,15 +207,15 @@ class Transformer(EncoderDecoder):
         if state.past[0].slots != slots:
             raise ValueError("a step was made from this state already: use the state it returned")
         last = tokens.view(sentences, beams)
-        place = self.target_side.place_after(last, state.place)
-        y = self.target_side(last, place, state.length + 1)
+        position = self.target_side.position_after(last, state.position)
+        y = self.target_side(last, position, state.length + 1)
         places = state.filled.unsqueeze(1) + torch.arange(beams, device=y.device)
         ancestry, when = state.grown(places)
         mask, memory_mask = self.by.mask(ancestry[:, None]), self.by.mask(state.memory_mask)
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
             y = layer.step(y, past, None if state.uniform else places, mask, memory, memory_mask)
         logits = self.logits(self.decoder_norm(y.flatten(0, 1)))
-        return logits, state.after(place, ancestry, when)
+        return logits, state.after(position, ancestry, when)
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:

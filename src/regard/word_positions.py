@@ -3,7 +3,7 @@
 A parser writes a tree without its words (§6.3), and must know which word comes next. With the
 positions of the paper, it has to count the leaves it has written and the sub-words it has read.
 Here both sides have the positions of words: a sub-word has the number of its word, a symbol the
-number of the word that the next leaf stands for. Experiments: experiments/table4.
+number of the word that the next leaf stands for. experiments/table4 measures the effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from regard.text.tokenizer import BOS, EOS
 from regard.trees.linearise import CLOSE, OPEN
 
 STRIDE = 8
-"""Positions of a word: tokens between two words have different positions, up to this many."""
+"""The number of positions of a word. Its tokens have the first, the second and so on; if there are
+more tokens than positions, the rest have the last."""
 
 
 class WordEmbedding(Embedding):
@@ -37,13 +38,17 @@ class WordEmbedding(Embedding):
         empty = torch.zeros(0, dtype=torch.bool, device="cpu")
         self.register_buffer("begins", empty, persistent=False)
 
-    def places(
+    def counted(
         self,
         ids: Int[Tensor, "rows length"],
         segments: Int[Tensor, "rows length"],
         positions: Int[Tensor, "rows length"],
     ) -> Int[Tensor, "rows length"]:
-        """STRIDE times the number of the word, from 0, plus the place of the token in the word."""
+        """The positions of all tokens of rows; the arguments are the fields of a `Rows`.
+
+        A position is STRIDE times the number of the word, from 0, plus the number of tokens since
+        the word began, up to STRIDE - 1.
+        """
         first = positions == 0
         begins = (self._begins(ids) | first) & (segments != 0)
         words = begins.long().cumsum(1)
@@ -52,16 +57,16 @@ class WordEmbedding(Embedding):
         begun_at = torch.where(begins, index, 0).cummax(1).values
         return STRIDE * (words - before - 1) + (index - begun_at).clamp(max=STRIDE - 1)
 
-    def place_after(
-        self, tokens: Int[Tensor, "sentences beams"], place: Int[Tensor, "sentences beams"]
+    def position_after(
+        self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The place of each token, given the place of the token before it; -1 before <s>."""
-        word = place // STRIDE * STRIDE
-        inside = torch.minimum(place + 1, word + STRIDE - 1)
+        """The position of each token, given that of the token before it, which is -1 before <s>."""
+        word = position // STRIDE * STRIDE
+        inside = torch.minimum(position + 1, word + STRIDE - 1)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
 
     def table(self, longest: int) -> Tensor:
-        """The sinusoids of all places in a sentence of this many tokens."""
+        """The sinusoids of all positions in a sentence of this many tokens."""
         return super().table(STRIDE * (longest + 2))
 
     def _begins(self, ids: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:

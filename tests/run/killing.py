@@ -23,7 +23,7 @@ PROCESSES.set_forkserver_preload(
 def in_fork(work: Callable[..., object], *arguments: Any) -> None:
     """Do this in another process, which has the libraries already.
 
-    Other than here no shapes are checked there, which takes as long as a small model computes.
+    The other process checks no shapes: a check takes as long as a small model computes.
     """
     process = PROCESSES.Process(target=work, args=arguments)
     process.start()

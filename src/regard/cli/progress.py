@@ -54,7 +54,12 @@ class _Display:
 class PreparationDisplay(_Display):
     """Shows how much of the files has been read; `what` is the plural of their unit, as "pairs"."""
 
-    NAMES = {"survey": "checking", "learn": "learning sub-words", "encode": "encoding"}  # noqa: RUF012
+    NAMES = {  # noqa: RUF012
+        "survey": "checking",
+        "learn": "learning sub-words",
+        "phrases": "collecting phrases",
+        "encode": "encoding",
+    }
 
     def __init__(self, what: str):
         super().__init__(

@@ -22,7 +22,7 @@ from regard.machine.workers import Workers
 
 TextPair = tuple[str, str]
 """A source sentence and its target, as text."""
-Stage = Literal["survey", "learn", "encode"]
+Stage = Literal["survey", "learn", "phrases", "encode"]
 _Result = TypeVar("_Result")
 
 _BLOCK_PAIRS, _BLOCK_BYTES = 10_000, 2**20

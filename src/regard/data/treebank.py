@@ -6,7 +6,8 @@ Each token of a linearised tree is a symbol: an entry that no text is encoded as
 described in data/pairs.py; valid.target.txt holds the stripped validation trees, one on each line.
 
 The trees are read three times, so that any number of them needs only bounded memory: `survey`
-counts them and collects the labels, `learn` learns the sub-words, `encode` writes.
+counts them and collects the labels, `learn` learns the sub-words, `encode` writes. If trees are
+recombined, the gold trees are read once more, for their phrases.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ class _Preparation:
         each = 0.0 if found.silver else min(MOST_NEW, self.recipe.data.recombined / found.gold)
         if not each:
             return lambda number, tree: iter(())
-        every = self._read("encode", self.gold)
+        every = self._read("phrases", self.gold)
         phrases = Phrases(tree for tree in every if tuple(tree.words()) not in excluded)
         draw = random.Random(self.recipe.training.seed)
 
