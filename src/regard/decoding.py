@@ -201,7 +201,7 @@ class Decoding:
             self._few_rows = [] if None in made else made
 
     def _few(self, sentences: int) -> list[FewRows]:
-        """A `FewRows` for each member, if they decode batches of at most so many sentences."""
+        """The `FewRows` of all members, or [] if they do not decode batches of `sentences`."""
         if self._tokens >= FEW_FROM:
             self.prepare_few_rows()
         rows, few = sentences * self.recipe.beam, self._few_rows or []

@@ -55,7 +55,7 @@ class Ensemble:
     def step(
         self, tokens: Int[Tensor, " rows"], state: EnsembleState
     ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
-        """The log of the mean probability of each next token, in fp32, and the state after it."""
+        """The log of each next token's mean probability, in fp32, and the state after `tokens`."""
         logits, states = zip(
             *(
                 member.step(tokens, its)

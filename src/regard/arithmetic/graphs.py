@@ -70,12 +70,12 @@ class RecordedSteps(Granule):
         return all(x.is_cuda for x in tensors(value))
 
     def record(self, step: Callable[[Value], Value], value: Value) -> Callable[[], None]:
-        """A function that makes a step from a value and overwrites the value.
+        """A function that overwrites `value` with `step(value)`: it replays a recorded step.
 
-        Raises ValueError if a step cannot overwrite the value, RuntimeError if PyTorch cannot
-        record the step. This object keeps the last recording, because the GPU may still replay it;
-        all recordings use the same memory. The stream that records computes nothing, so recording
-        does not wait for the GPU; `torch.cuda.graph` would wait, and free all unused memory.
+        Raises ValueError if `step` cannot overwrite `value`, RuntimeError if PyTorch cannot record
+        the step. This object keeps the last recording, because the GPU may still replay it; all
+        recordings use the same memory. The stream that records computes nothing, so recording does
+        not wait for the GPU; `torch.cuda.graph` would wait, and free all unused memory.
         """
         if self._stream is None:
             self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()

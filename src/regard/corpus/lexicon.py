@@ -163,7 +163,7 @@ def _read_time(entry: str) -> TimeAdverbial:
 NOUNS = tuple(_read_nouns())
 PERSONS = nouns("person")
 MAN = PERSONS[0]
-"""The noun whose verbs and adjectives also fit a subject without a noun, such as a name."""
+"""A subject without a `Noun`, such as a name or `I`, gets the verbs and adjectives of this one."""
 OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELATIVES)}
 """Nouns that may follow a possessive such as `my`."""
 QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)

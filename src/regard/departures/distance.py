@@ -16,7 +16,7 @@ class Distance(NamedTuple):
     """The result of `departures_of`."""
 
     row: str
-    """The row of the paper's tables that was compared with, a name in `PAPER_RECIPES`."""
+    """The row of the paper's tables that the recipe was compared with: a key of `PAPER_RECIPES`."""
     closest: str
     """The row whose recipe is nearest to this recipe."""
     found: tuple[tuple[Departure, Finding], ...]

@@ -247,7 +247,7 @@ def _converted(
 def _positions(
     weights: ForeignWeights, name: str, recipe: Recipe
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """The stored table if it is kept as learned positions, else None, and the recipe's fields.
+    """The stored table, or None if it is not kept, and the recipe fields that describe it.
 
     A table of sinusoids, with sines and cosines alternating or in halves, is not kept.
     """

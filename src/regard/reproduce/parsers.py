@@ -100,7 +100,7 @@ def _of_built_in_trees(out: Path) -> list[ParserRow]:
 
 
 def _of_the_treebank(out: Path) -> list[ParserRow]:
-    """The paper's parsers; sections 2 to 21, 22 and 23 are train, dev and test."""
+    """The paper's parsers: sections 2 to 21 of the WSJ are train, section 22 is dev, 23 is test."""
     folder = Path(os.environ.get("REGARD_DATA", "."), "wsj")
     gold = TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "dev.mrg"])
     semi = replace(gold, silver=[folder / "silver.mrg.xz"])
