@@ -117,7 +117,7 @@ class Start:
 
     @property
     def chooses_for_text(self) -> bool:
-        """Whether row 11 of this module's table applies, judged before any text is read."""
+        """Whether row 11 of this module's table applies, before any text is read."""
         new = self.data is None and self.start_from is None and begun(self.out) is None
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given

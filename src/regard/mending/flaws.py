@@ -6,7 +6,7 @@ Flaw = Literal["echo", "repetition", "truncation"]
 """The output equals the source, repeats the same words, or is cut short."""
 
 COPIES, _LONGEST_PERIOD = 3, 4
-"""A repetition is a group of at most _LONGEST_PERIOD words that comes at least COPIES times in a row."""
+"""A repetition: at least COPIES times in a row, a group of at most _LONGEST_PERIOD words."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
 SHORTEST, SHARE = 10, 3
