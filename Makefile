@@ -27,7 +27,7 @@ format: $(SET_UP)  ## format the code, and mend what lint can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-setup: $(SET_UP)  ## install regard and its pinned dependencies into .venv
+setup: $(SET_UP)  ## install regard and its pinned dependencies into .venv, compile its loops
 
 bench-setup: $(SET_UP) $(PEERS:%=.benchmark/%/set-up)  ## install what benchmarks/ compares with
 
@@ -57,6 +57,7 @@ clean:  ## remove .venv and every cache
 $(SET_UP): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing into .venv, once; PyTorch is most of the download." >&2
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -c 'import regard.arithmetic.one_core'  # compile the loops, for the first command
 	@touch $@
 
 build/tools/set-up: constraints.txt | .venv/bin/python
