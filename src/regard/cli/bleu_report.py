@@ -25,7 +25,10 @@ from regard.score.report import (
 
 
 def chosen_steps(text: str | None) -> TextSteps | None:
-    """The steps that `--steps` names, in their order; None if it is left out."""
+    """The steps that `--steps` names, in the order of ALL_STEPS; None if the option is left out.
+
+    Raises RecipeError for an unknown step.
+    """
     if text is None:
         return None
     names = [] if text == "none" else text.split(",")
@@ -36,7 +39,10 @@ def chosen_steps(text: str | None) -> TextSteps | None:
 
 
 def chosen_language(text: str | None, reference: Path) -> str:
-    """The language: `text`, or the ending of the reference's name (`ref.fr`), or else German."""
+    """The code of the language: `text`, or the ending of the reference's name (`ref.fr`), or "de".
+
+    Raises RecipeError if `text` is not such a code.
+    """
     if text is None:
         ending = reference.suffix.removeprefix(".")
         if has_abbreviations(ending):

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from regard.files.blocks import Blocks
 
 Measure = Callable[[list[str], int], int]
-"""A function that counts source tokens, given lines and the number of the first line, from 0."""
+"""A function that counts the source tokens of some lines. Its arguments are the lines and the
+number of the first line, counted from 0."""
 
 LEAST_LINES = 256
-"""A block has at least this many lines; it consists of complete windows."""
+"""A block has at least this many lines, rounded up to complete windows; the last may have fewer."""
 SECONDS_FIRST = 3.0
-"""All processes may meet the same error. The others wait this many seconds, so that the first one
-reports the error."""
+"""All processes may meet the same error. All but the first process wait this many seconds before
+they raise the error, so that the first process reports it."""
 
 
 @contextmanager
 def after_the_first() -> Iterator[None]:
-    """Delay an error in every process except the first; torchrun ends them when the first fails."""
+    """Delay errors in all processes but the first, whose failure makes torchrun end the others."""
     try:
         yield
     except RegardError:

@@ -15,7 +15,10 @@ def note(message: str) -> None:
 
 
 def called() -> str:
-    """The command that runs `regard`: its name, or its path if a shell does not find the name."""
+    """The command that runs regard: the name `regard` or, if a shell does not find it, a path.
+
+    The path is the path of the script `regard` or, without a script, of Python with `-m regard`.
+    """
     if which("regard"):
         return "regard"
     return sys.argv[0] if Path(sys.argv[0]).name == "regard" else f"{sys.executable} -m regard"

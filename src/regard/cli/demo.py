@@ -95,7 +95,7 @@ def _learn(
 def _conclude(
     stdout: "Console", sentences: int, figures: Mapping[str, str], commands: Sequence[str]
 ) -> None:
-    """Print the results on this many sentences, and commands to try next."""
+    """Print the results, which were measured on `sentences` sentences, and commands to try next."""
     from rich.table import Table
 
     table = Table(title=f"On {sentences:,} sentences the model has never seen")

@@ -23,9 +23,10 @@ def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) ->
 
 
 def open_engine(directory: Path, engine: str) -> "Translator":
-    """A translator whose model an engine computes, with as many threads as PyTorch has.
+    """A translator whose model is computed by `engine`, with as many threads as PyTorch uses.
 
-    Raises RecipeError, ModelError or MissingExtra.
+    Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
+    ModelError if the directory was not exported for the engine.
     """
     from regard.engines.opening import load_exported
 

@@ -42,7 +42,7 @@ ALIASES = {
 
 
 def _topics() -> dict[str, Path]:
-    """The English pages by name; a page in another language names the language: claims.ko.md."""
+    """The English pages by name, without pages in other languages, such as claims.ko.md."""
     pages = sorted(_PAGES.glob("*.md"))
     return {page.stem: page for page in pages if "." not in page.stem}
 
@@ -102,7 +102,7 @@ def _contents(topics: dict[str, Path]) -> str:
 
 
 def _added(name: str) -> str:
-    """Text that is made from the code: all fields of a recipe."""
+    """Text to add to a page: for "recipes", all fields of a recipe; for other pages, nothing."""
     if name != "recipes":
         return ""
     from regard.recipe import Recipe

@@ -20,7 +20,7 @@ _VocabOption = Annotated[
 
 
 class _Cutting(NamedTuple):
-    """How the program cuts text into the pieces of its vocabulary."""
+    """How the other program cuts text into the pieces of its vocabulary."""
 
     spm: Annotated[
         list[Path] | None,
@@ -82,8 +82,8 @@ def marian(
 ) -> None:
     """Import a model of marian-nmt; its configuration is in the file.
 
-    Its sinusoidal positions have another exponent than the paper's, so they become a table of 1,024
-    learned positions.
+    The sinusoidal positions of marian-nmt have another exponent than the paper's, so they become a
+    table of 1,024 learned positions.
 
     Examples:
 

@@ -91,8 +91,8 @@ def look(
 ) -> None:
     """Look at the attention of one sentence, or at the model (Figures 1 and 2).
 
-    The weights are computed by equation (1), in fp32. Figure 3 shows every head for one word, 4 the
-    sharpest head and then two for one word, 5 the two sharpest heads. --head chooses other heads.
+    Weights are computed by equation (1), in fp32. Figure 3 shows one word in every head; Figure 4
+    all words in the sharpest head, and one word in two; Figure 5 all words in two. See also --head.
 
     Examples:
 
@@ -154,7 +154,7 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) 
 
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and which part to write; each `write` method has its format."""
+    """The attention of a sentence, and which part to write; each `write_` method has one format."""
 
     found: "Look"
     kind: str | None
@@ -174,7 +174,10 @@ class _View:
         return (self.layer or layers) - 1
 
     def heads_of(self, kind: "AttentionKind") -> list[int]:
-        """The heads for this kind of attention, from 0; raises RecipeError if it lacks one."""
+        """The heads in `heads`, counted from 0; [] if none is chosen.
+
+        Raises RecipeError if this kind of attention does not have one of them.
+        """
         from regard.errors import RecipeError
 
         every = self.found.weights[kind].shape[1]
@@ -272,7 +275,7 @@ def _refuse_unfit(
     word: str | None,
     nothing_to_search: bool,
 ) -> None:
-    """Raise RecipeError for an unknown kind of attention, or options that exclude one another."""
+    """Raise RecipeError for an unknown --kind or ending of --out, or options that do not fit."""
     from regard.errors import RecipeError
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS

@@ -62,7 +62,7 @@ def regard(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """The options that are given before a command."""
+    """Accept the options that are given before a command."""
 
 
 for command in (
@@ -153,5 +153,5 @@ def _leave(sentence: str, status: int) -> NoReturn:
 
 
 def _silence(stream: Any) -> None:
-    """Redirect a stream that cannot be written to /dev/null, as Python flushes it at exit."""
+    """Redirect an unwritable stream to /dev/null, because Python flushes the stream at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -97,9 +97,10 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show pr
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, instead of each parameter that is a named tuple, an option for each field.
+    """Replace each parameter of a command that is a named tuple by an option for each field.
 
-    The options have the place of the parameter; the command is called with a tuple of their values.
+    The options take the place of the parameter. The returned function collects their values into
+    the named tuple, and calls the command with the tuple.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}

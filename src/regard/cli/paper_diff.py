@@ -65,7 +65,7 @@ def paper_diff(
 
 
 def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | None]":
-    """The recipe, other known facts, and the row of the paper if `what` is its name."""
+    """The recipe, other known facts, and the row of the paper that `what` names, or None."""
     from regard.departures.distance import NO_FACTS
     from regard.errors import RegardError
     from regard.measure.facts import recipe_and_facts

@@ -41,7 +41,7 @@ def print_plan(
 
 
 def print_budgets(start: "Start", minutes: float) -> None:
-    """Print the recipes for several times, and their expected perplexities; no data is prepared."""
+    """Print the recipe and the expected perplexity for several time limits; prepare no data."""
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText
 

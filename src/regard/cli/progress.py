@@ -52,7 +52,7 @@ class _Display:
 
 
 class PreparationDisplay(_Display):
-    """Shows how much of the files has been read; `what` is the plural of their unit, as "pairs"."""
+    """Shows how much of the files has been read; `what` is what they hold: "pairs" or "trees"."""
 
     NAMES = {  # noqa: RUF012
         "survey": "checking",
@@ -77,7 +77,7 @@ class PreparationDisplay(_Display):
         return self  # the bar starts with the first reading, if there is one
 
     def __call__(self, reading: "Reading") -> None:
-        """Show how much has been read in this reading of the files."""
+        """Show the progress of one stage; each stage reads the files from their beginning."""
         now, name = time.monotonic(), self.NAMES[reading.stage]
         if reading.stage != self._stage:
             self._bar.start()
@@ -108,7 +108,7 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a record of a start, a step or a validation."""
+        """Show a start, a step, a validation or tuned search settings; ignore other records."""
         show = {
             "start": self._start,
             "step": self._step,

@@ -111,7 +111,7 @@ def reproduce(
 
 
 def _processes(jobs: int) -> int:
-    """The number of worker processes to start: 0 if this process can do the work alone."""
+    """The number of worker processes to start; 0 in place of 1: this process then does the work."""
     from regard.machine.devices import choose_device, computes_beside
     from regard.machine.workers import usable_cores
 
@@ -123,7 +123,7 @@ def _processes(jobs: int) -> int:
 def _progress(
     study: "Study", experiments: "list[Experiment]", quiet: bool
 ) -> "Iterator[Callable[[Finished], object]]":
-    """Show each minute how far the rows in training are; yield a function for finished rows."""
+    """Show the rows in training each minute; yield a function that shows a finished row."""
     from regard.cli.console import note
     from regard.reproduce.study import rows_in_training
 

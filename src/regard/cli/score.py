@@ -295,6 +295,6 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
 
 def _without_blanks(lines: list[str]) -> bool:
-    """Whether words seem to be written without blanks: between blanks are over 10 letters."""
+    """Whether words seem to be written without blanks: the average "word" has over 10 letters."""
     words = "\n".join(lines).split()
     return len("".join(words)) > 10 * len(words)

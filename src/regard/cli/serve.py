@@ -180,7 +180,8 @@ def _opened(
 
 def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
-    # Until uvicorn has its own handler; and uvicorn raises the signal again after the last answer.
+    # This handler serves until uvicorn sets its own one, and again after the last answer: then
+    # uvicorn restores this handler and raises the signal once more.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     _log(quiet)
     gc.collect()

@@ -223,8 +223,9 @@ def train_and_show(
 ) -> None:
     """Train on prepared data, and show progress on standard error; the model is written to `out`.
 
-    Of several processes, only the first shows progress. If a signal stops training, it is saved,
-    and SystemExit is raised with the exit status for the signal.
+    Of several processes, only the first shows progress. `began` is the value of `time.monotonic` at
+    which the time of the run starts. If a signal stops the run, a checkpoint is saved, and
+    SystemExit is raised with the exit status for the signal.
     """
     from regard.cli.console import note
     from regard.cli.plan import announce

@@ -156,7 +156,9 @@ def _write(
 def _refuse_unfit(
     out: Path | None, long: str, n_best: int, paragraphs: str | None, alignments: bool
 ) -> None:
-    """Raise RecipeError for options that exclude each other, or if processes share the output."""
+    """Raise RecipeError for invalid options, for options that exclude each other, or if several
+    processes would write to standard output.
+    """
     from regard.errors import RecipeError
 
     if paragraphs is not None and not re.fullmatch("[a-z]{2,3}", paragraphs):

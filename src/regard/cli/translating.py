@@ -30,8 +30,8 @@ class SentenceLines:
     """The language of the text, by whose rules its lines are cut into sentences; "" cuts none."""
     said: list[str] = field(default_factory=list)
     flaws: Counter[str] = field(default_factory=Counter)
-    """How many lines had a second search ("retried"), how many still look wrong ("wrong"), and how
-    many have each flaw."""
+    """How many sentences had a second search ("retried"), how many outputs still look wrong
+    ("wrong"), and how many have each flaw."""
 
     @property
     def _where(self) -> str:
@@ -46,7 +46,7 @@ class SentenceLines:
             first += len(some)
 
     def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
-        """Translate sentences; in errors and warnings, they are numbered from `first`."""
+        """Translate sentences; in errors and warnings, the first one has the number `first` + 1."""
         from regard.mending.mend import Mended, mended
 
         found = self.translator.stream(
@@ -67,7 +67,7 @@ class SentenceLines:
         return results
 
     def report(self) -> None:
-        """Write how many lines had a second search, and how many still look wrong."""
+        """Write how many sentences had a second search, and how many outputs still look wrong."""
         from regard.cli.console import note
 
         counted = dict(self.flaws)
