@@ -61,7 +61,7 @@ class PairSource(Protocol):
 
 
 class Batch(NamedTuple):
-    """A batch of sentence pairs to learn from; row r of all three tensors holds the same pairs."""
+    """A batch of pairs to learn from; row r of source, target and labels holds the same pairs."""
 
     source: Rows
     """x_1 ... x_m </s>"""
@@ -127,7 +127,7 @@ WHOLE = BatchShare()
 
 
 class Batches:
-    """An endless sequence of batches, with every pair once in an epoch and a position to save.
+    """An endless sequence of batches: an epoch has every pair once, and the position can be saved.
 
     The position counts whole batches, so it does not depend on the `share`.
     """
@@ -181,7 +181,7 @@ class Batches:
         return position | self._counted_in()
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go to a position that `state` gave, in this process or an earlier one.
+        """Go to a position that the method `state` returned, in this process or an earlier one.
 
         Raises TrainingError if the position was saved with other pairs or other settings.
         """
@@ -292,7 +292,7 @@ class Batches:
 
 
 class _Some:
-    """The pairs of a source that have these indices, numbered from 0."""
+    """The pairs of a `PairSource` that have the given indices, numbered anew from 0."""
 
     def __init__(self, pairs: PairSource, indices: NDArray[np.int32]):
         self._pairs, self._indices = pairs, indices

@@ -127,7 +127,7 @@ def encode(
 
     `stem` is the common part of the split's paths, for instance out/train; `vocabularies` are the
     numbers of entries of source and target. Raises DataError for a bad line or misaligned files,
-    OSError when writing.
+    OSError if the split cannot be written.
     """
     fates: Counter[Verdict] = Counter()
     with (

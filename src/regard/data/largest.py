@@ -25,7 +25,7 @@ def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: 
     sentences = _Alike(count, source, target, vocabulary)
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # A sentence of _Alike fills a row. If it is longer than max_length, its positions restart at 0.
+    # In the grouped layout, a sentence of _Alike fills a row; its positions restart at max_length.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),

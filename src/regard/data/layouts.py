@@ -146,7 +146,7 @@ def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> BatchPlan:
-    """Fill rows with pairs by best fit, shuffle them, and spread them evenly over few batches."""
+    """Fill rows with pairs by best fit; spread the shuffled rows evenly over the fewest batches."""
     row = _best_fit(source, target, recipe.row_length)
     count = int(row.max()) + 1
     place = random.permutation(count)[row]

@@ -10,7 +10,7 @@ from regard.arithmetic.loops.numbers import loop_for, within
 
 _Integer = Any
 _Integers = Any
-"""An integer, and an array of integers; the signatures of the loops have the exact types."""
+"""`_Integer` is an integer, `_Integers` an array; the loops' signatures have the exact types."""
 
 
 @within
@@ -38,7 +38,7 @@ def fill_table(merges: _Integers, keys: _Integers, ranks: _Integers) -> None:
     """Write the ranks of merges into the hash table `keys` and `ranks`.
 
     Row i of `merges` has the two sub-words that merge i joins, and the sub-word that they become.
-    The table has a power of two of places, more than there are merges. All `keys` must be 0.
+    The number of places is a power of two, and exceeds the number of merges. All `keys` must be 0.
     """
     for rank in range(len(merges)):
         left, right = u64(merges[rank, 0]), u64(merges[rank, 1])
@@ -107,9 +107,9 @@ def merge_again(
 ) -> tuple[_Integers, _Integers]:
     """Spell the words of sentences in bytes, and merge the bytes again; return new ids and starts.
 
-    In each round, every possible merge of a word is skipped with this probability, and the first of
-    the others is made; a word is done when all are skipped. A sentence that would have more than
-    `longest` ids keeps its old ids.
+    In each round, every possible merge of a word is skipped with this probability. Of the other
+    merges, the one that was learned first is made; a word is done when there is none. A sentence
+    that would have more than `longest` ids keeps its old ids.
 
     Sentence i is ids[starts[i] : starts[i + 1]]. A word begins with the byte whose id is `space`;
     spelled[spelled_starts[j] : spelled_starts[j + 1]] are the bytes of id j, as ids. `keys` and

@@ -218,7 +218,7 @@ def prepared_manifest(directory: Path) -> dict[str, Any]:
 
 
 def vocabularies(manifest: dict[str, Any]) -> tuple[int, int]:
-    """Entries of the vocabularies of source and target of prepared data."""
+    """The sizes of the source's and the target's vocabulary, in entries."""
     size: int = manifest["tokenizer"]["size"]
     return manifest["tokenizer"].get("source_size", size), size
 
@@ -232,7 +232,10 @@ def recipe_of(directory: Path) -> Recipe:
 
 
 def fields_of(directory: Path) -> list[str]:
-    """The data's values of the fields DECIDED and of data.row_length, as texts for `Recipe.set`."""
+    """The data's values of the fields DECIDED and of data.row_length, as texts for `Recipe.set`.
+
+    Raises DataError as `recipe_of` does.
+    """
     made = recipe_of(directory).model_dump()
     fields = [(section, key) for section, keys in DECIDED.items() for key in keys]
     fields.append(("data", "row_length"))

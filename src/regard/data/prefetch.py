@@ -31,8 +31,8 @@ from regard.machine.child import pipes, started
 from regard.recipe import Recipe
 
 AHEAD = 64
-"""How many batches are made in advance. They last 1.6 s in steps of 25 ms, which is longer than it
-takes to plan a window, and need 90 MB."""
+"""How many batches are made in advance. If a step takes 25 ms, they last 1.6 s, which is longer
+than the planning of a window takes. They need 90 MB."""
 
 
 def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:

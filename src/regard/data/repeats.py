@@ -46,7 +46,10 @@ def mark_repeats(digests: Path) -> Path:
 
 
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
-    """[count] Whether each pair from pair `first` on repeats an earlier one; `first` is from 0."""
+    """[count] Whether each pair repeats an earlier one.
+
+    The first of these pairs has the number `first`, counted from 0.
+    """
     begin, within = divmod(first, 8)
     bits = np.fromfile(marks, np.uint8, (within + count + 7) // 8, offset=begin)
     return np.unpackbits(bits, bitorder="little")[within : within + count].astype(bool)

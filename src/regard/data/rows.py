@@ -34,7 +34,7 @@ class Rows(NamedTuple):
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
-        """A view of these rows, cut to the width of the longest (to 1 if all of it is padding)."""
+        """A view of these rows, cut to the longest row's width (to 1 if they are only padding)."""
         width = max(1, int(self.segments[rows].any(0).sum()))
         return Rows(*(tensor[rows, :width] for tensor in self))
 

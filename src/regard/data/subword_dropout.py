@@ -23,8 +23,8 @@ from regard.text.opening import open_own_tokenizer
 from regard.text.tokenizer import Tokenizer
 
 Sentences = tuple[NDArray[Any], NDArray[np.int64]]
-"""Ids of sentences laid end to end, and the index where each sentence begins, then the number of
-ids."""
+"""Two arrays: the ids of sentences laid end to end; and the index where each sentence begins,
+followed by the number of all ids."""
 
 
 class Merges:
@@ -50,7 +50,7 @@ class Merges:
         fill_table(self._merges, self._keys, self._ranks)
 
     def drawn(self, sentences: Sentences, skipped: float, seed: int, longest: int) -> Sentences:
-        """Cut the same sentences into sub-words again; a merge is `skipped` with this probability.
+        """Cut sentences into sub-words anew; each merge is skipped with the probability `skipped`.
 
         A sentence that would have more than `longest` ids keeps its old ids. Everything random is
         drawn from the seed, a number below 2^63.
@@ -64,20 +64,23 @@ class Merges:
 
 
 class RedrawnPairs(Pairs):
-    """Training pairs that are cut into sub-words at random, in each epoch again."""
+    """Training pairs that are cut into sub-words at random, anew in each epoch."""
 
     merges: Merges
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "RedrawnPairs":
-        """Map the files of a split; raises the errors of `Pairs.open` and `Merges`."""
+        """Map the files of a split; raises the errors of `Pairs.open` and `Merges`.
+
+        Raises ModelError if the data's tokenizer is not regard's own.
+        """
         pairs = super().open(directory, split)
         assert isinstance(pairs, cls)
         pairs.merges = Merges(open_own_tokenizer(directory, "data.subword_dropout", "set it to 0"))
         return pairs
 
     def drawn(self, indices: NDArray[Any], rules: DataRecipe, random: np.random.Generator) -> Pairs:
-        """The pairs with these indices, numbered from 0, with sub-words drawn by `random`."""
+        """The pairs with these indices, numbered anew from 0, with sub-words drawn by `random`."""
         source, target = (
             self.merges.drawn(
                 _end_to_end([get(i) for i in indices.tolist()]),

@@ -65,7 +65,7 @@ def survey(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] A random number for each pair from pair `first` on, equal in every process."""
+    """[count] A random number for each pair from number `first` on, equal in every process."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)

@@ -20,9 +20,10 @@ class Treebank:
     files: Sequence[Path]
 
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """All trees, stripped; None for a tree without words. Raises DataError for a bad file.
+        """All trees, as `stripped` leaves them; None for a tree without words.
 
-        `read` is called with the number of bytes read since its last call.
+        `read` is called with the number of bytes read since its last call. Raises DataError for a
+        bad file.
         """
         for path in self.files:
             lines, head = read_lines(path, read), []

@@ -2,8 +2,8 @@
 
 One vocabulary serves both sides, as in translation. Sub-words are learned from words as they are
 printed, such as ( and 1/2, not -LRB- and `1\\/2`, so that treebanks and raw text look alike.
-Each token of a linearised tree is a symbol: an entry that no text is encoded as. The files are
-described in data/pairs.py; valid.target.txt holds the stripped validation trees, one on each line.
+Each token of a linearised tree is a symbol: an entry of the vocabulary that encodes no text.
+data/pairs.py describes the files; valid.target.txt has the stripped validation trees, one a line.
 
 The trees are read three times, so that any number of them needs only bounded memory: `survey`
 counts them and collects the labels, `learn` learns the sub-words, `encode` writes. If trees are
@@ -42,7 +42,7 @@ from regard.trees.tree import Tree
 TOP = "TOP"
 """Label of the outermost bracket of each tree to score, which EVALB does not count."""
 MOST_COPIES = 1000
-"""If a tree would have to occur more often than this in an epoch, the share is refused."""
+"""If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20
 """At most this many trees are made of a gold tree, by exchanging phrases."""
 _BLOCK = 1000
@@ -116,7 +116,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The tokenizer is learned from every n-th tree, for this n; if it is 1, from all trees."""
+        """The tokenizer is learned from every n-th tree; this is n, and 1 stands for all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
@@ -183,7 +183,7 @@ class _Preparation:
     def write_train(
         self, folder: Path, encoder: _Encoder, found: _Survey, share: float | None
     ) -> SplitCounts:
-        """Encode the training trees, repeated so that `share` of them are silver."""
+        """Encode the recombined trees, and training trees of which `share` are to be silver."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold, found.silver, share)
         recombine = self._recombine(found, excluded)
@@ -208,10 +208,10 @@ class _Preparation:
     def _recombine(
         self, found: _Survey, excluded: Set[tuple[str, ...]]
     ) -> Callable[[int, Tree], Iterator[Tree]]:
-        """A function of the number of a gold tree and the tree, which makes new trees of it.
+        """Return a function that takes a gold tree's number and the tree, and yields new trees.
 
-        In all, it makes data.recombined trees or fewer, and none if there are silver trees. None is
-        made of `excluded` sentences, or over one of them.
+        In all, it makes data.recombined trees or fewer, and none if there are silver trees. No new
+        tree has a phrase of an `excluded` sentence, or the same words as one.
         """
         each = 0.0 if found.silver else min(MOST_NEW, self.recipe.data.recombined / found.gold)
         if not each:
