@@ -53,8 +53,9 @@ def average_run(
 
     If `steps` are given, the checkpoints of these steps are averaged. Otherwise `last` checkpoints
     are: the newest ones or, with `best`, the nearest ones to the step of the best validation. Extra
-    checkpoints, which were not due, are taken only if there are too few others. Raises ModelError
-    if the run has too few checkpoints or no validation, RegardError if `out` exists.
+    checkpoints, which were not due, are taken only if there are too few others. `warn` is called
+    for damaged checkpoints. Raises ModelError if `directory` is not a run, lacks one of `steps`,
+    or has too few checkpoints or, with `best`, no validation. Raises RegardError if `out` exists.
     """
     recipe = begun(directory)
     if recipe is None:

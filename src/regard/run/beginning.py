@@ -13,7 +13,7 @@ from regard.text.opening import tokenizer_files
 def begun(directory: Path) -> Recipe | None:
     """The recipe that a run directory was begun with, or None for a new directory.
 
-    Raises RegardError if the path is not a directory, RecipeError if the recipe is damaged.
+    Raises RegardError if the path is a file or prepared data, RecipeError for a damaged recipe.
     """
     if directory.exists() and not directory.is_dir():
         raise RegardError(f"{directory}: is a file: name a run directory")
@@ -73,7 +73,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def changed_shape(directory: Path, recipe: Recipe) -> str:
-    """The model's fields in which this recipe differs from the run's first one; empty if none."""
+    """The fields of [model] that differ from the run's first recipe, as text; "" if none does."""
     before = begun(directory) or recipe
     return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
 

@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many processes trained together; it has the state of each one's random generator."""
+        """How many processes trained together: the checkpoint has the random state of each."""
         with safe_open(self.path / "optimizer.safetensors", "pt") as tensors:
             names = tensors.keys()
         return sum(name.startswith("random.cpu") for name in names)
@@ -74,7 +74,7 @@ def save(
     keep: Keep,
     randoms: Sequence[RandomStates] = (),
 ) -> Path:
-    """Write `directory/step-N` for N = about["step"], then remove checkpoints not in `keep`.
+    """Write `directory/step-N`, N = about["step"]; remove checkpoints that `keep` does not choose.
 
     `weights` and `moments` are an optimizer's named weights and state, `randoms` the random states
     of all processes, by rank. A checkpoint with about["extra"] does not count for `keep`, and the
@@ -119,8 +119,8 @@ def random_states(rank: int = 0) -> RandomStates:
 def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> None:
     """Restore the random generators of the process with this rank.
 
-    If `states` has no state for this rank, they are seeded with `seed` and the rank, so that each
-    process draws different numbers.
+    If `states` has no state for this rank, the generators are seeded with `seed` and the rank, so
+    that each process draws different numbers.
     """
     if _named("cpu", rank) not in states:
         words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
@@ -159,8 +159,9 @@ def step_of(path: Path) -> int:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` undamaged checkpoints, newest first; `warn` is called for damaged ones.
 
-    Raises ModelError if all are damaged. It is also raised if a checkpoint that may be undamaged
-    cannot be read, because a run that continued from an earlier one would remove it.
+    The list is shorter if there are fewer. Raises ModelError if all are damaged. It is also raised
+    if a checkpoint that may be undamaged cannot be read, because a run that continued from an
+    earlier checkpoint would remove it.
     """
     return _undamaged(directory, reversed(paths(directory)), count, warn)
 
@@ -203,7 +204,7 @@ def _undamaged(
 
 
 def opened(path: Path) -> Checkpoint:
-    """Open and verify the checkpoint at `path`; raises ModelError."""
+    """Open and verify the checkpoint at `path`; raises ModelError if it is missing or damaged."""
     manifest = unseal(path)
     step = step_of(path)
     whole = manifest.keys() >= {"state", "batches", *FINGERPRINTS} and all(

@@ -113,7 +113,11 @@ class RunDirectory:
         self.journal.write("save", step=about["step"])
 
     def finish(self, setup: Setup, state: TrainingState) -> dict[str, Tensor]:
-        """Average the newest checkpoints into the final model (§6.1); returns its weights."""
+        """Average checkpoints into the final model (§6.1); return its weights.
+
+        The newest checkpoints are averaged or, unless training.best is "last", the nearest ones to
+        the best validation. Processes that do not write return {}.
+        """
         if not self._writes:
             return {}
         recipe = setup.recipe.training

@@ -43,7 +43,10 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
 
 
 def keep_origin(directory: Path, run: Path) -> None:
-    """Write RUN/from.json; raises RegardError if the run was begun without it or with another."""
+    """Write RUN/from.json, which names the model in `directory`.
+
+    Raises RegardError if the run was begun without --from or with another model, or is the model.
+    """
     if directory.resolve() == run.resolve():
         raise RegardError(f"{run}: is the model that --from names: choose another --out")
     path, manifest = run / "from.json", directory / MANIFEST
@@ -62,7 +65,7 @@ def begin_from_model(run: Run) -> None:
     """Save the weights of the model that RUN/from.json names as step 0, with moments of 0.
 
     Does nothing if there is no from.json, or if the run has begun. Raises ModelError if the model
-    has another tokenizer or shape than the run, or is no longer there.
+    has another tokenizer or shape than the run, or is missing or no longer the same.
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()

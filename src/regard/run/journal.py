@@ -48,7 +48,7 @@ class Journal:
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Remove the records after `step`, because a resumed run makes these steps again."""
+        """Remove damaged lines, and all records after `step`: a resumed run repeats these steps."""
         if not self.path.exists():
             return
         text = self.path.read_text(encoding="utf-8", errors="replace")
@@ -96,7 +96,7 @@ def tensorboard(directory: Path) -> RecordListener:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """All lines that end in a newline: the last may be incomplete, by a kill or until written."""
+    """All lines that end in a newline; a last line without one is cut short or being written."""
     return text.split("\n")[:-1]
 
 

@@ -26,9 +26,10 @@ from regard.text.protocol import AnyTokenizer
 from regard.word_positions import know_words
 
 MOST_LOGITS = 2**26
-"""A model is refused if a step of the search for a sentence has more logits (beam x vocabulary).
+"""The most logits (beam x vocabulary) that a search step may compute for a sentence.
 
-This many logits take 256 MiB, and ranking them takes more memory.
+A model whose recipe needs more is refused. This many logits take 256 MiB, and ranking them takes
+more memory.
 """
 MODEL_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors", MANIFEST)
 

@@ -44,7 +44,12 @@ class Resumption:
         self._accept_changes, self._micro_batches = accept_changes, micro_batches
 
     def resume_or_start(self) -> Training:
-        """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed."""
+        """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed.
+
+        Raises ModelError if the checkpoint is damaged or does not fit the recipe, the tokenizer or
+        the data; TrainingError if there is a finished model without checkpoints, or if the
+        processes have different setups.
+        """
         setup = self._setup
         setup.refuse_differences()
         model, optimizer = setup.model_and_optimizer()
@@ -93,7 +98,7 @@ class Resumption:
         """Restore the newest checkpoint, if any, into the optimizer of the first process.
 
         The first process sends the rest of the checkpoint to all processes, which return it: the
-        state, the position and the random states.
+        state, the position and the random states. Without a checkpoint, all return None.
         """
         newest = self._directory.newest(1)
         if not newest:
@@ -124,7 +129,7 @@ class Resumption:
                 f"{self._directory.checkpoints}: the newest checkpoint does not tell its place in "
                 f"the data ({error!r}): choose another --out"
             ) from None
-        except TrainingError as error:  # the position was counted in batches of another layout
+        except TrainingError as error:  # the position was saved with other pairs or settings
             if not self._accept_changes:
                 raise
             self._warn(f"reading the data from its beginning: {error}")

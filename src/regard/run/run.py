@@ -120,9 +120,10 @@ class Run:
         raise Interrupted(signum, state.step)
 
     def finish(self, state: TrainingState) -> dict[str, Tensor]:
-        """Make the final model, the average of the newest checkpoints; return its weights.
+        """Make the final model, the average of checkpoints; return its weights.
 
-        Only the first process makes it; the others return an empty dict.
+        `RunDirectory.finish` chooses the checkpoints. Only the first process makes the model; the
+        others return an empty dict.
         """
         self.clock.count_time(state)
         return self.directory.finish(self.setup, state)

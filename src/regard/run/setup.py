@@ -121,9 +121,9 @@ class Setup:
         return batches_of(self.pairs, self.recipe, self.share(parts))
 
     def ahead(self, batches: Batches) -> Batches | Prefetched:
-        """Start a process that makes the batches in advance, if training is on a GPU.
+        """Return the batches; if training is on a GPU, a new process makes them in advance.
 
-        On a CPU, `batches` is returned: making a batch takes much less time than a step.
+        On a CPU, `batches` itself is returned: making a batch takes much less time than a step.
         """
         if not computes_beside(self.device):
             return batches

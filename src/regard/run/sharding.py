@@ -72,7 +72,10 @@ class ShardedAdam:
             self._restored[name] = state[name]
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
-        """Divide the weights and moments of the first process among all processes."""
+        """Divide the weights and moments of the first process among all processes.
+
+        `to_processes` replaces a tensor by the first process's tensor: `Processes.give`.
+        """
         for parameter in self._model.parameters():
             to_processes(parameter.data)
         self._root = _divided(self._model, self._dtype, self._device, self.exchange)
@@ -266,11 +269,11 @@ def _divided(
 
 
 class Exchange:
-    """Exchanges between the processes, before which they check that none is out of memory.
+    """Exchanges tensors between processes; before each exchange, they check that memory suffices.
 
-    A process that is out of memory takes no part, and the others would wait for it for ever. Once
-    two updates have fitted the memory, batches of the same shapes fit it, too. So the processes
-    stop checking, and an error then ends them all.
+    A process that is out of memory takes no part, and the others would wait for it for ever. If all
+    batches have the same shape, and two updates have fitted the memory, the next ones fit it, too.
+    Then the processes stop checking, and an error ends them all.
     """
 
     def __init__(self, processes: Processes, *, same_shapes: bool):

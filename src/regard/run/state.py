@@ -44,7 +44,7 @@ class TrainingState:
             self.no_better += 1
 
     def gives_up(self, patience: int) -> bool:
-        """Whether `patience` validations in a row brought no lower loss; False if it is 0."""
+        """Whether the last `patience` validations brought no lower loss; False if patience is 0."""
         return 0 < patience <= self.no_better
 
     def saved(self) -> dict[str, Any]:
