@@ -51,9 +51,9 @@ class Blocks:
         """Make the folder, or open it if it exists; only the first process may call this.
 
         Before the folder is made, every line is read: `measure` is called with the lines of a block
-        and the number of its first line, from 0. It returns the number of their source tokens, or
-        raises DataError. Raises RegardError if the folder was begun with other settings, or if the
-        output exists.
+        and the number of its first line, from 0. `measure` returns the number of the block's source
+        tokens, or raises DataError. Raises RegardError if the folder was begun with other settings,
+        or if the output exists.
         """
         self._remove_leftovers()
         begun = self._read_manifest()
@@ -67,7 +67,10 @@ class Blocks:
             self._open_claims()
 
     def join_in(self) -> bool:
-        """Wait until the first process has made the folder; return False if the output exists."""
+        """Wait until the first process has made the folder; then return True.
+
+        Returns False if the output exists, because its blocks have been joined.
+        """
         while True:
             if self._read_manifest():
                 with suppress(FileNotFoundError):  # the blocks have been joined meanwhile
@@ -89,7 +92,7 @@ class Blocks:
         `translate` is called with the lines of a block and the number of its first line, from 0,
         and returns the block's text. `listen` is called from time to time with the missing blocks.
         With `wait`, return only when no block is missing: if another process ends before its block
-        is finished, the block is written here.
+        is finished, the block is written here. Raises RegardError if `source` has changed.
         """
         while missing := self.missing():
             if any(self._is_free(number) for number in sorted(missing)):
@@ -171,7 +174,10 @@ class Blocks:
             )
 
     def _read_manifest(self) -> bool:
-        """Whether there is a manifest; raises RegardError if it is damaged or settings differ."""
+        """Read the manifest; return False if there is none.
+
+        Raises RegardError if it is damaged or has other settings.
+        """
         try:
             manifest = read_manifest(self.folder, own=True)
             begun, lines, tokens = (manifest[key] for key in ("settings", "lines", "tokens"))

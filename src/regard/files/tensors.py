@@ -17,7 +17,7 @@ LONGEST_HEADER = 2**23
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors, and only the elements that a view shows; raises OSError if this fails."""
+    """Write tensors, of a view only the elements that it shows; raises OSError if this fails."""
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
