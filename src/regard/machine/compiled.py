@@ -20,9 +20,9 @@ def compiled(
 ) -> Callable[P, R]:
     """A version of `function` that is compiled when it is first called.
 
-    With `graphs` its kernels are captured in CUDA graphs, and tensors that it returns are
-    overwritten by the next call. Compiling it, or its backward pass, may fail with any exception,
-    for example if there is no C compiler.
+    With `graphs`, the kernels are captured in CUDA graphs, and the tensors that a call returns are
+    overwritten by the next call. Compiling the function, or its backward pass, may fail with any
+    exception, for example if there is no C compiler.
     """
     # Inductor's advice is for the authors of programs, not for their users.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")

@@ -35,8 +35,7 @@ PR_SET_PDEATHSIG = 1
 """Option of Linux's prctl: the signal that a process receives when its parent ends."""
 
 _REST = 1.0
-"""The wait until the other threads are idle takes at most this many seconds, then an error is
-raised."""
+"""If the other threads are not idle after this many seconds, an error is raised."""
 
 _is_copy = False
 
@@ -77,7 +76,7 @@ class Copies(Generic[_Task, _Result]):
     def __iter__(self) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order.
 
-        If a job raises an exception, this raises it in place of the job's result. Raises
+        An exception that a job raises is raised here in place of the job's result. Raises
         RegardError if a copy was killed, for example because memory ran out.
         """
         left, busy = iter(range(self._count)), set[Connection]()

@@ -135,7 +135,7 @@ def be_deterministic() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Make malloc keep large freed blocks for the next step instead of returning them each time.
+    """Make malloc keep large freed blocks for the next step, and not return them to the system.
 
     Otherwise a training step on a CPU spends a tenth of its time in page faults. Only glibc has
     these settings; they are left alone if the user has set any MALLOC_ variable.

@@ -19,20 +19,20 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Records the first signal; `patient` ignores later ones.
+    """Records a signal; a second one raises KeyboardInterrupt, or is only recorded if `patient`.
 
-    A process of torchrun should be patient, as torchrun and a cluster's scheduler may both send a
-    signal.
+    A process of torchrun should be patient, because torchrun and a cluster's scheduler may both
+    send a signal.
     """
 
     signum: int | None = None
-    """Number of the first signal; None until one is received."""
+    """Number of the last signal that was recorded; None until one is received."""
 
     def __init__(self, patient: bool = False):
         self.patient = patient
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Record a first signal; raise KeyboardInterrupt at a second, unless `patient`."""
+        """Record a signal; unless `patient`, raise KeyboardInterrupt at a second one instead."""
         if self.signum is not None and not self.patient:
             raise KeyboardInterrupt
         self.signum = signum
@@ -52,7 +52,10 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Processes that are started in the block ignore SIGINT and SIGTERM; only this one reacts."""
+    """A context: the processes that are started in it ignore SIGINT and SIGTERM.
+
+    This process reacts to a signal that comes in the block when the block has ended.
+    """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child inherits the mask
     try:
         yield

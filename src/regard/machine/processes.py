@@ -193,7 +193,8 @@ def together() -> Iterator[Processes]:
     """The processes that torchrun started, or `ALONE` if there is only this one.
 
     If a process raises an exception in the block, it ends at once, and the others do, too, since
-    their pending communication cannot be cancelled. One of the processes prints the error.
+    their pending communication cannot be cancelled. One of the processes prints the error. Raises
+    TrainingError if the processes cannot connect to each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
