@@ -64,7 +64,8 @@ class _Data(_Known):
 def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
     """The recipe of a run or a model, and the facts that its files show.
 
-    Raises ModelError if the directory holds neither a run nor a model, or if it is damaged.
+    Raises ModelError if the directory holds neither a run nor a model, or if it is damaged;
+    DataError if the prepared data inside it is damaged.
     """
     about = None
     if (directory / MANIFEST).exists() and not (directory / "train.source.ids.npy").exists():

@@ -38,8 +38,8 @@ from regard.training import update
 MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or when they have taken this many seconds."""
 PROBED = 8
-"""On a CPU, the trial starts with a part that is this many times smaller, from which it estimates
-the memory of larger parts: the system may kill a process that runs out of memory."""
+"""On a CPU, the system may kill a process that runs out of memory. So the trial starts with a part
+this many times smaller than the largest, and estimates from it the memory of larger parts."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def plan(
 ) -> Plan:
     """Plan a run on prepared data in the directory `out`; the run may have begun already.
 
-    With several processes, each must call this; with `shard`, they divide weights and moments.
+    With several processes, each must call this; with `shard`, they divide weights and moments. The
+    trial first divides each process's share of a batch into `micro_batches` parts, by default one.
     `tell` is called with a message for each trial. Raises the errors of `train` if the recipe or
     the data cannot be used, and TrainingError if not even one row fits the memory.
     """

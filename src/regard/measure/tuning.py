@@ -24,9 +24,8 @@ BEAMS = (8, 6, 12)
 
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
-"""A run tunes only if it has at least the first number of sentences. The second number of sentences
-is translated to measure the time of one. The third is how many settings the time should suffice
-for."""
+"""A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
+translated to measure the time of a sentence. The time should suffice for MANY_ENOUGH settings."""
 
 
 class Tried(NamedTuple):

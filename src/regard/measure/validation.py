@@ -126,7 +126,7 @@ def compare_trees(found: Iterable[Tree], gold: Iterable[Tree]) -> LengthSummary:
 
 
 def _for_evalb(tree: Tree) -> bytes:
-    """The tree within TOP, and with _ for blanks in words, which EVALB cannot read."""
+    """The tree within TOP; blanks in words, which EVALB cannot read, are replaced by _."""
     return bracketed(Tree(TOP, (tree.fold(_without_blanks),))).encode()
 
 
@@ -156,8 +156,9 @@ def loss_and_accuracy(
 ) -> tuple[float, float]:
     """The plain loss in nats per target sub-word, and the accuracy in per cent, over all pairs.
 
-    The accuracy of §5.4 is how often the most likely sub-word is the reference's, given the
-    reference before it; </s> counts as a sub-word.
+    The accuracy (§5.4) is the share of positions at which the model finds the reference's sub-word
+    most likely, given the reference before it; </s> counts as a sub-word. Raises TrainingError if
+    a single pair does not fit the memory.
     """
     device = model.device
     # No pair is dropped: a batch has room for the longest sentences.
