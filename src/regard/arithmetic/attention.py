@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from regard.arithmetic.cpu import Cpu
 
 VECTOR = 16
-"""Keys are padded to a multiple of this: the fp32 numbers in a 512-bit register. The softmax of a
-row that does not fill registers is slow."""
+"""Keys are padded to a multiple of this: a 512-bit register holds this many fp32 numbers. The
+softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
 """Without gradients, at most this many queries of a row are multiplied together, and at most this
 many values are summed together; `arithmetic.exact` relies on both numbers."""
 GROUP = 4
-"""Queries are padded to a multiple of this: for fewer, the processor uses another kernel."""
+"""Without gradients, in fp32, queries are padded to a multiple of this: for fewer queries, the
+processor uses another kernel."""
 MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
 
 

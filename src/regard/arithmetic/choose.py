@@ -59,8 +59,8 @@ faster than PyTorch's Adam."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together."""
 LARGE_BATCH = 65_536
-"""The source tokens of such a batch. For the paper's big model, its keys, values and logits take
-some 30 GB in fp32 (calculated)."""
+"""The most source tokens in a batch on such a GPU. The keys, values and logits of this batch take
+some 30 GB in fp32 for the paper's big model (calculated)."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -120,7 +120,7 @@ def for_training(
 
 
 def for_compiled_step(attention: str = COMPILED_ATTENTION) -> Arithmetic:
-    """The arithmetic of a GPU's compiled step."""
+    """The arithmetic of a GPU's compiled step, with the kernel `attention`."""
     if attention == "flex":
         from regard.arithmetic.flex import FlexCuda  # slow to import
 
@@ -147,7 +147,7 @@ def for_validation(recipe: TrainingRecipe, device: torch.device, dtype: torch.dt
 
 
 def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
-    """The arithmetic of a model that needs no gradients; it does not change the weights."""
+    """The arithmetic of a model that needs no gradients; the model keeps its weights unchanged."""
     if device.type == "cuda":
         return Cuda(learning=False)
     return Inference(_products(dtype)) if device.type == "cpu" else PLAIN
@@ -158,8 +158,9 @@ def for_decoding(
 ) -> Arithmetic:
     """The arithmetic of decoding.
 
-    On a CPU, it moves the weights of `model` into a packed layout. On a GPU, it copies the weights
-    that are multiplied together, and the memory decides how large its batches are.
+    On a CPU, this moves the weights of `model` into a packed layout, if oneDNN can pack them. On a
+    GPU, it copies the weights that are multiplied together, and the GPU's memory decides how large
+    the batches are.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch.
@@ -199,7 +200,7 @@ def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
 def with_loops(arithmetic: Arithmetic) -> Arithmetic:
     """Replace an arithmetic by one that uses loops, for threads with one core each.
 
-    If loops cannot compute it, it is returned unchanged. Loads Numba, which takes 0.25 s.
+    An arithmetic that loops cannot replace is returned unchanged. Loads Numba, which takes 0.25 s.
     """
     if type(arithmetic) is Inference and can_use_loops():
         by_loops: Arithmetic = _one_core().OneCoreInference(arithmetic.products, arithmetic.keep_in)
@@ -208,7 +209,7 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` that computes `start` and `step` of this model; None if it cannot.
+    """A `FewRows` that computes `start` and `step` of this model; None if loops cannot.
 
     Loads the loops, which takes 0.3 s, or about 20 s the first time on a machine.
     """

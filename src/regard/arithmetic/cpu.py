@@ -19,7 +19,7 @@ class Cpu(Fused):
     """
 
     chunk = 1024
-    """The loss computes the logits of at most this many tokens together: few enough for caches."""
+    """The loss computes the logits of at most this many tokens together; so many fit caches."""
     logits_at_once = 2**20
     """At most this many logits are ranked together: 4 MiB in fp32."""
 
@@ -54,7 +54,8 @@ class Cpu(Fused):
         """x E^T, plus a bias."""
         return self.products.logits(self, x, embedding, bias)
 
-    # The equations above call these methods between matrix products; `one_core.Loops` has others.
+    # The equations above call these methods between matrix products; `one_core.Loops` overrides
+    # them by loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""

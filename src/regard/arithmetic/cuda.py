@@ -66,7 +66,7 @@ class Cuda(Fused):
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
-    """The loss computes the logits of at most this many tokens together: enough for a busy GPU."""
+    """The loss computes the logits of at most this many tokens together; so many fill a GPU."""
     logits_at_once = 2**27
     """At most this many logits are ranked together: 512 MiB in fp32."""
 
@@ -114,7 +114,7 @@ class Cuda(Fused):
         return compiled(adam_in_one_pass)
 
     def chunk_of(self, tokens: int) -> int:
-        """Divide the tokens into as few chunks as possible, of nearly equal sizes.
+        """The size of a chunk, if tokens are divided into the fewest chunks, of nearly equal sizes.
 
         A chunk has at most `chunk` tokens. There are few, because each reads all embeddings.
         """

@@ -1,4 +1,4 @@
-"""Search with a few rows on a CPU: one loop computes the encoder, and one a step of the decoder.
+"""Search with a few rows on a CPU: one loop computes the encoder, another a step of the decoder.
 
 With a small model, PyTorch needs thousands of operations for a sentence, and each takes longer to
 start than to compute. `FewRows` does the work of `Transformer.start` and `Transformer.step` by a
@@ -24,7 +24,8 @@ from regard.arithmetic.one_core import OneCoreInference, array
 from regard.variants import SmoothFeedForward
 
 ROOM_FOR = 32
-"""There is room for the keys and values of this many steps; when it is full, it is doubled."""
+"""At first there is room for the keys and values of this many steps of a beam of 4; full room is
+doubled."""
 
 
 class _Past:
@@ -84,7 +85,7 @@ class FewRows:
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)
         self.by = OneCoreInference(products, model.by.keep_in)
-        """The model's arithmetic by loops, which a search ranks and chooses by."""
+        """The model's arithmetic by loops, with which a search ranks and chooses hypotheses."""
         self._memory = _in_order(products, _matrices_of_memory(model.decoder))
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
@@ -101,7 +102,7 @@ class FewRows:
         bounds = [0, *accumulate(lengths)]
         sizes = self._decoder
         memory = np.empty((sizes.layers, bounds[-1], sizes.key_and_value), np.float32)
-        unseen = 0 if self._model.source_end else 1  # whether </s> is not attended to
+        unseen = 0 if self._model.source_end else 1  # 1 if </s> is not attended to
         for x, length, first in zip(embedded, lengths, bounds, strict=False):
             encoded = array(x[:length].contiguous())
             loops.encode_layers(
@@ -189,7 +190,7 @@ def _matrices_of_memory(layers: Iterable[Any]) -> Iterator[_Part]:
 def _in_order(
     products: LaidOut, parts: Iterable[_Part]
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """All weights, as matrices of [inputs, outputs]; and all scales, biases and norms."""
+    """Two flat arrays: matrices of [inputs, outputs]; and their scales and biases, and norms."""
     weights, numbers = list[Tensor](), list[Tensor]()
     for part in parts:
         if isinstance(part, nn.LayerNorm):

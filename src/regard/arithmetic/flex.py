@@ -12,7 +12,7 @@ from regard.attention import causal_mask, segment_mask
 from regard.equations import Mask
 
 SIDE = 128
-"""The queries, and the keys, of a block: PyTorch has no backward kernel for smaller blocks."""
+"""Queries, and keys, in a block of scores; PyTorch has no backward kernel for smaller blocks."""
 LEAST_WIDTH = 16
 """The kernels do not compute heads that are narrower than this."""
 

@@ -37,7 +37,7 @@ class RecordedSteps(Granule):
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
-        """Make so many steps from a value, which may be overwritten."""
+        """Make `times` steps from `value`, which may be overwritten; return the last result."""
         owner = getattr(step, "__self__", step)
         pays = times >= WORTH_RECORDING and owner is not self._refused and self.can_record(value)
         if pays and self._warm and self._replayed(step, value, times):
@@ -50,7 +50,7 @@ class RecordedSteps(Granule):
         return super().run(step, value, times)
 
     def _replayed(self, step: Callable[[Value], Value], value: Value, times: int) -> bool:
-        """Overwrite a value by what so many steps make of it; False if that cannot be done."""
+        """Overwrite `value` by the result of `times` steps; False if steps cannot be recorded."""
         try:
             replay = self.record(step, value)
         except ValueError:  # of `overwrite`

@@ -116,7 +116,7 @@ class LaidOut(Products):
         self.layouts[output,] = lay_out(output.weight, bias)
 
     def dense(self, layers: tuple[nn.Module, ...]) -> Dense:
-        """The weight of these layers as it was before it was laid out."""
+        """The weight and bias of these layers in plain order; in 8 bits, they stay rounded."""
         layout = self.layouts[layers]
         weight = layout.weight.to_dense()
         if isinstance(layout, Int8Linear):
@@ -136,7 +136,7 @@ class LaidOut(Products):
 
 
 class Joined(Products):
-    """Linear layers of a model whose weights no longer change, by PyTorch.
+    """Linear layers of a model whose weights no longer change, computed by PyTorch.
 
     Weights that are multiplied with the same states are joined once, and not at each product.
     """
@@ -153,7 +153,7 @@ class Joined(Products):
 
 
 def multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
-    """The linear layers of a model, in groups: modules multiply by the layers of one at once."""
+    """The linear layers of a model, in groups; a group multiplies its input in one product."""
     groups: list[tuple[nn.Linear, ...]] = []
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):

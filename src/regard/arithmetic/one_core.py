@@ -1,8 +1,9 @@
-"""Implementations for a thread with a core to itself: loops compute all between matrix products.
+"""Implementations for a thread with a core to itself, by loops except for matrix products.
 
 PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
-on one core. Only this module imports `loops`, and it is imported only where loops are used: they
-take 0.25 s to load and, the first time on a machine, 10 s to compile.
+on one core. In `regard.arithmetic`, only this module and `few_rows` import `loops`, and they are
+imported only where loops are used: the loops of this module take 0.25 s to load and, the first time
+on a machine, 10 s to compile.
 """
 
 import math

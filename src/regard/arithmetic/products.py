@@ -1,4 +1,4 @@
-"""The matrix products of linear layers in training: by PyTorch, or by oneDNN."""
+"""The matrix products of linear layers: by PyTorch, or by oneDNN."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None
 
 @loop_for("void({n}[:, :, ::1], {n}[:, :, ::1], float32)")
 def weights_backward(gradient: Numbers, weights: Numbers, factor: float) -> None:
-    """Turn dP, the gradient of the weights P, into the scores' one: factor P (dP - sum(dP P))."""
+    """Turn the gradient dP of the weights P into that of the scores: factor P (dP - sum(dP P))."""
     rows, queries, keys = gradient.shape
     for r in range(rows):
         for q in range(queries):

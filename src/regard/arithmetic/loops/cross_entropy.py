@@ -10,7 +10,10 @@ from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, rea
 def gradient_of_logits(
     logits: Numbers, labels: Numbers, smoothing: float, right: Numbers, log_p: Numbers
 ) -> None:
-    """Turn logits into softmax - (1 - smoothing) * onehot; `right` gets each label's logit."""
+    """Turn logits into softmax - (1 - smoothing) * onehot, in place.
+
+    Writes each label's logit to `right`, and its log-probability to `log_p`.
+    """
     rows, columns = logits.shape
     exps = np.empty(columns, np.float32)
     for r in range(rows):
@@ -43,7 +46,10 @@ def gradients_of_pairs(
     log_p: Numbers,
     divergence: Numbers,
 ) -> None:
-    """Turn the logits of two passes into their gradients, like `consistency.pair_gradient`."""
+    """Turn the logits of two passes into their gradients, like `consistency.pair_gradient`.
+
+    Writes the fields of `PairLosses` to `right`, `log_p` and `divergence`.
+    """
     rows, columns = first.shape
     p, q = np.empty(columns, np.float32), np.empty(columns, np.float32)
     apart, half, part = np.empty(columns, np.float32), f32(0.5), f32(0.25) * weight

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
-"""An array of fp32 numbers ("float32" in signatures), or of the 16 bits of bf16 ("uint16")."""
+"""An array of numbers; in signatures, fp32 is "float32", and bf16 is its 16 bits, "uint16"."""
 
 # Sums may be in any order, so that vector instructions can compute them. There are no flags that
 # assume the absence of NaN and infinity.

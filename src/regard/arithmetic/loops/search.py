@@ -8,7 +8,8 @@ from numpy import float32 as f32
 from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
 _BLOCK = 128
-"""Logits of a block. The others are compared only if the largest of the block is among the best."""
+"""The number of logits in a block. They are compared one by one only if the largest is high enough
+to be among the best."""
 
 
 @within
@@ -85,7 +86,7 @@ def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
 
 @within
 def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
-    """Empty the places of sentence s from this one on; their rows are still of the sentence."""
+    """Empty the places of sentence s from this one on; their rows still belong to the sentence."""
     for to in range(from_place, target[1].shape[1]):
         _copy(like, 0, target, to, s)
         target[2][s, to] = target[3][s, to] = -np.inf
@@ -115,9 +116,10 @@ def _finish(
     s: int,
     ended: bool,
 ) -> None:
-    """Merge the candidates of sentence s that end into those that had finished, by their scores.
+    """Merge, by score, the candidates of sentence s that finish now with the finished hypotheses.
 
-    Only the first `most` candidates may end; if the sentence has `ended`, all of these do.
+    Writes the best of both to `found`. Only the first `most` candidates may finish: those that end
+    in </s>, or all of them if the sentence has `ended`, at its maximum length.
     """
     done = old = 0
     beam, scores = found[1].shape[1], finished[3]
