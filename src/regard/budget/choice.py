@@ -54,10 +54,10 @@ USED = 0.9
 ENOUGH = 100
 """A run ends after this many times the expected number of steps, even if there is time left."""
 MOST_PARTS = 256
-"""If memory is short, the trial divides a batch into more parts, but not into more than this."""
+"""If memory is short, a timed step divides its batch into more parts, but not more than this."""
 CHECKPOINTS, AVERAGED = 30, 9
-"""The number of a run's checkpoints, which are all validated, and how many are averaged at the
-end: the last 30 %."""
+"""The number of a run's checkpoints, which are all validated, and the number that are averaged at
+the end: the 30 % nearest to the best validation."""
 VALIDATED = 100
 """The number of sentences translated for the BLEU of a validation, which only informs."""
 LEAST_STEPS = 3000
@@ -69,7 +69,7 @@ TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
 """Steps of a model are timed for TIMED seconds, but at least LEAST_TIMED and at most MOST_TIMED
 steps."""
 RATE = 1e-4
-"""The learning rate of the trial, which learns from arbitrary sub-words and is discarded."""
+"""The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
 LONGEST_STEP = 3.0
 """A model whose step would take more seconds is not timed: its speed is computed from a smaller
 model's."""
@@ -116,7 +116,8 @@ def choose(
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
     the speed of the last model that was timed. `asked` are the user's changes, as `Recipe.set`
-    takes them, which every recipe keeps.
+    takes them, which every recipe keeps. Raises TrainingError if not even the smallest model fits
+    the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
     """
     best: Choice | None = None
     timed, speed, least = 0, 0.0, rule_of_times()["size"]["tokens_per_weight"]
@@ -233,9 +234,10 @@ def expected_loss(
 
 
 def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
-    """Time a few updates of a model on sentences of the corpus's lengths, in arbitrary sub-words.
+    """Time a few updates of a model; return how many target tokens it learns from in a second.
 
-    The state of this process's random numbers is not changed.
+    The sentences have lengths as in the corpus, and arbitrary sub-words. The state of this
+    process's random numbers is not changed. Raises TrainingError if the memory is too small.
     """
     device = choose_device()
     dtype = choose_dtype(recipe.training.precision, device)

@@ -18,7 +18,7 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 
 SAMPLED = 2000
-"""The lengths of the first pairs are kept, of at most this many."""
+"""The lengths of the first pairs are kept: of at most this many pairs."""
 
 
 @cache
@@ -36,7 +36,7 @@ class ParallelText(NamedTuple):
     lengths: tuple[tuple[int, int], ...]
     """Characters of the source and target of the first pairs."""
     tokenizer: AnyTokenizer | None = None
-    """The one that is used as it is; None if sub-words are to be learned."""
+    """A tokenizer that is used unchanged; None if one is to be learned from the text."""
 
     @classmethod
     def of(
@@ -59,7 +59,7 @@ class ParallelText(NamedTuple):
             for line in read_lines(path):
                 pairs, characters = pairs + 1, characters + len(line)
         for path in sources:
-            for _ in read_lines(path):  # lines that cannot be read are refused before the trial
+            for _ in read_lines(path):  # refuse lines that cannot be read before models are timed
                 pass
         return cls(pairs, characters, tuple(lengths or [(1, 1)]), known)
 
@@ -102,7 +102,10 @@ class ParallelText(NamedTuple):
         return recipe.but(**rows, vocabulary=min(max(300, self.vocabulary()), 10**6))
 
     def vocabularies(self, recipe: Recipe) -> tuple[int, int]:
-        """Entries of the vocabularies of target and source; a recipe counts those to learn."""
+        """The sizes of the target's and the source's vocabulary.
+
+        Without a tokenizer, both are the size that the recipe sets.
+        """
         if self.tokenizer is not None:
             return self.tokenizer.size, self.tokenizer.source_size
         return recipe.tokenizer.vocabulary, recipe.tokenizer.vocabulary

@@ -24,8 +24,9 @@ FAMILIES: Mapping[str, Callable[..., EncoderDecoder]] = MappingProxyType(
 def new_model(
     recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None
 ) -> EncoderDecoder:
-    """Make a model with random weights; `vocabulary` is the number of entries.
+    """Make a model with random weights; `vocabulary` is the size of the target's vocabulary.
 
-    `source_vocabulary` is the number of entries of the source, if it differs.
+    `source_vocabulary` is the size of the source's vocabulary, if it differs. Raises ValueError if
+    it differs and one matrix embeds both.
     """
     return FAMILIES[recipe.family](recipe, vocabulary, source_vocabulary)

@@ -15,8 +15,8 @@ from regard.equations import Computing
 class Convolution(Computing):
     """A kernel of width k whose inputs are `dilation` positions apart.
 
-    With `causal` it sees the position itself and earlier positions, else equally many on either
-    side. Rows are padded with zeros.
+    With `causal` it sees the position itself and earlier positions, else positions on both sides:
+    equally many if k is odd. Rows are padded with zeros.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):
@@ -24,7 +24,7 @@ class Convolution(Computing):
         self.W = nn.Linear(kernel * inputs, outputs)
         self.kernel, self.dilation = kernel, dilation
         self.reach = (kernel - 1) * dilation
-        """How far the last position that it sees is from the first."""
+        """The distance between the first and the last position that the kernel sees."""
         self.before = self.reach if causal else self.reach // 2
 
     def forward(

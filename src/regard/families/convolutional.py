@@ -2,9 +2,9 @@
 attention in every layer of the decoder.
 
 Residual sums are multiplied by sqrt(0.5), which keeps their variance. Embeddings begin with a
-standard deviation of 0.1. Three things differ from ConvS2S: weights are not normalised, which
-helped training without Adam; gradients of the encoder are not scaled down, which Adam would undo;
-and every layer is as wide as the embeddings.
+standard deviation of 0.1. Three things differ from ConvS2S: weights are not normalised, since
+normalisation helped training without Adam; gradients of the encoder are not scaled down, since Adam
+would undo it; and every layer is as wide as the embeddings.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class DecoderConvolution(GatedLayer):
     ) -> Float[Tensor, "rows target d"]:
         """The layer's output, from its input y.
 
-        `embedded` is the input of the first layer. `memory` and `mask` are the keys and values of
-        the source and which of them a row may attend to; `looked_up` explains `scale`.
+        `embedded` holds the embeddings of the target. `memory` holds the keys and values of the
+        source, and `mask` tells which of them a row may attend to; `looked_up` explains `scale`.
         """
         h = F.glu(self.convolution(self.dropped(y)))
         return self.looked_up(y, h, embedded, memory, mask, scale)

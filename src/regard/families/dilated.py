@@ -51,12 +51,12 @@ class DilatedBlock(Computing):
         self.W_1, self.W_2 = nn.Linear(d, inner), nn.Linear(inner, d)
         self.convolution = Convolution(inner, inner, recipe.kernel, dilation, causal=causal)
         for layer in (self.W_1, self.convolution.W, self.W_2):
-            draw_variance(layer, 2.0)  # a ReLU leaves half of it
+            draw_variance(layer, 2.0)  # a ReLU leaves half of the variance
 
     def forward(
         self, x: Float[Tensor, "rows length d"], real: Float[Tensor, "rows length 1"] | None = None
     ) -> Float[Tensor, "rows length d"]:
-        """The block's output; `real` is 1 where the encoder writes, and 0 in padding."""
+        """The block's output; in the encoder, `real` is 1 where it writes, and 0 in padding."""
         inner = self.narrowed(x)
         return self.widened(x, self.convolution(inner if real is None else inner * real))
 
@@ -76,7 +76,7 @@ class DilatedBlock(Computing):
         x: Float[Tensor, "sentences beams d"],
         past: Float[Tensor, "sentences beams reach inner"],
     ) -> tuple[Tensor, Tensor]:
-        """The block's output at one more position, and its past after it."""
+        """The block's output at one more position, and the block's past after this position."""
         convolved, past = self.convolution.step(self.narrowed(x), past)
         return self.widened(x, convolved), past
 

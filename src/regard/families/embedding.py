@@ -9,7 +9,7 @@ from regard.recipe import ModelRecipe
 
 
 class TokenEmbedding(Embedding):
-    """Token embeddings x sqrt(d_model), with dropout; the softmax shares the matrix."""
+    """Token embeddings x sqrt(d_model), without positions, with dropout."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__(recipe, vocabulary)

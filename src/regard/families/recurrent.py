@@ -1,10 +1,10 @@
 """The recurrent family, modelled on GNMT (Wu et al., 2016): LSTM layers with additive attention.
 
-The first layer of the encoder reads a sentence in both directions. From the third layer on, layers
-have residual connections. The decoder's first layer gives the queries of additive attention
-(Bahdanau et al., 2014); every further layer reads the output of attention beside the output of the
-layer below. The first layer does not read the output of attention at the position before, so one
-call of a fused LSTM computes a whole row.
+The first layer of the encoder reads a sentence in both directions. In both stacks, layers have
+residual connections from the third layer on. The decoder's first layer gives the queries of
+additive attention (Bahdanau et al., 2014); every further layer of the decoder reads the output of
+attention beside the output of the layer below. The decoder's first layer does not read the output
+of attention at the position before, so one call of a fused LSTM computes a whole row.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def is_real(rows: Rows) -> Bool[Tensor, "rows length"]:
 
 
 def reversal(real: Bool[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
-    """For each position, the position whose token it has when each sentence is reversed.
+    """For each position, the position of the token that moves there if sentences are reversed.
 
     Padding, which follows a sentence, stays in its place.
     """

@@ -12,7 +12,7 @@ from regard.translation import Translation, Translator
 
 @dataclass(frozen=True)
 class Mended:
-    """The translations of a sentence, by a second search if the first one gave a flawed one."""
+    """The translations of a sentence, by the first search or by a second one without flaws."""
 
     translations: list[Translation]
     """At least one translation; the best comes first."""
@@ -27,9 +27,9 @@ def mended(
 ) -> list[Mended]:
     """Search again for the sentences whose best translation looks wrong.
 
-    `found` has the translations of each sentence. If the second search finds translations without
-    flaws, they replace the first ones; otherwise the first ones are returned with their flaws. A
-    sentence that the translator has split is not searched for again.
+    `found` has the translations of each sentence by the first search. If the second search finds
+    translations without flaws, they replace the first ones; otherwise the first ones are returned
+    with their flaws. A sentence that the translator has split is not searched for again.
     """
     results = [
         Mended(best, _flaws(translator, sentence, best[0].text))
