@@ -30,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A function of the package; its module is imported at first use, as PyTorch loads slowly."""
+    """The public function `name`; its module is imported at first use, as PyTorch loads slowly."""
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     module, function = _HOMES[name]

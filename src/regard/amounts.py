@@ -11,7 +11,9 @@ NUMBERS = {"M": 1e6, "thousand": 1e3, "": 1.0}
 
 
 def amount(value: float, units: Mapping[str, float]) -> str:
-    """The value in the largest unit that is not larger than it; `units` are in descending order.
+    """`value` as text, in the largest of the `units` that it reaches, or in the last of all.
+
+    `units` maps names to sizes, in descending order.
 
     >>> amount(1_260_000_000, BYTES)
     '1.26 GB'

@@ -1,9 +1,9 @@
-"""The product as functions: `regard.prepare`, `regard.train` and `regard.parse`.
+"""Three commands as functions: `regard.prepare`, `regard.train` and `regard.parse`.
 
-They do the work of the commands with the same names, and print nothing. Where a command ends with a
-sentence and status 2, they raise a RegardError with the same sentence, which names options of the
-command. Arguments have the names of these options, except that --from is `start_from` and --set is
-`changes`.
+A function does the work of the command with the same name, and prints nothing. Where the command
+ends with an error message and exit status 2, the function raises a RegardError with this message,
+which names options of the command. Arguments have the names of these options, except that --from is
+`start_from` and --set is `changes`.
 
 A function imports its modules when it is called: PyTorch takes more than a second to load.
 """
@@ -63,14 +63,17 @@ def prepare(
         source, target              text to learn from
         valid_source, valid_target  text to validate on
         trees, valid_trees          trees, to make a parser instead of a translator
-        silver, silver_share        trees that a parser wrote, and their share, in (0, 1)
-        mix                         for each file of `source`, how often an epoch has its pairs
+        silver, silver_share        trees that a parser wrote, and their share, in (0, 1), among all
+                                    training trees
+        mix                         for each file of `source`, how often its pairs occur in an epoch
         tokenizer                   a tokenizer.json to use; without it, one is learned
-        recipe                      a recipe, its name or its file; without it, small, with a
-                                    vocabulary and rows that suit the text
+        recipe                      a recipe, its name or its file; without it, small-parse for
+                                    trees, and for text small, with a vocabulary and a row length
+                                    that suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     processes for text; by default one for each usable core
-        progress                    called again and again during each reading of the files
+        progress                    called with a `data.aligned.Progress`, again and again, while
+                                    the files are read
 
     Returns how many pairs were kept, and the size and fingerprint of the vocabulary. Raises
     DataError for files that cannot be used, RecipeError for an invalid recipe or change, ModelError
@@ -189,12 +192,12 @@ def train(
 def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
     """Parse sentences with the parser in a model directory; return the tree of each (§6.3).
 
-    A sentence is a list of words, or a text, which is cut into words like the Penn treebank (extra:
-    parse). Each call reads the model: to parse several times, open the parser once with
-    `regard.load_parser`.
+    A sentence is a list of words, or a text, which is split into words as in the Penn Treebank; for
+    this, the optional dependencies `regard[parse]` must be installed. Each call reads the model: to
+    parse several times, open the parser once with `regard.load_parser`.
 
     Raises ModelError if the directory does not hold a parser, DataError for a sentence without
-    words, MissingExtra for a text if the extra is not installed, and TypeError if `sentences` is a
+    words, MissingExtra for a text without these dependencies, and TypeError if `sentences` is a
     single text.
 
     >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
@@ -213,10 +216,10 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """The `Interrupt` of a run; in the main thread, it records SIGINT and SIGTERM.
+    """A context for a run and its `Interrupt`, which records SIGINT and SIGTERM in the main thread.
 
-    After a signal the run saves and raises Interrupted. Here, SIGINT then raises KeyboardInterrupt,
-    and SIGTERM raises SystemExit. If `patient`, signals after the first are ignored.
+    After a signal the run saves and raises Interrupted. This context then raises KeyboardInterrupt
+    for SIGINT, and SystemExit for SIGTERM. If `patient`, signals after the first are ignored.
     """
     from regard.machine.interrupt import Interrupt, Interrupted, interruptible
 
@@ -263,5 +266,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`; its TOML values may be written as JSON."""
+    """Texts "section.key=value" for `Recipe.set`: it reads TOML, and JSON scalars are TOML."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

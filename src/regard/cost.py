@@ -1,9 +1,10 @@
-"""§6.1, Table 2: the cost of training, in two ways that are never mixed.
+"""§6.1, Table 2: the cost of training, measured in two ways that are never mixed.
 
-The *counted* operations are the operations of all matrix products of a model of these sizes. The
-*estimate* is the number that Table 2 prints: the time of training, times the number of devices,
-times the speed in single precision that a device sustains. The time includes all waiting, and much
-of the work may be faster than single precision, so the two numbers may differ by any factor.
+The *counted* operations are those of all matrix products in training, which follow from the sizes
+of the model and of the text. The *estimate* is the number that Table 2 prints: the time of
+training, times the number of devices, times the speed in single precision that a device sustains.
+The time includes all waiting, and much of the work may be faster than single precision, so the two
+numbers may differ by any factor.
 """
 
 from collections.abc import Sequence
@@ -47,9 +48,10 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
 
 
 def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArray[Any]:
-    """Pairs of positions that self-attention computes in sentences of these lengths.
+    """For each sentence length, the number of pairs of positions whose scores are computed.
 
-    With a neighbourhood, a block of queries is multiplied with `windows` blocks of keys.
+    The scores are those of self-attention. With a neighbourhood, a block of queries is multiplied
+    with `windows` blocks of keys.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -74,7 +76,8 @@ def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int)
         sizes = family_sizes(model)
         of_logits = vocabulary * model.d_model
         return 6 * (source * sizes.source + target * (sizes.target + of_logits))
-    # Over the encoder's output: K and V of a source token, Q and output of a target token.
+    # Attention to the encoder's output projects K and V of a source token, Q and the output of a
+    # target token.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory
     of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory

@@ -33,7 +33,7 @@ class TrainingFiles:
     silver_share: float | None = None
     """Share of silver trees among all training trees, in (0, 1); None uses each tree once."""
     mix: Sequence[int] = ()
-    """For each file of `source`, how often an epoch has its pairs; if empty, once for each file."""
+    """For each file of `source`, how often its pairs occur in an epoch; empty means once each."""
 
     @property
     def has_text(self) -> bool:
@@ -46,7 +46,7 @@ class TrainingFiles:
         return bool(self.trees or (self.source and self.target))
 
     def refuse_unfit(self, task: str | None = None) -> None:
-        """Raise RegardError if the files exclude one another, or do not fit the task."""
+        """Raise RegardError if files exclude one another, or the task or an option is invalid."""
         if task not in (None, "translate", "parse"):
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:

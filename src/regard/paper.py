@@ -16,9 +16,10 @@ from regard.sizes import family_sizes
 BASE = Recipe().but(initial="joined", save_every=1500, save_minutes=0.0, resume_minutes=10.0)
 """The base model, English to German (§3, §5).
 
-§6.1 averages 5 checkpoints "written at 10-minute intervals". At 0.4 s a step (§5.2) these are 1,500
-steps, and another machine makes the same number, at its own speed. How weights are initialised is
-not printed; here it is done as in the authors' code. All other values are the defaults of `Recipe`.
+§6.1 averages 5 checkpoints "written at 10-minute intervals". At 0.4 s a step (§5.2), 10 minutes are
+1,500 steps, so a checkpoint is saved every 1,500 steps, however fast the machine is; saves every 10
+minutes serve only to resume. The paper does not print how weights are initialised; here it is done
+as in the authors' code. All other values are the defaults of `Recipe`.
 """
 
 BASE_EN_FR = BASE.but(kind="wordpiece", vocabulary=32_000)
@@ -83,10 +84,10 @@ WSJ = BASE.but(
 
 The paper tuned both dropouts and the learning rate on section 22 and does not print them. The
 authors' released code has dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces and
-word pieces, as here. Its rate is a constant of 0.05 where base has 0.1: half of equation (3). An
-earlier file of the authors has 0.5, five times equation (3); we guess that the later value corrects
-it. Their code has 6 layers, and a separate matrix before the softmax; this recipe, like the paper,
-has 4 layers and one matrix.
+word pieces, as here. In that code the factor of the rate is 0.05, and for base 0.1, so the parser's
+rate is half of equation (3). An earlier file of the authors has 0.5, five times equation (3); we
+guess that the later value corrects it. Their code has 6 layers, and a separate matrix before the
+softmax; this recipe, like the paper, has 4 layers and one matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
@@ -237,9 +238,11 @@ BIG_VOCABULARY = 36_000
 def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None) -> int:
     """The number of parameters of a model, from its sizes alone (§3.1 to §3.5).
 
-    Source, target and the softmax, which has no bias, share one embedding matrix (§3.4). The four
-    projections of an attention and both layers of a feed-forward network have biases; a LayerNorm
-    has a gain and a bias. Encoder and decoder share one table of learned positions.
+    `source_vocabulary` is the size of the source's vocabulary, if it is not `vocabulary`. In the
+    paper's models, source, target and softmax share one embedding matrix (§3.4), the softmax has no
+    bias, and encoder and decoder share one table of learned positions. The four projections of an
+    attention and both layers of a feed-forward network have biases; a LayerNorm has a gain and a
+    bias.
 
     The vocabularies whose counts round to the digits printed in Table 3:
 

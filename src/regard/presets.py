@@ -66,7 +66,7 @@ CONVOLUTIONAL = SMALL.but(family="convolutional", layers=6, positions="learned",
 """A convolutional model like ConvS2S (`families.convolutional`), for small texts."""
 
 DILATED = SMALL.but(family="dilated", layers=10, d_model=384)
-"""A model of dilated convolutions like ByteNet (`families.dilated`): twice all five dilations."""
+"""A model like ByteNet (`families.dilated`), for small texts: two layers of each dilation."""
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {

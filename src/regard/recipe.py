@@ -89,7 +89,7 @@ class SearchRecipe(Section):
         return float(length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
 
     def but(self, **changes: Any) -> SearchRecipe:
-        """This section with some fields changed; raises RecipeError."""
+        """This section with some fields changed; raises RecipeError for a wrong key or value."""
         return Recipe(search=self).but(**changes).search
 
 
@@ -157,14 +157,19 @@ class Recipe(Section):
         return self
 
     def but(self, **changes: Any) -> Recipe:
-        """This recipe with some fields changed, without naming sections; raises RecipeError."""
+        """This recipe with some fields changed, as by `merged`, but without naming sections."""
         sections: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             sections.setdefault(_section_of(key), {})[key] = value
         return self.merged(sections)
 
     def merged(self, changes: Mapping[str, Any]) -> Recipe:
-        """This recipe changed by `{section: {field: value}}`; raises RecipeError."""
+        """This recipe changed by `{section: {field: value}}`.
+
+        Fields that are derived from a changed field are derived again, unless they are given. If a
+        family other than the Transformer is chosen, and no layout, the layout is "grouped". Raises
+        RecipeError for an unknown section or field, or an invalid value.
+        """
         whole: dict[str, Any] = self.model_dump()
         for section, fields in changes.items():
             _check_known(section, list(Recipe.model_fields), "section")
@@ -184,7 +189,9 @@ class Recipe(Section):
             raise RecipeError(_first_problem(error)) from None
 
     def set(self, *assignments: str) -> Recipe:
-        """This recipe changed by texts `section.key=value`; values are read as TOML.
+        """This recipe changed by texts `section.key=value`, as `merged` changes it.
+
+        A value is read as TOML, or as text if it is not TOML.
 
         >>> Recipe().set("training.steps=4000").training.steps
         4000

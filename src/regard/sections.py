@@ -64,11 +64,11 @@ class ModelRecipe(Section):
     attention_dropout: _Fraction = 0.0
     """Dropout on the attention weights; the paper uses it only for parsing."""
     relu_dropout: _Fraction = 0.0
-    """Dropout after the ReLU of the feed-forward networks; none in the paper."""
+    """Dropout after the activation in the feed-forward networks; none in the paper."""
     positions: Literal["sinusoidal", "halves", "learned", "words"] = "sinusoidal"
     """Positional encoding. sinusoidal: the sinusoids of §3.5. halves: the same numbers, all sines
-    before all cosines. learned: as in row E of Table 3. words: sinusoids of the number of the word,
-    for a parser: a symbol of a tree stands where the word of the next leaf stands."""
+    before all cosines. learned: as in row E of Table 3. words: for a parser, sinusoids of word
+    numbers; a symbol of a tree has the number of the word that the next leaf stands for."""
     max_positions: Count = 1024
     """Number of positions of a learned encoding, which no sentence may exceed; sinusoids have no
     limit."""
@@ -125,7 +125,7 @@ class ModelRecipe(Section):
 
     @model_validator(mode="after")
     def _suits_the_family(self) -> Self:
-        """Refuse changes of fields that have an effect only in a Transformer, in other families."""
+        """For other families, refuse changed fields that have an effect only in a Transformer."""
         if self.family == "transformer":
             return self
         if self.positions == "words":
@@ -185,8 +185,8 @@ class DataRecipe(Section):
     """Number of pairs held out for validation if no validation files are given; at most a tenth of
     all pairs."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """For a parser without silver trees: the number of trees to make of the gold trees, by
-    exchanging phrases between them, at most 20 of each; the paper makes none."""
+    """For a parser without silver trees: the number of new trees to make from the gold trees, by
+    exchanging phrases between them, at most 20 from each gold tree; the paper makes none."""
     source_tokens: Count = 25_000
     """The most source tokens in a batch, including padding."""
     target_tokens: Count = 25_000
@@ -230,8 +230,8 @@ class TrainingRecipe(Section):
     accumulate: Count = 1
     """The number of batches whose gradients are summed for one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
-    """How the equations are computed. auto: in the fastest way. plain: by their definitions. On a
-    CPU, auto chooses one of the other ways (`arithmetic.choose`)."""
+    """How the equations are computed. auto: in the fastest way. plain: by their definitions. whole,
+    halves and loops are the ways from which auto chooses on a CPU (`arithmetic.choose`)."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """The number format of training. auto: bf16 if the processor has it, otherwise fp32. There is
     always a copy of the weights in fp32.
@@ -247,8 +247,8 @@ class TrainingRecipe(Section):
     validate_every: Count = 1000
     """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Training stops early after this many validations in a row without a lower loss; 0 means that
-    it does not."""
+    """Training stops early after this many validations in a row without a lower loss, or a higher
+    BLEU or F1 if `best` names it; 0 means that it does not."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """The number of sentences decoded for BLEU at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
@@ -259,18 +259,19 @@ class TrainingRecipe(Section):
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
     """Minutes from one checkpoint to the next; with 0, only save_every counts."""
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
-    """Minutes from one save that serves only to continue from to the next; 0 means no such saves.
-    If there are any, only checkpoints due by save_every and save_minutes are averaged, and not the
-    one of the last step."""
+    """Minutes between saves that serve only to resume the run; 0 means no such saves. If it is not
+    0, only checkpoints that were due by save_every or save_minutes are averaged, and others, such
+    as that of the last step, only if these are too few or `average` is 1."""
     keep: Count = 5
-    """The number of newest checkpoints that are kept; older ones are removed."""
+    """The number of newest checkpoints that are kept. Older ones are removed, except those that may
+    be averaged by `best`."""
     average: Count = 5
     """The number of checkpoints averaged to the final model (§6.1: the last 5 for base, 20 for
     big)."""
     best: Literal["last", "loss", "bleu", "f1"] = "last"
-    """Which checkpoints are averaged. last: the last ones. loss, bleu, f1: the ones nearest to the
-    best validation by this number. `patience` compares validations by the same number, or by the
-    loss with last."""
+    """Which checkpoints are averaged. last: the last ones. loss, bleu, f1: those whose steps are
+    nearest to the best validation by this number. `patience` compares validations by the same
+    number; with last, by the loss."""
     tune: bool = False
     """Whether beam and alpha are chosen on the validation set at the end of training (§6.1)."""
 

@@ -38,8 +38,8 @@ difference. The first row that fits decides.
 
 "Prepared now" means in RUN/data, with the tokenizer of the model of --from if there is one. A
 recipe marked ** is chosen for the text, this machine and the time (`regard.budget`): in row 11
-always, for MINUTES without --time; in rows 17 and 20 if --time is given. Any other recipe ends
-after --time, or at its last step if that is earlier. In the recipe, --task or --trees sets
+always, for MINUTES without --time; in rows 17 and 20 if --time is given. A run by any other recipe
+ends after --time, or at its last step if that is earlier. In the recipe, --task or --trees sets
 task.output, then --set applies. A recipe marked * then takes from the data the fields that describe
 how it was prepared (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own,
 unless changes are accepted; the time and the settings of the search may differ.
@@ -140,7 +140,7 @@ def begin(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> tuple[Recipe, Path]:
-    """The recipe and the directory of prepared data, which is prepared now if it is not there.
+    """Choose the recipe and the data, and prepare the data if needed; return recipe and directory.
 
     `progress` is called while data is prepared, `remark` with a sentence if the recipe takes fields
     from the data, `chose` if a recipe is chosen that suits the time of the run. Raises RegardError
@@ -162,7 +162,7 @@ def decide(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> Decision:
-    """Decide by the table above; write nothing. Raises RegardError for a refused row."""
+    """Decide by this module's table, and write nothing; raises RegardError for a refused case."""
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
@@ -259,7 +259,7 @@ def _recipe(
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe expected to be best after --time, or MINUTES; the fields `made` are kept."""
+    """The recipe expected to be best in the time of the run; it keeps the fields `made`."""
     minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)

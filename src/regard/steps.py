@@ -105,9 +105,9 @@ class Compiled(Whole):
     """Learns on a GPU by one program, which is compiled from `batch_loss` for the first batch.
 
     If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
-    called with the reason. The batch is then learned from by a program without graphs, by the
-    arithmetic that the model had before. If this fails, too, no program is used. `arithmetic` is
-    only for the first program.
+    called with the reason. A program without graphs then learns from the batch, with the arithmetic
+    that the model had before. If this fails, too, the loss is computed without being compiled.
+    `arithmetic` is only for the first program.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A complete training: the run, its validations, the tuning of the search, warnings of its size."""
+"""A complete training: the run, its validations, the tuning of the search, a check of the disk."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,12 +35,12 @@ def train_prepared(
     shard: bool = False,
     began: float | None = None,
 ) -> None:
-    """Train on prepared data until the recipe's last step, and write the model to `out`.
+    """Train on prepared data until the run is over, and write the model to `out`.
 
     `listeners` are called with each record of the journal. `announce` is called once, before the
     first step, with the memory and disk space that the run takes. With several `processes`, each
-    must call this function, and only the first writes and warns. Raises the errors of `train`, and
-    Interrupted, after saving, if `interrupt` records a signal.
+    must call this function, and only the first writes and warns. Raises the errors of `Run` and
+    `train`, and Interrupted, after saving, if `interrupt` records a signal.
     """
     refuse_more_parts(micro_batches or 1, recipe.data)
     validate = validator(data, recipe, processes)

@@ -28,11 +28,11 @@ Validate = Callable[[EncoderDecoder], dict[str, Any]]
 
 
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
-    """Train to the last step of the run's recipe; return the averaged fp32 weights (§6.1).
+    """Train until the run is over by its steps, time or patience; return the averaged weights.
 
     Continues from the run's newest checkpoint. Of several processes, the first returns the weights,
-    the others an empty dict. Raises Interrupted, after saving, if a signal has come, and
-    TrainingError if the loss is no longer a number.
+    in fp32 (§6.1), the others {}. Raises Interrupted, after saving, if a signal has come, and
+    Diverged if the loss or a weight is no longer finite.
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe
@@ -58,7 +58,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
 
 class Loss(NamedTuple):
-    """Losses of one step, summed over its tokens, in nats."""
+    """Losses of one step, summed over its tokens, in nats; and the sums of `Clock.wishes`."""
 
     smoothed: Tensor
     plain: Tensor
@@ -82,7 +82,7 @@ def update(
     """Make an optimizer step on the loss per target token of all processes' batches (§5.3).
 
     `batches` are this process's share. The losses stay on the device, so nothing waits for a GPU.
-    If one process has too little memory, all raise OutOfMemory; the same exchange sums `wishes`.
+    If one process lacks memory, all raise OutOfMemory; the same exchange sums their `wishes()`.
     """
     try:
         losses: Tensor | None = None
