@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.equations import Cache
 
 COMPACT_EVERY = 16
-"""The number of tokens from one compaction to the next. With fewer tokens, compacting would cost
-more than it saves."""
+"""The number of tokens from one compaction to the next; a compaction drops the slots that belong to
+no hypothesis. More frequent compactions would cost more than they save."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class DecoderState:
     uniform: bool
     """True while every sentence uses the same number of slots: until the first compaction."""
     length: int
-    """The number of tokens decoded so far, <s> included; with room for a granule, the number at the
-    end of the granule."""
+    """The number of tokens decoded so far, <s> included; or, with room for a granule
+    (`regard.granules`), the number at the end of the granule."""
     memory: tuple[Cache, ...]
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
@@ -120,11 +120,11 @@ class DecoderState:
         return self.ancestry.shape[1] == 1 and self.when is None
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The largest number of slots of a sentence that belong to a hypothesis."""
+        """The number of slots that belong to a hypothesis, in the sentence where it is largest."""
         return self.ancestry.any(dim=1).sum(dim=1).amax()
 
     def with_room(self, steps: int, occupied: int) -> DecoderState:
-        """This state with slots for this many steps, in which its tensors keep their shapes.
+        """This state with slots for `steps` more steps, during which its tensors keep their shapes.
 
         `occupied` is the number of slots to keep. There is no compaction before the next call.
         """

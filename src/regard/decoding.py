@@ -54,19 +54,20 @@ COPIES_FROM = 4096
 Starting and ending copies takes 0.05 s; unlike threads, they do not wait for each other's Python
 code."""
 LOOPS_FROM = 8192
-"""For at least this many source tokens, a thread or copy with one core computes by loops, which
-load in 0.25 s; but not if a sentence must decode to the same bits in any batch."""
+"""For at least this many source tokens, a thread or copy with one core computes by compiled loops
+(`arithmetic.one_core`), which load in 0.25 s; but not if a sentence must decode to the same bits in
+any batch."""
 FEW_FROM = 4096
-"""When this many source tokens have been decoded, few rows are decoded by `FewRows` from then on,
-but not if a sentence must decode to the same bits in any batch. The loops of `FewRows` take 0.3 s
+"""Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
+not if a sentence must decode to the same bits in any batch. The loops of `FewRows` take 0.3 s
 to load and, the first time on a machine, about 20 s to compile. A server uses them from the
 start."""
 FEW = 2 * 10**8
-"""Rows are few if their number, times the number of weights that a step multiplies by, is at most
-this."""
+"""A batch has few rows if their number, times the number of weights that a step multiplies by, is
+at most this."""
 COPY_BYTES = 2**30
-"""There are only as many copies as this much free memory allows for each; a copy with the paper's
-base model takes 0.4 to 0.7 GB."""
+"""Free memory, in bytes, that must be there for each copy; a copy with the paper's base model takes
+0.4 to 0.7 GB."""
 
 Found = list[list[Hypothesis]]
 """The hypotheses of each sentence, the best first."""
@@ -96,7 +97,7 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
 
 def settled(precision: str) -> str:
-    """The precision that is meant: for "auto", bf16 if the device multiplies in it, else fp32.
+    """`precision` itself or, for "auto", bf16 if the device multiplies in bf16, else fp32.
 
     Raises RecipeError if `precision` is not fp32, bf16, int8 or auto.
     """
@@ -156,9 +157,9 @@ class Decoding:
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
         self.may_be_copied = True  # a server sets it to False, as a fork keeps its sockets open
-        self._tried: dict[tuple[int, int], bool] = {}  # tests of `one_by_one`, by beam and threads
+        self._tried: dict[tuple[int, int], bool] = {}  # whether batches agree, by beam and threads
         self._tokens = 0  # source tokens that were decoded so far
-        self._few_rows: list[FewRows] | None = None  # for each member, when it is made
+        self._few_rows: list[FewRows] | None = None  # one for each member, once they are made
 
     @property
     def one_by_one(self) -> bool:
@@ -177,7 +178,8 @@ class Decoding:
         """The hypotheses that `search` finds for each source.
 
         A source is a list of ids that ends in </s>. Unless `here` is True, `search` may run in a
-        copy of this process, and what it changes there is lost.
+        copy of this process, and what it changes there is lost. Raises RegardError if a single
+        sentence does not fit the memory.
         """
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
@@ -289,10 +291,10 @@ def _by_copies(
 
 
 def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
-    """Divide sentences into batches of at most `slots` slots, the longest sentences first.
+    """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
 
-    A longer sentence is a batch of its own. Yields indices into `sources`. Each worker gets the
-    same number of batches, of similar size.
+    Padding counts. A longer sentence is a batch of its own. Yields the batches as lists of indices
+    into `sources`. Each worker gets the same number of batches, of similar size.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))

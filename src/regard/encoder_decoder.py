@@ -27,7 +27,7 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
 class Attends(Protocol):
-    """A module that attends; another arithmetic, as its `by`, can record the attention weights."""
+    """A module that attends; an arithmetic that records attention weights can replace its `by`."""
 
     heads: int
     by: Arithmetic
@@ -37,13 +37,13 @@ class EncoderDecoder(Computing, ABC):
     """A model that computes a decoder's states from source rows, and logits from the states."""
 
     whole_rows = False
-    """Whether attention to long rows is not divided into blocks, so that it can be recorded."""
+    """Whether attention to long rows is computed undivided, so that its weights can be recorded."""
     encoder: Sequence[nn.Module]
     """The encoder's layers. A sharded model gathers the weights of one layer at a time."""
     decoder: Sequence[nn.Module]
     """The decoder's layers."""
     few_rows: Any = None
-    """A `FewRows` that computes `start` and `step` of a Transformer, instead of its modules."""
+    """A `FewRows` that computes `start` and `step` of a Transformer; None if modules do."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class EncoderDecoder(Computing, ABC):
     def decode(
         self, target: Rows, memory: Any, source: Rows
     ) -> Float[Tensor, "rows target d_model"]:
-        """The decoder's states; the target is shifted right and begins with <s>.
+        """The decoder's states; `target` is already shifted right and begins with <s>.
 
         `memory` is the encoded `source`.
         """
@@ -159,7 +159,7 @@ class EncoderDecoder(Computing, ABC):
 
     @contextmanager
     def stepping_by(self, few_rows: Any) -> Iterator[None]:
-        """Have this `FewRows` compute `start` and `step` within the block, and its loops search."""
+        """A context in which this `FewRows` computes `start` and `step`, and ranks hypotheses."""
         before, self.few_rows, self.by = (self.few_rows, self.by), few_rows, few_rows.by
         try:
             yield

@@ -23,7 +23,7 @@ class EnsembleState:
     states: tuple[Any, ...]
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> EnsembleState:
-        """The state of these rows, by `search.Selectable.select`."""
+        """The states of these rows of all models; see `search.Selectable.select`."""
         return EnsembleState(tuple(state.select(rows) for state in self.states))
 
 

@@ -20,7 +20,10 @@ from regard.granules import ONE_STEP, Granule
 
 
 class Mask:
-    """The keys that queries may attend to; made once for all layers, in the form of the kernels."""
+    """Which keys a query may attend to, in the form that an arithmetic's kernels take.
+
+    A mask is made once for all layers.
+    """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
         """`allowed` is True where a query may attend. The output of a query without keys is 0."""
@@ -41,7 +44,7 @@ class Cache:
         multiple: int = 1,
     ):
         self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
-        # Contiguous, as in matrix products: copied once here instead of at each step.
+        # Contiguous, as matrix products need it: copied once here instead of at each step.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -53,8 +56,8 @@ class Cache:
     ) -> None:
         """Add slots, in place while there is capacity, and write the new keys and values.
 
-        `places` are the slots to write to in each sentence; None means the added slots, which is
-        faster. A cache `with_room` has the slots already.
+        `places` are the slots of each sentence to write to; None means the added slots, which is
+        faster. To a cache that `with_room` made, no slots are added: it has them already.
         """
         if not self._roomy:
             self.slots += keys.shape[2]
@@ -152,7 +155,7 @@ class Arithmetic(ABC):
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
     granule: Granule = ONE_STEP
-    """The steps of a search from one look of the host at its results to the next."""
+    """The steps of a search between two times that the host looks at its results."""
 
     @abstractmethod
     def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:
@@ -166,9 +169,10 @@ class Arithmetic(ABC):
         *,
         causal: bool = False,
     ) -> Mask:
-        """The mask with which a position attends to its own segment; each row has its own numbers.
+        """The mask with which a position attends to its own segment.
 
-        With `causal`, it does not attend to later positions (§3.2.3).
+        Segments are numbered within each row. With `causal`, a position does not attend to later
+        positions (§3.2.3).
         """
 
     @abstractmethod
@@ -190,7 +194,7 @@ class Arithmetic(ABC):
     ) -> Float[Tensor, "rows heads queries d_v"]:
         """Equation (1): softmax(Q K^T / sqrt(d_k)) V, with dropout on the attention weights.
 
-        Unused slots of a cache may follow keys and values; the mask is not as wide as they are.
+        `key` and `value` may end in unused slots of a cache, which the mask does not cover.
         """
 
     @abstractmethod
@@ -209,8 +213,8 @@ class Arithmetic(ABC):
     ) -> Float[Tensor, "rows length width"]:
         """The outputs of an LSTM over each row, from the first position to the last.
 
-        The gates are computed as `of_input` of x plus `of_state` of the state, for
-        `regard.recurrence.lstm_cell`.
+        At each position, `regard.recurrence.lstm_cell` gets the gates of_input(x) + of_state(h),
+        where h is the output at the position before.
         """
 
     @abstractmethod
@@ -245,7 +249,7 @@ class Arithmetic(ABC):
     ) -> Float[Tensor, "*batch vocabulary"]:
         """x E^T, the linear layer before the softmax, which shares the embeddings E (§3.4).
 
-        A bias, which the paper does not have, is added.
+        `bias`, if given, is added; the paper has none.
         """
 
     @abstractmethod
@@ -274,8 +278,8 @@ class Arithmetic(ABC):
     ) -> Ranking:
         """The `count` largest of live + log softmax(logits) of each sentence (§6.1).
 
-        Tokens in `never` are left out. Equal continuations are in the order of their hypotheses,
-        then of their tokens.
+        `live` is log P of each hypothesis. Tokens in `never` are left out. Equal continuations are
+        in the order of their hypotheses, then of their tokens.
         """
 
     choose: Callable[..., Any]

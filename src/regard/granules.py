@@ -2,7 +2,7 @@
 
 To look at the results, the host waits until the GPU has done all its work, and then the GPU waits
 for new work. So a granule has several steps on a GPU, and one on a CPU. Within a granule, no tensor
-changes its shape, and the host needs no number: states make room before the granule.
+changes its shape, and the host reads no number from the GPU: states make room before the granule.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Roomy(Protocol):
         """The number that `with_room` needs, as a tensor on the state's device."""
 
     def with_room(self, steps: int, occupied: int) -> Self:
-        """This state with room for this many steps, which it keeps from one granule to the next.
+        """This state with room for `steps` more steps, during which its tensors keep their shapes.
 
         `occupied` is the value that `occupied()` had before rows were selected; 0 before the first
         step.
@@ -85,11 +85,11 @@ def _roomy(state: Any) -> Iterator[Roomy]:
 
 
 def overwrite(step: Callable[[Value], Value], value: Value) -> None:
-    """Make a step from a value, and write what it makes over the tensors of that value.
+    """Overwrite the tensors of `value` with those of `step(value)`.
 
     So the next step reads and writes the same memory, which a recording of the step needs. Raises
-    ValueError, before anything is overwritten, if another number than those in tensors would
-    change, a tensor would change its shape, or what would be overwritten shares memory.
+    ValueError, before anything is overwritten, if the step changes a number that is not in a tensor
+    or the shape or dtype of a tensor, or if tensors to overwrite share memory.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
@@ -119,7 +119,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the tensors in a value and in the objects that it holds, and all that holds nothing."""
+    """Yield all tensors in a value, at any depth, and all other objects that hold no objects."""
     inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
     if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
         yield value

@@ -99,7 +99,10 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(field[:, :count] for field in self))
 
     def read(self, eos: int) -> list[list[Hypothesis]]:
-        """Copy the hypotheses of each sentence to the host; raises ModelError if a log p is NaN."""
+        """Copy the hypotheses of each sentence to the host, without empty places.
+
+        Raises ModelError if a log p is NaN.
+        """
         numbers = torch.stack([self.log_p, self.score]).cpu()
         if numbers[0].isnan().any():
             raise ModelError("the model's logits are NaN or infinite: its weights are damaged")
@@ -155,7 +158,7 @@ def choose_best(
         final[:, beam:] = False
     finished = finished.beside(candidates.only(final)).best(beam)
     # No live hypothesis can score more: log p only falls, and the penalty of the longest output
-    # is the largest. Searches that finish by "beam" guess that by the present length.
+    # is the largest. Searches that finish by "beam" guess the bound from the present length.
     longest = length if rules.finish_by_beam else max_lengths
     bound = live.log_p[:, 0] / rules.penalty.index_select(0, longest)
     return Chosen(live, finished, (bound > finished.score[:, -1]) & (length < max_lengths))

@@ -41,7 +41,7 @@ class AddNorm(Computing):
     def forward(
         self, x: Float[Tensor, "*batch d_model"], sublayer: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_model"]:
-        """x is the sub-layer's input, `sublayer` its output."""
+        """Add & Norm: x is the sub-layer's input, and `sublayer` its output."""
         return self.by.add_norm(x, sublayer, self.norm, self.dropout if self.training else 0.0)
 
 
@@ -58,14 +58,15 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
 class Embedding(Computing):
     """§3.4 and §3.5: token embeddings x sqrt(d_model) + positions, with dropout on the sum.
 
-    One matrix serves the source, the target and, transposed, the linear layer before the softmax.
+    In the paper, one matrix serves the source, the target and, transposed, the linear layer before
+    the softmax.
     """
 
     sinusoids = staticmethod(sinusoids)
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
-        empty = torch.empty(vocabulary, recipe.d_model)  # the Transformer fills it
+        empty = torch.empty(vocabulary, recipe.d_model)  # the model fills it
         self.tokens = nn.Embedding(vocabulary, recipe.d_model, _weight=empty)
         self.scale = recipe.d_model**0.5 if recipe.embedding_scale else 1.0
         self.dropout = recipe.dropout
@@ -103,7 +104,7 @@ class Embedding(Computing):
         segments: Int[Tensor, "rows length"],
         positions: Int[Tensor, "rows length"],
     ) -> Int[Tensor, "rows length"]:
-        """The positions to embed the tokens at; the arguments are the fields of a `Rows`."""
+        """The position of each token to embed; the arguments are the fields of a `Rows`."""
         return positions
 
     def position_after(

@@ -19,7 +19,7 @@ from regard.sizes import BLOCKED_FROM
 
 
 class RestrictedAttention(MultiHeadAttention):
-    """Self-attention over the positions within `reach`; a second base class computes the scores."""
+    """Self-attention to positions at most `reach` away; a second base class computes scores."""
 
     reach: int
 

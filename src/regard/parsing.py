@@ -65,7 +65,7 @@ def load(directory: str | Path, *, precision: str = "fp32", exact: bool | None =
 
 
 class Parser(Decoding):
-    """A model of trees with its tokenizer and search; only one thread may use it at a time."""
+    """A model that writes trees, with its tokenizer and search; for one thread at a time."""
 
     def __init__(
         self,
@@ -83,7 +83,10 @@ class Parser(Decoding):
         self._trees = WellFormed(model, self.alphabet)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
-        """The best tree of each sentence, a list of words; raises DataError if it has no words."""
+        """Parse sentences, each a list of words; return the best tree of each.
+
+        Raises DataError for a sentence without words, and TypeError if a sentence is a str.
+        """
         trees = []
         for number, best in enumerate(self.stream(sentences), 1):
             if not best:
@@ -117,7 +120,7 @@ class Parser(Decoding):
     def _parts(self, words: Sequence[str]) -> list[tuple[Sequence[str], list[int]]]:
         """The words with their pieces, divided in halves until each part is short enough to parse.
 
-        If a single word has too many pieces, its last pieces are left out.
+        If a single word has too many pieces, its last pieces are left out. Returns [] for no words.
         """
         [pieces] = self.tokenizer.encode([as_text(words)])
         if len(words) < 2 or len(pieces) < self.longest:
@@ -154,9 +157,10 @@ class Parser(Decoding):
 
 
 def _joined(parts: Sequence[Parse]) -> Parse:
-    """Join the parses of a sentence's parts under one root, with the label of the first phrase.
+    """Join the parses of a sentence's parts under one root.
 
-    Scores are added up; the confidence is again per word.
+    The root has the label of the first part that is a phrase. Scores are added up; the confidence
+    is again per word.
     """
     if len(parts) == 1:
         return parts[0]

@@ -3,11 +3,12 @@
 A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| counts </s> (Wu et al.
 2016, equation 14). At each step, the 2 x beam best continuations of a sentence are its candidates.
 Candidates that end in </s> are set aside as finished, and the best `beam` of the others stay live.
-The search needs nothing of the model except that it can be stepped through.
+The search uses nothing of the model except `start` and `step`.
 
 With `finish = "beam"`, it is the search of the library transformers. Only candidates among the best
-`beam` are set aside, if they end in </s> or have the maximum length. A sentence ends when the score
-of its best live hypothesis, at its present length, is below the scores of all finished ones.
+`beam` are set aside, if they end in </s> or have the maximum length. A sentence ends when it has
+`beam` finished hypotheses, and the score of its best live one, at its present length, is not above
+the lowest of their scores.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose_b
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed once at most this share of a batch goes on: removal takes a copy."""
+"""Ended sentences are removed once at most this share of a batch goes on, as removal copies it."""
 
 
 class Selectable(Protocol):
@@ -99,8 +100,9 @@ def search(
     `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` and `chooser` compute what
     `most_likely` and `choose_best` define. After each `granule` of steps, or with `listen` after
-    each step, the host looks which sentences have ended. This does not change the results. Raises
-    RecipeError if `n_best` is not between 1 and the beam, ModelError if a log p is NaN.
+    each step, the host checks which sentences have ended. This does not change the results. Raises
+    RecipeError if `n_best` is not between 1 and the beam, ValueError if a maximum length is below
+    1, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -127,7 +129,7 @@ def search(
 
 
 def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
-    """Copy to the host which sentences go on, and some numbers; nothing else waits for a GPU."""
+    """Copy `going` and `numbers` to the host; nothing else in a granule waits for a GPU."""
     if not numbers:
         return going.cpu(), iter(())
     read = torch.cat([going.long(), torch.stack(numbers)]).cpu()
@@ -161,7 +163,7 @@ class _Host:
         return beams
 
     def results(self, eos: int) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, from its first pool that is not empty."""
+        """The best hypotheses of each sentence, by the pools that `_Beams.results` returns."""
         numbers = torch.cat([sentences for sentences, _ in self._ended]).tolist()
         pools = zip(*(pools for _, pools in self._ended), strict=True)
         choices = zip(*(Hypotheses.joined(pool).read(eos) for pool in pools), strict=True)
@@ -223,14 +225,17 @@ class _Beams(NamedTuple):
         )  # fmt: skip
 
     def results(self, sentences: Int[Tensor, " some"], count: int) -> list[Hypotheses]:
-        """The pools of these sentences; the first that is not empty has a sentence's results."""
+        """Three pools of at most `count` hypotheses for each of these sentences.
+
+        The results of a sentence are in the first pool in which it has any hypothesis.
+        """
         pools = self.finished, self.live, self.before
         return [pool.of(sentences).first(count) for pool in pools]
 
 
 @dataclass(frozen=True)
 class _Rules:
-    """One step of the search, for all sentences at once."""
+    """The rules of a search, and its steps, each for all sentences at once."""
 
     model: Steppable[Any, Any]
     recipe: SearchRecipe
@@ -263,7 +268,7 @@ class _Rules:
         )
 
     def step(self, beams: _Beams) -> _Beams:
-        """The beams after one more token; no sentence may have ended."""
+        """The beams after one more token; an ended sentence must have no live hypothesis."""
         live, length = beams.live, beams.length + 1
         last = live.tokens.index_select(-1, beams.length).squeeze(-1)
         last = last.masked_fill(live.log_p == -torch.inf, self.pad)

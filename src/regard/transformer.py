@@ -132,7 +132,7 @@ class Transformer(EncoderDecoder):
     def _join_projections(self) -> None:
         """Initialise the projections of the same input like one joined matrix.
 
-        They are W^Q, W^K and W^V of self-attention, and W^K and W^V of the encoder's output.
+        Joined are W^Q, W^K and W^V of self-attention, and W^K and W^V of the encoder's output.
         """
         for layer in (*self.encoder, *self.decoder):
             own = cast(MultiHeadAttention, layer.self_attention)
@@ -141,7 +141,7 @@ class Transformer(EncoderDecoder):
             _join(layer.cross_attention.W_k, layer.cross_attention.W_v)
 
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
-        """The encoder stack."""
+        """The output of the encoder stack."""
         x = self.embedding(source.ids, self.embedding.counted(*source), source.ids.shape[1])
         mask = self._own_mask(self.attended(source), causal=False)
         for layer in self.encoder:
@@ -157,7 +157,7 @@ class Transformer(EncoderDecoder):
     def decode(
         self, target: Rows, memory: Float[Tensor, "rows source d_model"], source: Rows
     ) -> Float[Tensor, "rows target d_model"]:
-        """The decoder stack; the target is shifted right and begins with <s>."""
+        """The decoder stack's output; `target` is already shifted right and begins with <s>."""
         y = self.target_side(target.ids, self.target_side.counted(*target), target.ids.shape[1])
         self_mask = self._own_mask(target.segments, causal=self.causal)
         cross_mask = self.by.mask_of_segments(target.segments, self.attended(source))

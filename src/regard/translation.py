@@ -63,7 +63,8 @@ def load(
     """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
     `precision` is "fp32", "bf16", "auto" (bf16 if the processor supports it) or "int8", which
-    rounds weights and states to 8 bits. Raises RecipeError for int8 except on x86 processors.
+    rounds weights and states to 8 bits. Raises RecipeError for another precision, and for int8
+    except on x86 processors.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
@@ -97,8 +98,8 @@ def load(
 class Translator(Decoding):
     """A model or an ensemble with its tokenizer and search.
 
-    A source may have at most `longest` pieces. `exact` has the meaning that it has in `load`;
-    unless it is False, `open_to_decode` must have prepared `model` for it.
+    A source may have at most `longest` pieces, </s> included. `exact` has the meaning that it has
+    in `load`; unless it is False, `open_to_decode` must have prepared `model` for it.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -122,7 +123,7 @@ class Translator(Decoding):
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Raise RecipeError if the model's engine cannot do the search; regard can do any."""
+        """Do nothing: regard can do any search. Another engine raises RecipeError if it cannot."""
 
     def accept_longer(self) -> None:
         """Accept sentences of up to `MOST_PIECES` pieces from now on, longer than in training.
@@ -160,7 +161,7 @@ class Translator(Decoding):
         """Yield up to `n_best` translations of each sentence, the best first.
 
         `window` sentences are sorted and decoded together. `on_partial` maps the number of a
-        sentence, from 0, to a listener. It is called in any thread, at most twenty times per
+        sentence, from 0, to a listener, which may be called in any thread, at most twenty times per
         second, with the best hypothesis so far, but not for sentences that are split. `warn` is
         called for each sentence that is split. Errors name a sentence as `where:number`, counted
         from `first`. Raises DataError where `translate` does, and TypeError if a sentence is not a

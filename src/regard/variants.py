@@ -32,8 +32,8 @@ class AdditiveAttention(MultiHeadAttention):
     """§3.2.1's "additive attention": a network with one hidden layer scores each query and key.
 
     score(q, k) = w · tanh(q + k) in each head (Bahdanau et al. 2014), where q = x W^Q and k = m W^K
-    are the two halves of the hidden layer's product. It is computed by this definition with every
-    implementation of the equations: for each pair of positions, d_k numbers are kept.
+    are the two halves of the hidden layer's product. Every implementation of the equations computes
+    this score by this definition: for each pair of positions, d_k numbers are kept.
 
     The bias of the keys is not trained here either, as it is added to the bias of the queries.
     """
@@ -157,7 +157,7 @@ class OutputMatrix(nn.Module):
 
     def __init__(self, vocabulary: int, d_model: int):
         super().__init__()
-        empty = torch.empty(vocabulary, d_model)  # the Transformer fills it
+        empty = torch.empty(vocabulary, d_model)  # the model fills it
         self.tokens = nn.Embedding(vocabulary, d_model, _weight=empty)
 
 
@@ -173,7 +173,10 @@ def self_attention_of(recipe: ModelRecipe) -> MultiHeadAttention:
 def attention_of(
     recipe: ModelRecipe, made: Callable[[type[MultiHeadAttention]], Any] = lambda kind: kind
 ) -> Any:
-    """The attention of a layer, by the recipe's `score` and `norm`; `made` may change its class."""
+    """The attention of a layer, by the recipe's `score` and `norm`.
+
+    `made` turns the class that they select into the class that is used.
+    """
     sizes = recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
     if recipe.norm == "pre":
         pre_norm = {
@@ -205,7 +208,7 @@ def add_norm_of(recipe: ModelRecipe) -> AddNorm | Add:
 
 
 def last_norm_of(recipe: ModelRecipe) -> nn.Module:
-    """The LayerNorm after the last layer of a stack; in the paper there is none."""
+    """The LayerNorm after the last layer of a stack or, as in the paper, an identity."""
     if recipe.norm == "post":
         return nn.Identity()
     return nn.LayerNorm(recipe.d_model, eps=recipe.norm_epsilon)
@@ -222,7 +225,7 @@ def matrices_apart(
     vocabulary: int,
     embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
 ) -> dict[str, nn.Module]:
-    """The matrices, by name, that are not the source's embedding; the paper has only this one."""
+    """The modules of the matrices apart from the source's embedding, by name; {} in the paper."""
     apart: dict[str, nn.Module] = {}
     if recipe.embeddings in ("target", "apart"):
         apart["target_embedding"] = embed(recipe, vocabulary)

@@ -189,7 +189,10 @@ def _only(
     ids: Int[Tensor, " columns"],
     follow: Bool[Tensor, "rows columns"],
 ) -> Float[Tensor, "rows columns"]:
-    """Keep the logits that `follow` allows; <pad>, which is never selected, gets the rest of p."""
+    """Keep the logits that `follow` allows.
+
+    <pad>, which is never selected, gets the probability of all other tokens together.
+    """
     total = torch.logsumexp(logits.float(), dim=-1)
     some = logits[:, ids].float().masked_fill_(~follow, -torch.inf)
     share = torch.logsumexp(some, dim=-1) - total
