@@ -22,7 +22,10 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Plain):
-    """The arithmetic of our search beside an engine, which divides the processor's cores itself."""
+    """The arithmetic of our search beside an engine, with one batch at a time.
+
+    The engine itself divides the processor's cores.
+    """
 
     side_by_side = False
 

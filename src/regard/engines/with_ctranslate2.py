@@ -55,8 +55,9 @@ BATCH_TOKENS = 1024
 class CTranslate2Model(EngineModel):
     """A model that CTranslate2 computes and that our search can step through.
 
-    Each step computes the whole prefix again, so this is slow; it serves the second search for
-    translations that look wrong, and the certificate.
+    Each step computes the whole prefix again, which is slow. So it is used only for the two rare
+    cases above, the second search for translations that look wrong, and the certificate. Raises
+    ModelError if CTranslate2 cannot open the directory.
     """
 
     def __init__(self, exported: Exported, threads: int):
@@ -188,7 +189,10 @@ class CTranslate2Translator(EngineTranslator):
         extra: int,
         recipe: SearchRecipe,
     ) -> list[tuple[int, int, Any]]:
-        """Begin to search for the sources `these`; return the number, steps and answer of each."""
+        """Begin to search for some sources; return the number, steps and answer of each.
+
+        `these` are the numbers of the sources.
+        """
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):
             batch = [these[place] for place in places]
@@ -198,7 +202,10 @@ class CTranslate2Translator(EngineTranslator):
         return asked
 
     def _ask(self, sources: Sequence[Sequence[int]], steps: int, recipe: SearchRecipe) -> list[Any]:
-        """Begin a search of `steps` steps; an answer has all hypotheses, finished and live."""
+        """Begin a search of `steps` steps; return a future answer for each source.
+
+        An answer has all hypotheses, finished and live.
+        """
         many = recipe.beam * (steps + 1) if recipe.beam > 1 else 1
         answers: list[Any] = self.model.translator.translate_batch(
             [self.model.named(source) for source in sources],
@@ -241,7 +248,7 @@ def _is_decided(
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    if not alive:  # live ones were not returned: they are no likelier than those just finished
+    if not alive:  # none was returned: a live one is no likelier than any that just finished
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
     return len(finished) >= n_best and bound <= finished[n_best - 1].score

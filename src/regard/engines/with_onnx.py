@@ -42,7 +42,10 @@ class Caches:
 
 
 class OnnxModel(EngineModel):
-    """The two graphs, as a model that our search can step through."""
+    """The two graphs, as a model that our search can step through.
+
+    Raises ModelError if ONNX Runtime cannot open them.
+    """
 
     def __init__(self, exported: Exported, threads: int):
         super().__init__(int(exported.manifest["positions"]))

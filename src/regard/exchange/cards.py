@@ -1,4 +1,4 @@
-"""The README.md of an exported model, a model card: how to use it, scores of regard, recipe."""
+"""The README.md of an exported model, its model card: its use, its scores in regard, its recipe."""
 
 from __future__ import annotations
 

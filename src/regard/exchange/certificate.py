@@ -48,10 +48,13 @@ class Side(Protocol):
         """[target, vocabulary] The logits after each token of `target`, which begins with <s>."""
 
     def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
-        """The greedy output for each source, of at most `most` tokens, </s> included."""
+        """The greedy output for each source, of at most `most` tokens when </s> is counted."""
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of a beam search; `alpha` is the exponent of the length penalty."""
+        """The best output of a beam search for each source, with `most` as for `greedy`.
+
+        `alpha` is the exponent of the length penalty.
+        """
 
 
 class Certificate(BaseModel):
@@ -103,7 +106,7 @@ class Certificate(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """The certificate in a directory, if it has one; raises ModelError if it is damaged."""
+        """The certificate in a directory, or None; raises ModelError for a damaged certificate."""
         path = directory / CERTIFICATE
         try:
             with open_regular(path) as file:

@@ -15,7 +15,7 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """A translator whose model and beam search an engine computes."""
+    """An engine's translator: the engine computes the model, and it or regard does the search."""
 
     def __init__(self, translator: EngineTranslator):
         self._translator = translator
@@ -43,7 +43,7 @@ class EngineSide:
         return self.beam(sources, most, 1, 0.0)
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of the engine's beam search for each source."""
+        """The best output of the translator's beam search for each source."""
         rules = self._translator.recipe.but(beam=beam, alpha=alpha)
         found = self._translator.found(sources, [most] * len(sources), rules, 1)
         return [list(best.tokens) for [best] in found]

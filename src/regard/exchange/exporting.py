@@ -36,13 +36,13 @@ def write_export(
     pair: str = "",
     text: Sequence[Path] = (),
 ) -> Certificate:
-    """Write the model in `directory` to `out` for another program, and prove it.
+    """Write the model in `directory` to `out` for another program; return the certificate.
 
     `changes` set fields of the exported search, such as "search.alpha=0". For argos, `pair` names
     the languages, such as "en-de", and `text` names files on whose lines the tokenizer is tested.
-    Raises RecipeError for an unknown format or precision, ModelError if the format cannot hold the
-    model or the proof fails, MissingExtra if a package is not installed. After an error, nothing
-    is left behind.
+    Raises RecipeError for an invalid option, ModelError if the format cannot hold the model or if
+    the logits differ, MissingExtra if a package is not installed, RegardError if `out` exists or
+    cannot be written. After an error, nothing is left behind.
     """
     _check(format, precision, changes)
     refuse_existing(out)

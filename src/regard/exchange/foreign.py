@@ -1,4 +1,4 @@
-"""A foreign model that was read and converted, and is not yet written and compared."""
+"""A foreign model after reading and conversion, before it is written and compared."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Foreign:
 
 
 def not_run(why: str) -> Callable[[], Side]:
-    """A `Foreign.side` for a model of which no program is here that could run it."""
+    """The value of `Foreign.side` for a model that cannot be run here; `why` says the reason."""
 
     def side() -> Side:
         raise NotRunError(why)
@@ -46,7 +46,10 @@ def not_run(why: str) -> Callable[[], Side]:
 
 
 def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) -> Recipe:
-    """A recipe with these fields; raises ModelError if no model of regard can have them."""
+    """A recipe with these fields, `vocabulary` entries and sources of at most `longest` tokens.
+
+    Raises ModelError, which names the file `where`, if no model of regard can have the fields.
+    """
     model = fields.setdefault("d_model", 512), fields.setdefault("heads", 8)
     if all(isinstance(size, int) and size > 0 for size in model) and model[0] % model[1]:
         raise ModelError(f"{where}: d_model = {model[0]} is not a multiple of its {model[1]} heads")
@@ -58,7 +61,7 @@ def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) ->
 
 
 def most_extra(limit: int, beam: int) -> int:
-    """The value of `search.max_extra` that is nearest to `limit`, a foreign limit of outputs."""
+    """The valid `search.max_extra` nearest to `limit`, the longest output of the foreign search."""
     return max(1, min(limit, 10_000, MOST_STEPPED // max(1, beam)))
 
 
@@ -121,7 +124,7 @@ class ForeignConfig:
         return ForeignConfig(content, self.where)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, of any type."""
+        """The value of a key, of any type; `default` if the key is missing."""
         return self._content.get(key, default)
 
     def _get(self, key: str, default: Any) -> Any:

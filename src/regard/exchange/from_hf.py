@@ -45,8 +45,9 @@ def read_hf(directory: Path) -> Foreign:
     """Read a directory of MarianMTModel and MarianTokenizer; raises ModelError.
 
     Files: config.json, generation_config.json if there is one, model.safetensors or
-    pytorch_model.bin, source.spm, target.spm, vocab.json, tokenizer_config.json. From a directory
-    that `regard export hf` wrote, the exported model is restored.
+    pytorch_model.bin, source.spm, target.spm, vocab.json and, if they exist, target_vocab.json
+    and tokenizer_config.json. If `regard export hf` wrote the directory from a model with regard's
+    own tokenizer, that model is restored.
     """
     if is_own(directory):
         return read_own_hf(directory)
@@ -237,7 +238,7 @@ def _tables(
 def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The stored positional encodings as learned positions, and the recipe's fields for them.
 
-    Both are empty if the encodings are the sinusoids that follow from the sizes.
+    Both are empty if no encodings are stored, or if they are the sinusoids of §3.5 in halves.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model

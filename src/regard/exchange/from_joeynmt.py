@@ -40,9 +40,11 @@ _FEED_FORWARD = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}
 
 
 def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
-    """Read config.yaml, a checkpoint and the vocabularies of a directory; raises ModelError.
+    """Read config.yaml, a checkpoint and the vocabularies of a directory.
 
-    `texts` names the files of the tokenizer, if they are not where the configuration says.
+    `texts` names the files of the tokenizer, if they are not in the directory. Raises ModelError
+    for a model that cannot be converted exactly, and RecipeError for files of `texts` that cannot
+    be combined.
     """
     config = ForeignConfig(
         parse_yaml(text_of_file(directory / "config.yaml"), directory / "config.yaml"),
@@ -99,7 +101,7 @@ def _section(config: ForeignConfig, side: str) -> ForeignConfig:
 
 
 def _side(config: ForeignConfig, side: str) -> tuple[str, str]:
-    """A side's file of sub-words, and its language for Moses' tokenizer; empty if not used."""
+    """A side's file of sub-words, and its language for Moses' tokenizer; "" for one not used."""
     section = _section(config, side)
     for key in ("lowercase", "normalize"):
         if section.get(key):
@@ -186,7 +188,10 @@ def _own(
 
 
 def refuse_other_sinusoids(weights: ForeignWeights, name: str, width: int, where: Path) -> None:
-    """Take a stored table of positional encodings; raise ModelError if it differs from §3.5."""
+    """Take the table of positions with this name, if it is stored.
+
+    Raises ModelError if the table differs from the sinusoids of §3.5.
+    """
     if name not in weights:
         return
     table = weights.take_any(name).reshape(-1, width)

@@ -30,10 +30,12 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""Rows of the table of sinusoids. It becomes learned positions: its exponent differs from §3.5."""
+"""Rows of the table of sinusoids. Its exponent differs from §3.5, so regard stores the table as
+learned positions."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
-"""In marian-nmt, "gelu" means x · sigmoid(1.702 x), an activation that regard does not have."""
+"""Our name of each activation of marian-nmt. Its "gelu" is left out: it means x · sigmoid(1.702 x),
+which regard does not have."""
 _ONLY: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
@@ -60,7 +62,8 @@ _ATTENTION = {"self": "self", "cross": "context"}
 def read_marian(path: Path, texts: Texts) -> Foreign:
     """Read a .npz file; `texts` names its vocabularies and SentencePiece models.
 
-    Raises ModelError for a model that cannot be converted exactly.
+    Raises ModelError for a model that cannot be converted exactly, and RecipeError if `texts` names
+    no vocabulary, or files that cannot be combined.
     """
     arrays = read_npz(path)
     keys = _config(arrays, path)
@@ -91,7 +94,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """The parameters by names that end in .weight and .bias, matrices as [outputs, inputs]."""
+    """The parameters by the names that `_renamed` gives; layers' matrices are [outputs, inputs]."""
     found: dict[str, Tensor] = {}
     for name, array in arrays.items():
         if name.startswith("special:"):

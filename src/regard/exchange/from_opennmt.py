@@ -48,7 +48,11 @@ _FEED_FORWARD = {"1": "w_1", "2": "w_2", "norm": "layer_norm"}
 
 
 def read_opennmt(path: Path, texts: Texts) -> Foreign:
-    """Read a .pt file; `texts` names the SentencePiece models. Raises ModelError."""
+    """Read a .pt file, which has its vocabularies; `texts` names the files that cut sub-words.
+
+    Raises ModelError for a model that cannot be converted exactly, and RecipeError for files of
+    `texts` that cannot be combined.
+    """
     content = read_pickled(path)
     if not isinstance(content, dict) or not {"model", "generator", "opt", "vocab"} <= set(content):
         raise ModelError(f"{path}: has no model, generator, opt and vocab: not of OpenNMT-py")

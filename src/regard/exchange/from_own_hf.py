@@ -1,4 +1,7 @@
-"""Read a directory that `regard export hf` wrote; its weights are restored bit by bit."""
+"""Read a directory that `regard export hf` wrote; its weights are restored bit for bit.
+
+One matrix may be rounded: with model.score = dot, the export multiplied W_q by sqrt(d_k).
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _NORMS = {
 
 @dataclass(frozen=True)
 class Program:
-    """The parts of the program around nn.Transformer that a state dict does not tell."""
+    """Facts about the program around nn.Transformer that a state dict does not contain."""
 
     heads: int
     activation: str = "relu"
@@ -66,7 +66,11 @@ class Program:
 
 
 def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
-    """Read a state dict; raises ModelError for one that cannot be converted exactly."""
+    """Read a state dict. `program` describes the program, and `texts` names the vocabularies.
+
+    Raises ModelError for a state dict that cannot be converted exactly, and RecipeError if
+    `program` or `texts` has to tell more.
+    """
     tensors = _tensors(path)
     prefix = _prefix(tensors, path)
     renamed = _split(tensors, path)
@@ -94,7 +98,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
-    """The prefix of nn.Transformer's names in the state dict: empty, or a name with a dot."""
+    """The prefix of nn.Transformer's names in the state dict: "", or such as "transformer."."""
     end = "decoder.layers.0.multihead_attn.in_proj_weight"
     found = [name.removesuffix(end) for name in tensors if name.endswith(end)]
     if len(found) != 1:
@@ -103,7 +107,7 @@ def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
 
 
 def _split(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors, where joined projections of queries, keys and values are split into three."""
+    """The tensors; each joined projection of queries, keys and values is split into three."""
     found = {}
     for name, tensor in tensors.items():
         if name.endswith(("in_proj_weight", "in_proj_bias")):
@@ -247,9 +251,10 @@ def _converted(
 def _positions(
     weights: ForeignWeights, name: str, recipe: Recipe
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """The stored table, or None if it is not kept, and the recipe fields that describe it.
+    """The stored table of positions `name`, and the recipe fields that describe the positions.
 
-    A table of sinusoids, with sines and cosines alternating or in halves, is not kept.
+    The table is None if it is not stored, or if it holds sinusoids, alternating or in halves:
+    regard computes these itself.
     """
     width = recipe.model.d_model
     if not name or name not in weights:

@@ -1,4 +1,4 @@
-"""An exported directory, opened by `transformers` in the usual way."""
+"""A directory of `regard export hf`, opened by `transformers`, as one side of a certificate."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class HuggingFaceSide:
     """A directory of MarianMTModel, run by `transformers`.
 
     The weights are `tensors`, which were read before: `transformers` reads no weights from the
-    directory. Raises NotRunError if it is not installed, or cannot open the directory.
+    directory. Raises NotRunError if `transformers` is not installed, or cannot open the directory.
     """
 
     def __init__(

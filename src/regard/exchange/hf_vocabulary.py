@@ -90,13 +90,16 @@ class MarianVocabulary:
 
 
 def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
-    """The exported id of the entry whose embedding equals that of our <s>."""
+    """The exported id of the entry whose embedding equals that of our <s>; 0 if there is none."""
     equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
     return int(equal[-1]) if len(equal) else 0
 
 
 def _named_padding(tokenizer: ForeignTokenizer[Any], default: int) -> int:
-    """The exported id of the piece that is named as padding, which stands only after the end."""
+    """The exported id of the piece that MarianTokenizer uses as padding, after </s>.
+
+    Returns `default` if the tokenizer has no such piece.
+    """
     if not isinstance(tokenizer, SentencePieceTokenizer) or len(tokenizer.settings.skipped) < 3:
         return default
     files = tokenizer.files

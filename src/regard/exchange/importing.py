@@ -13,8 +13,9 @@ from regard.run.model_directory import open_model, write_model
 def write_imported(out: Path, foreign: Foreign) -> Certificate:
     """Make the model directory `out`, and return its certificate.
 
-    The model is opened again and run beside the foreign one. Raises ModelError if their logits
-    differ, and RegardError if `out` exists or cannot be written; then nothing is left behind.
+    The written model is opened and, if the foreign model can be run here, compared with it. Raises
+    ModelError if their logits differ, and RegardError if `out` exists or cannot be written; then
+    nothing is left behind.
     """
     refuse_existing(out)
     about = {

@@ -3,7 +3,8 @@
     python translate_ids.py 17 254 9 2      # the ids of a source; the last one is </s>
 
 It prints the ids of the greedy output. `Graphs.step` gives the logits of the next token, with which
-you can write another search. The library `tokenizers` opens tokenizer.json beside this file.
+you can write another search. If regard learned the tokenizer, the library `tokenizers` opens the
+file tokenizer.json beside this file.
 """
 
 import sys

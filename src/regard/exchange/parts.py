@@ -1,4 +1,4 @@
-"""Parts of a model that every format names in its own way."""
+"""Parts of a model that each export format needs, and names in its own way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Matrices(NamedTuple):
 
 
 def matrices_of(recipe: ModelRecipe) -> Matrices:
-    """Which weights embed the source and the target, and which one is before the softmax."""
+    """The names of the source's embedding, the target's embedding and the matrix before softmax."""
     source = "embedding.tokens.weight"
     own_target = recipe.embeddings in ("target", "apart")
     target = "target_embedding.tokens.weight" if own_target else source

@@ -93,7 +93,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 def read_pickled(path: Path, *names: str) -> Any:
     """The content of a file by `torch.save`: tensors, numbers, text, lists and dictionaries.
 
-    An `argparse.Namespace` becomes a dictionary. Raises ModelError if the file is damaged or holds
+    It may also hold an `argparse.Namespace`. Raises ModelError if the file is damaged or holds
     anything else, which could be code.
     """
     try:

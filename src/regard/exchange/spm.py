@@ -2,9 +2,11 @@
 
 SentencePiece merges characters; our merges join bytes. An entry of complete characters becomes a
 piece of the SentencePiece model, and the order of the merges gives its score. A character without a
-piece is written as byte pieces, such as <0xE2>. SentencePiece cannot express two things: an entry
-that ends within a character, and that an entry comes from one pair of parts alone, since it merges
-every pair that spells a piece. Both are rare, so each model is tested on text before it is used.
+piece is written as byte pieces, such as <0xE2>.
+
+SentencePiece cannot express two things. An entry of ours may end within a character. And an entry
+is the result of merging one pair of parts only, while SentencePiece merges every pair that spells
+the piece. Both matter rarely, so each model is tested on text before it is used.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Pieces(NamedTuple):
 
 
 def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
-    """Make the SentencePiece model of a tokenizer; raises ModelError if it cuts word pieces."""
+    """Make the SentencePiece model of a tokenizer; raises ModelError for one of word pieces."""
     merges = tokenizer.merges
     if not len(merges):
         raise ModelError(

@@ -33,7 +33,7 @@ class Texts:
     """The languages for Moses' tokenizer; without languages, text is divided at spaces."""
 
     def checksums(self, *others: Path) -> dict[str, str]:
-        """SHA-256 of other files and these, by name."""
+        """SHA-256 of the files `others` and of these files, by file name."""
         paths = *others, *self.vocabularies, *self.cutters, *self.codes
         return {path.name: checksum(path) for path in paths}
 
@@ -149,7 +149,7 @@ def read_vocabulary_of(path: Path) -> Vocabulary:
     """Read pieces and their ids from JSON, from YAML with a piece on each line, or from plain text.
 
     In plain text each line is a piece, and its id is the number of the line, from 0. Raises
-    ModelError for a piece or an id that occurs twice.
+    ModelError for a damaged file, and for a piece or an id that occurs twice.
     """
     text = text_of_file(path)
     if path.suffix == ".json":

@@ -1,7 +1,7 @@
-"""Write a model as a package of Argos Translate, which LibreTranslate installs too.
+"""Write a model as a package of Argos Translate; LibreTranslate installs such packages, too.
 
 A package is a zip file of one folder: metadata.json, sentencepiece.model, and `model`, which is a
-directory of CTranslate2. The search is Argos Translate's own.
+directory of CTranslate2. Argos Translate searches by its own settings, not by those of the model.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def write_argos(
     precision: str,
     prove: Callable[[Exported], Certificate],
 ) -> Certificate:
-    """Write the package `out`, and return its certificate.
+    """Write the package `out`, and return its certificate, which `prove` makes.
 
     `lines` are text of both languages, on which the SentencePiece model is tested. Raises
-    RecipeError if `pair` is not of the form en-de, and ModelError if SentencePiece cannot cut text
-    as the model's tokenizer does, or if CTranslate2 cannot compute the model.
+    RecipeError if `pair` is not of the form en-de or the name of `out` does not end in ENDING, and
+    ModelError if SentencePiece cannot cut text as the model's tokenizer does, or if CTranslate2
+    cannot compute the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -73,7 +74,10 @@ def _pack(folder: Path, out: Path) -> None:
 
 
 def pieces_of(model: Model) -> Pieces:
-    """The SentencePiece model of a tokenizer; for a tokenizer of our own, it is made here."""
+    """The SentencePiece model of a model's tokenizer; for a tokenizer of our own, it is made here.
+
+    Raises ModelError if the tokenizer has no SentencePiece model, or two vocabularies.
+    """
     tokenizer = model.tokenizer
     if isinstance(tokenizer, Tokenizer):
         return sentence_pieces(tokenizer)

@@ -133,7 +133,7 @@ def _set_norm(spec: Any, weights: NamedWeights, name: str) -> None:
 
 
 def _set_attention(spec: Any, weights: NamedWeights, name: str, projections: Sequence[str]) -> None:
-    """Fill an attention. Where `projections` joins letters, as in "qkv", they are one matrix."""
+    """Fill an attention. In `projections`, "qkv" means that W_q, W_k and W_v are one matrix."""
     for linear, letters in zip(spec.linear, projections, strict=True):
         _set_linear(linear, weights, [f"{name}.W_{letter}" for letter in letters])
 

@@ -129,7 +129,7 @@ def _layer(
         if f"{ours}.{name}.weight" not in weights:
             continue
         weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
-        if name.endswith(("W_o", "W_2")):  # their outputs have d_model dimensions, else inputs
+        if name.endswith(("W_o", "W_2")):  # d_model is the axis of outputs, else of inputs
             weight, bias = weight[order], bias[order]
         else:
             weight = weight[:, order]

@@ -1,4 +1,4 @@
-"""Write a model as ONNX: encoder.onnx, decoder.onnx, and a loop that does not import regard."""
+"""Write a model as ONNX: encoder.onnx, decoder.onnx, and a program that decodes without regard."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ except ModuleNotFoundError:
     raise MissingExtra("ONNX", "exchange") from None
 
 LOOP = "translate_ids.py"
-"""The reference loop that is written beside the graphs."""
+"""The name of the decoding program, a copy of onnx_loop.py, that is written beside the graphs."""
 _APART = 2**30
 """Weights of more bytes than this lie in a file of their own: a graph holds at most 2 GiB."""
 
 
 def write_onnx(model: Model, folder: Path) -> None:
-    """Write both graphs, checked by onnx.checker, and the reference loop into a folder.
+    """Write both graphs, checked by onnx.checker, and the decoding program into a folder.
 
     Raises ModelError if sources of the model do not end in </s> (`model.source_end`).
     """

@@ -7,8 +7,8 @@ from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
     """A unique name for each id of a side; a space is ▁, or Ġ with a tokenizer of our own.
 
-    The names are taken from the tokenizer's file. If two entries have the same name, @ and the id
-    are added to the name of the second.
+    The tokenizer gives the names. If two entries have the same name, @ and the id are added to the
+    name of the second.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)

@@ -67,7 +67,10 @@ class ForeignWeights:
         return tensor
 
     def take_any(self, name: str) -> Tensor:
-        """Take the tensor of this name in any shape, in fp32; raises ModelError as `take` does."""
+        """Take a tensor that is there, of any shape, in fp32; raises ModelError as `take` does.
+
+        Raises KeyError if it is missing.
+        """
         return self.take(name, *(-1 for _ in self._left[name].shape))
 
     def linear(self, name: str, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
@@ -120,7 +123,7 @@ def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[
 
 
 def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
-    """The linear layers of a sub-layer by our names: the foreign part, outputs and inputs."""
+    """For each linear layer, by our name: its part in `PartName`, its outputs and its inputs."""
     d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
     if kind == "ff":
         return {"W_1": ("ff.1", sizes.d_ff, d), "W_2": ("ff.2", d, sizes.d_ff)}
