@@ -111,7 +111,7 @@ def compare_by(
 def _figure(found: Result, first: Result) -> Figure:
     p = found.p_value
     if p is not None and found.score == first.score:
-        p = 1.0  # there is no difference, for which sacreBLEU would give 0.001
+        p = 1.0  # sacreBLEU would give 0.001, although there is no difference
     return Figure(float(found.score), float(found.ci or 0), float(found.mean or 0), p)
 
 

@@ -1,8 +1,8 @@
 """§6.1 "BLEU": divide text into words as Moses' scripts do; the paper's figures count such words.
 
-Each public function returns, for one line, exactly the text that the script in its docstring
-prints. The lists of abbreviations are Moses' own, from the package sacremoses. The tokeniser of
-that package is not used: it differs where a line ends in a full stop (docs/decisions.md).
+Each public function that takes a line returns exactly the text that the script in its docstring
+prints for it. The lists of abbreviations are Moses' own, from the package sacremoses. The tokeniser
+of that package is not used: it differs where a line ends in a full stop (docs/decisions.md).
 """
 
 import re
@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import regex
 
-# perl's \s, \p{IsAlpha}, \p{IsAlnum}, \p{IsN} and \p{IsLower} in decoded text are here _BLANKS,
-# Alphabetic, Alphabetic with Nd, N, and Lowercase.
+# Perl's classes in decoded text are written here as follows: \s as _BLANKS, \p{IsAlpha} as
+# Alphabetic, \p{IsAlnum} as Alphabetic with Nd, \p{IsN} as N, \p{IsLower} as Lowercase.
 _BLANKS = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _Rules = tuple[tuple["regex.Pattern[str]", str], ...]
 
@@ -108,9 +108,9 @@ _WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
 
 @cache
 def _separating(language: str) -> _Rules:
-    """Rules that put blanks around all other characters than letters, digits, hyphens and .'`.
+    """Rules that put blanks around every character except letters, digits, and . , - ' and `.
 
-    Further rules put blanks around some of these, too. Several blanks become one later.
+    Further rules put blanks around some of these exceptions, too. Several blanks become one later.
     """
     inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
     return (
@@ -141,13 +141,13 @@ _APOSTROPHES = {
     **dict.fromkeys(("fr", "it", "ga", "ca"), _TO_THE_LEFT),
     **dict.fromkeys(("so", "tdt"), _IN_WORDS),
 }
-"""Where an apostrophe is divided from its word, by language; elsewhere it stands alone."""
+"""Rules for apostrophes, by language. In other languages, each apostrophe is a word of its own."""
 _INSIDE_WORDS = {
     "fi": [(r":(?!\p{Ll})", " : ")],
     "sv": [(r":(?!\p{Ll})", " : ")],
     "tdt": [(r"'(?!\p{Ll})", " ' ")],
 }
-"""Marks that are part of a word if a small letter follows, by language."""
+"""Rules, by language, that divide a mark from its word unless a small letter follows the mark."""
 
 
 def _end_apart(word: str, language: str, after: str) -> str:

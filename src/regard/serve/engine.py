@@ -18,9 +18,8 @@ from regard.translation import PartialListener, Translation, Translator
 from regard.view.look import Look, seen
 
 MOST_CELLS = 4_000_000
-"""The attention of a sentence is not returned if it has more weights, in all heads and layers.
-
-This many weights take 16 MB.
+"""The attention of a sentence is not returned if it has more weights than this, in all heads and
+layers together. This many weights take 16 MB.
 """
 
 
@@ -111,7 +110,7 @@ class Engine:
         return replace(passage, sentences=tuple(code + one for one in passage.sentences))
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
-        """Add sentences to the queue by `Batcher.submit`; raises QueueFull."""
+        """Add sentences to the queue; return the future result of each. Raises QueueFull."""
         return self._batcher.submit(requests)
 
     def close(self) -> None:
@@ -164,7 +163,7 @@ class Engine:
         if not 0 < cells * heads <= MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
-        # The layer that aligns best differs between models: experiments/figures/alignment.py.
+        # The mean: which layer aligns best differs by model (experiments/figures/alignment.py).
         mean = look.weights["cross"].mean((0, 1)).tolist()
         return replace(
             rendering,

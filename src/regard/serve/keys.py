@@ -51,7 +51,7 @@ class Allowance:
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
         self._a_minute, self._clock = a_minute, clock
-        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, at which time
+        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
 
     def wait(self, client: str) -> float:
         """Seconds until the client may make a request; 0 if it may now."""
@@ -59,7 +59,7 @@ class Allowance:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
 
     def take(self, client: str) -> float:
-        """Count one request if the client may make it now; return the value of `wait` before."""
+        """Count a request and return 0 if the client may make it now, else the seconds to wait."""
         wait, left = self.wait(client), self._saved(client)
         self._left.pop(client, None)
         self._left[client] = (left if wait else left - 1, self._clock())

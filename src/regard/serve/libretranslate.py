@@ -223,7 +223,7 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _count(value: Any) -> int:
-    """A number of alternatives, from 0 to 1000; raises HTTPException if it is not a number."""
+    """`value` as a number from 0 to 1000; raises HTTPException if it is not a number."""
     try:
         return max(0, min(int(value or 0), 1000))
     except (TypeError, ValueError, OverflowError):

@@ -60,7 +60,7 @@ def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
 def _merged(
     starts: list[tuple[int, StretchKind]],
 ) -> Iterator[tuple[tuple[int, StretchKind], tuple[int, StretchKind]]]:
-    """Merge neighbours of the same kind; yield each stretch and the next one, where it ends."""
+    """Merge neighbours of the same kind; yield (start of a stretch, start of the next one)."""
     first = starts[0]
     for following in starts[1:-1]:
         if following[1] is not first[1]:

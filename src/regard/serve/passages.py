@@ -10,7 +10,8 @@ from sentencex import segment
 from regard.serve.markup import StretchKind, stretches
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
-"""Marks that may precede the first sentence of a line: blanks, bullets, numbers, quote marks."""
+"""Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
+text."""
 _LONGEST = 5000
 """A line of more characters than this is cut into parts before it is segmented: the time may grow
 with the square of the length."""

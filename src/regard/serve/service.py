@@ -88,7 +88,8 @@ class Service:
     def detect(self, text: str, target: str) -> Detected:
         """The most probable language of a text.
 
-        If several are equally probable, one with a model into `target` is preferred.
+        If several are equally probable, one with a model into `target` is preferred, then `target`
+        itself.
         """
         ranked = self.detector.rank(text)
         likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]
@@ -156,10 +157,11 @@ class Service:
         is_html: bool,
         ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """Translate the texts; at the end of the block, sentences that still wait are cancelled.
+        """A context in which the texts are translated; yields a job for each text.
 
-        `ask` makes the request for a sentence from its number in the text, from 0, and the
-        sentence. Raises HTTPException: 503 if a queue is full, 504 if the block takes too long.
+        When the context ends, sentences that still wait are cancelled. `ask(number, sentence)`
+        makes the request for a sentence; the sentences of a text are numbered from 0. Raises
+        HTTPException: 503 if a queue is full, 504 if the context takes too long.
         """
         jobs: list[Job] = []
         try:

@@ -9,7 +9,8 @@ from regard.score.evalb.quotes import put_back
 from regard.score.evalb.reading import EvalbSentence
 
 Bracket = tuple[bytes, int, int]
-"""The label without function tags and indices, and the numbers of words before start and end."""
+"""The label without function tags and indices, the number of words before the bracket's start, and
+the number of words before its end."""
 
 
 class BracketCounts(NamedTuple):

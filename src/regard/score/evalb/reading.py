@@ -17,7 +17,7 @@ QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks."""
 
 # `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is sound
-# (well formed) if its label is followed by a bracket, or by blanks, a string and an opening one.
+# (well formed) if its label is followed by a bracket, or by blanks, a string and a bracket "(".
 # A string may be empty.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
