@@ -83,7 +83,7 @@ class DividedText:
         """
         second = self._after[starts]
         before, after = self._before[starts], self._after[second]
-        inside = self._is_among(before, second)  # counted as `after` of the pair before
+        inside = self._is_among(before, second)  # counted with the joined pair on its left
         leaving = before[(before != self._none) & ~inside]
         parted = self._meetings(np.concatenate([leaving, second[after != self._none]]))
         self.piece[starts], self.piece[second] = piece, -1

@@ -52,7 +52,10 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
 
 
 def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokenizer:
-    """Open a tokenizer that must be regard's own; raises ModelError for another one."""
+    """Open a tokenizer that must be regard's own; raises ModelError for another one.
+
+    The error says what the tokenizer is `needed_for`, and the `remedy`.
+    """
     tokenizer = open_tokenizer(path)
     if not isinstance(tokenizer, Tokenizer):
         raise ModelError(

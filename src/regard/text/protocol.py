@@ -1,4 +1,4 @@
-"""The protocol of tokenizers: all that the rest of regard uses, of our own and of foreign ones.
+"""The protocol of tokenizers, our own and foreign ones: all that the rest of regard uses of them.
 
 Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have vocabularies
 of their own; a tokenizer with one shared vocabulary gives the same ids to both.
@@ -55,13 +55,19 @@ class AnyTokenizer(Protocol):
         """
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line of source text, without <s> and </s>; raises DataError."""
+        """The ids of each line of source text, without <s> and </s>.
+
+        Raises DataError for a lone surrogate, which is not a character.
+        """
 
     def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
         """`encode` for a whole corpus, with the ids of each line as an array."""
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line of target text, without <s> and </s>; raises DataError."""
+        """The ids of each line of target text, without <s> and </s>.
+
+        Raises DataError for a lone surrogate, which is not a character.
+        """
 
     def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
         """`encode_target` for a whole corpus, with the ids of each line as an array."""

@@ -40,9 +40,11 @@ BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """The printable characters by which byte-level tokenizers write the 256 bytes, one for each."""
 _SPACE = "Ġ"  # the space in BYTE_ALPHABET
 CONTINUED = "…"
-"""First character of a word piece that continues a word. BYTE_ALPHABET, and so text, lacks it."""
+"""First character of a word piece that continues a word. BYTE_ALPHABET lacks it, so no byte
+of text is written as it."""
 SYMBOL = "△"
-"""First character of a symbol. BYTE_ALPHABET lacks it, so no text is encoded as a symbol."""
+"""First character of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks it, so no text is
+encoded as a symbol."""
 LONGEST_LEARNT = 10_000
 """The most characters of a line that is learned from; a longer line is not a sentence."""
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
@@ -79,10 +81,9 @@ class Tokenizer:
 
         It has fewer if no further pair of pieces occurs twice or, for word pieces, if joining a
         further pair would not make the text more likely. The last entries are `symbols`; no text is
-        encoded as one of them. Lines of over LONGEST_LEARNT
-        characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
-        RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
-        surrogate in the text.
+        encoded as one of them. Lines of more than LONGEST_LEARNT characters are ignored. Equal
+        lines in equal order give an equal tokenizer. Raises RecipeError for a `vocabulary` that
+        cannot hold the bytes and symbols, DataError for a lone surrogate in the text.
         """
         # A byte is one entry of BPE. It is two word pieces: one begins a word, one continues it.
         forms = 1 if kind == "bpe" else 2

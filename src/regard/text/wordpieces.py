@@ -87,7 +87,10 @@ class Learner:
         self._pairs.score(np.arange(self._pairs.used))
 
     def join_best(self) -> tuple[str, str] | None:
-        """Join the pair that raises the likelihood most, everywhere; None if none raises it."""
+        """Join everywhere the pair that raises the likelihood most; return its two pieces.
+
+        Returns None if no pair raises the likelihood.
+        """
         best = self._pairs.best()
         if best is None:
             return None
@@ -125,14 +128,14 @@ class Learner:
         return [pair for pair in found if pair is not None]
 
     def _part(self, parted: Meetings) -> None:
-        """Count off pieces that are no longer neighbours."""
+        """Subtract from the counts the pairs of pieces that are no longer neighbours."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
             if pair is not None:  # the pair that was joined is forgotten already
                 self._pairs.change(pair, -weight)
 
     def _meet(self, met: Meetings) -> None:
-        """Count pieces that have become neighbours."""
+        """Add to the counts the pairs of pieces that have become neighbours."""
         for left, right, starts, weight in met.by_pair():
             pair = self._pairs.find(left, right)
             if pair is None:

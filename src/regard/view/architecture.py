@@ -16,7 +16,8 @@ BLUE, LILAC, GREEN, PALE = "#c2e8f7", "#dcdfef", "#cbe7d3", "#f3f3f5"
 FIGURE_1 = (1010.0, 942.0)
 """The width and height of the sheet of Figure 1, in points."""
 _HIGHER = 190.0
-"""Points by which the sheet of a pre-norm model is higher, as each LayerNorm has its own box."""
+"""Points by which the sheet is higher if a LayerNorm ends each stack, as in a pre-norm model, where
+each LayerNorm has its own box."""
 _ENCODER, _DECODER = 315.0, 695.0
 """The x of the middle of the encoder, and of the decoder."""
 _BOX, _FRAME = 250.0, 165.0
@@ -38,7 +39,7 @@ def architecture(model: Transformer, form: str) -> bytes:
 
 
 def sheet_size(model: Transformer) -> tuple[float, float]:
-    """The width and height of Figure 1 for a model: FIGURE_1, or higher for a pre-norm model."""
+    """The width and height of Figure 1: FIGURE_1, or higher if a LayerNorm ends each stack."""
     width, height = FIGURE_1
     return width, height + _HIGHER * isinstance(model.encoder_norm, nn.LayerNorm)
 
@@ -174,7 +175,7 @@ class _Stack:
 
 
 def _last_norm(drawing: Drawing, name: str, module: nn.Module, x: float, y: float) -> float:
-    """Draw the LayerNorm that ends a stack of pre-norm layers, above y; return the y of its top."""
+    """Draw the LayerNorm that ends a stack, if any, above y; return the y of its top, or y."""
     if not isinstance(module, nn.LayerNorm):
         return y
     box = Box(x, y + 34 + _LOW / 2, _BOX, _LOW)

@@ -173,7 +173,7 @@ class Drawing:
 
 
 def _toward(start: Point, end: Point, by: float) -> Point:
-    """The point `by` points from `start` on the way to `end`."""
+    """The point on the way from `start` to `end` whose distance from `start` is `by`."""
     across, up = end[0] - start[0], end[1] - start[1]
     share = by / (across**2 + up**2) ** 0.5
     return start[0] + share * across, start[1] + share * up

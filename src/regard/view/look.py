@@ -118,7 +118,7 @@ def look_at(
     The model must be in fp32. With `by_words`, the pieces of a word are merged, as by
     `pieces.merged`. With `listen`, an account of the search is added, unless `target` is given.
     Raises DataError if a text is empty or too long for the model, ModelError if the model's logits
-    are not finite.
+    are not finite or it has no attention.
     """
     source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
     positions = model.network.longest

@@ -67,7 +67,7 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
         ("SoftMax", f"over the keys{dropped}", GREEN),
         ("MatMul", f"weights V: queries × {d_v}", LILAC),
     ]
-    step, top = 260 / (len(rows) - 1), len(rows) - 1  # V enters below the top, and needs room
+    step, top = 260 / (len(rows) - 1), len(rows) - 1  # room for V below the top box
     boxes = [
         drawing.box(Box(x, 170 + step * row + 16 * (row == top), 200, 38), colour, title, [line])
         for row, (title, line, colour) in enumerate(rows)

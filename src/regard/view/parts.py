@@ -55,9 +55,9 @@ def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
 def sublayers(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Sublayer]:
     """Each sub-layer of a layer, from the bottom up.
 
-    A box describes one layer; its name says which layers have such a module. `causal` is True for
-    the decoder, whose self-attention is masked. Raises TypeError for a module that Figure 1 does
-    not have.
+    A box describes one layer; its name says which layers have such a module. `causal` says whether
+    the model's decoder self-attention is masked; for the encoder, it is ignored. Raises TypeError
+    for a module that Figure 1 does not have.
     """
     which = numbered(stack, layers)
     modules = list(layers[0].named_children())

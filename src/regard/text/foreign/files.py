@@ -97,7 +97,10 @@ def read_vocabulary(file: Original) -> dict[str, int]:
 def order_by_names(
     known: Mapping[str, int], specials: Specials | None, size: int | None
 ) -> IdOrder:
-    """An order of ids; if `specials` is None, <pad>, <s> and </s> are looked up by name."""
+    """An order of ids. If `specials` is None, <pad>, <s> and </s> are looked up by name.
+
+    If `size` is None, it follows from the largest id.
+    """
     if specials is None:
         specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)
     return IdOrder(size=size or max(known.values()) + 1, specials=specials)

@@ -33,7 +33,8 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
     """One tokenizer.json, or one for each side.
 
     The file's rules for adding special symbols to a line, for padding and for truncation are not
-    used. Where a piece of the text is a special symbol, the piece is left out.
+    used. Where a piece of the text is a special symbol, the piece is left out. To encode or decode
+    raises ModelError where the library fails.
     """
 
     kind = "library"

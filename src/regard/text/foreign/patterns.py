@@ -26,7 +26,8 @@ KNOWN = frozenset(
         r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     ]
 )
-"""Accepted expressions of published tokenizers: their parts hardly match the same text."""
+"""Accepted expressions of published tokenizers. Two parts of one hardly match the same text, so
+backtracking ends soon."""
 _LONGEST = 1000
 
 
@@ -43,7 +44,7 @@ class _Unsafe(Exception):
 
 
 def surely_ends(expression: str) -> bool:
-    """Whether matching the expression surely takes a bounded number of steps, as defined above."""
+    """Whether the rules of this module accept the expression, so that matching it surely ends."""
     if expression in KNOWN:
         return True
     if len(expression) > _LONGEST:

@@ -102,10 +102,11 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         size: int | None = None,
         source_size: int | None = None,
     ) -> Self:
-        """Read a directory of MarianTokenizer: source.spm, target.spm, vocab.json and the rest.
+        """Read a directory of MarianTokenizer: source.spm, target.spm and vocab.json.
 
-        By default, our <s> is MarianTokenizer's pad token, with which Marian's decoder begins.
-        Raises ModelError.
+        tokenizer_config.json is read if it exists, target_vocab.json if it asks for two
+        vocabularies. By default, our <s> is MarianTokenizer's pad token, with which Marian's
+        decoder begins. Raises ModelError.
         """
         directory = Path(directory)
         path = directory / "tokenizer_config.json"
