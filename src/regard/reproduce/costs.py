@@ -23,7 +23,7 @@ least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """Floating-point operations of a forward pass, as PyTorch's counter counts the products."""
+    """Floating-point operations of the products in a forward pass, as PyTorch counts them."""
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
         module, x = _made(layer, sizes)
@@ -42,7 +42,7 @@ def peak_memory(layer: str, sizes: Sizes) -> int:
 
 
 def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
-    """Processor time of the forward and of the backward pass, each the shortest of REPEATED."""
+    """Processor seconds of a forward and of a backward pass, each the least of REPEATED passes."""
     torch.manual_seed(1)
     module, x = _made(layer, sizes)
     forward = backward = math.inf
@@ -57,7 +57,7 @@ def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
 
 
 def _device(layer: str) -> torch.device:
-    """The meta device, which computes nothing; the CPU for recurrent layers, which is faster."""
+    """The meta device, which computes nothing; for recurrent layers the CPU, which is faster."""
     return torch.device("cpu" if layer == "recurrent" else "meta")
 
 

@@ -43,7 +43,10 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def draw_figures(out: Path, seed: int) -> Measured | None:
-    """Draw Figures 1 to 5 into `out`/figures; None if the base model is not finished yet."""
+    """Draw Figures 1 to 5 into `out`/figures and return their number.
+
+    Returns None, and draws nothing, if the base model is not finished yet.
+    """
     if not (out / "parts" / f"base-{seed}.json").exists():
         return None
     model, folder = open_model(run_of(out, "base", seed)), out / "figures"

@@ -101,19 +101,19 @@ class Convolutional(nn.Module):
         self.mixed = nn.Linear(d, d) if separable else nn.Identity()
 
     def forward(self, x: States) -> States:
-        """Convolve."""
+        """The convolution at each of the n positions."""
         return self.mixed(self.kernel(F.pad(x.transpose(1, 2), (self.before, 0))).transpose(1, 2))
 
 
 class OneStep(nn.Module):
-    """One step of `Recurrent` at all positions at once: f(x_t, h_{t-1}), from the states before."""
+    """One step of `Recurrent`, h_t = f(x_t, h_{t-1}), at all positions at once."""
 
     def __init__(self, layer: Recurrent):
         super().__init__()
         self.w, self.u = (p for p in layer.parameters() if p.dim() > 1)
 
     def forward(self, x: States, before: States) -> States:
-        """The states after one more step."""
+        """The states after one more step; `before` holds the states before it."""
         shifted = F.pad(before, (0, 0, 1, 0))[:, :-1]
         return torch.tanh(x @ self.w.T + shifted @ self.u.T)
 

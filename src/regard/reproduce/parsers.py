@@ -37,11 +37,11 @@ class ParserRow:
     teacher: str | None = None
     """The row whose parser writes the silver trees; None if no silver trees have to be written."""
     beam: int | None = None
-    """The beam of the test; None means the recipe's, which is narrower for fast validation."""
+    """The beam of the test; None means the beam of the recipe, which validation uses, too."""
 
 
 PLAIN_PARSE = SMALL_PARSE.but(positions="sinusoidal", recombined=0, steps=18_000)
-"""The recipe small-parse with the positions of §3.5, without recombined trees, and longer."""
+"""The recipe small-parse with the positions of §3.5, without recombined trees, and more steps."""
 MINI_PARSE = PLAIN_PARSE.but(
     dropout=0.0,
     vocabulary=1500,
@@ -66,7 +66,7 @@ neither its output nor the command that scored it was kept (experiments/table4).
 
 
 def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
-    """The parsers of a scale by name; their trees may be missing (`refuse_without_trees`)."""
+    """The parsers of a scale by name; `refuse_without_trees` checks that their trees exist."""
     makers = {"mini": _of_built_in_trees, "paper": _of_the_treebank}
     return {row.name: row for row in makers.get(scale.name, _of_smaller_treebanks)(out)}
 

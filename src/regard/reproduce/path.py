@@ -1,4 +1,4 @@
-"""§4: how far signals travel and how many steps must wait for others, found by gradients."""
+"""§4: the path length of a layer, and its longest chain of operations, found by gradients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         recurrent = Recurrent(sizes.d)
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
-    if layer == "dilated":  # 1, k, k^2, ...: the layers below have seen the positions between
+    if layer == "dilated":  # 1, k, k^2, ...: layers below cover the positions between
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 

@@ -72,7 +72,10 @@ def _flop_of(recipe: Recipe, vocabulary: int) -> float:
 def plan_lines(
     study: Study, experiments: Sequence[Experiment], processes: int, price: float | None
 ) -> list[str]:
-    """The plan in words: a line for each row, then the sums."""
+    """The plan in words: a line for each row, the sums and, if `price` is given, the cost.
+
+    `processes` share the work. `price` is that of one hour of this machine.
+    """
     rows, seeds = planned_rows(study, experiments), len(study.seeds)
     form = "{:<14} {:>12} {:>9} {:>11} {:>11} {:>11} {:>14}"
     lines = [

@@ -9,7 +9,10 @@ from regard.study.locks import locked
 
 
 def prepare_text_once(study: Study) -> None:
-    """Prepare the text of the scale once; raises DataError if the study is of another scale."""
+    """Prepare the text of the scale once, in `study.out`.
+
+    Raises DataError if the directory was begun at another scale, or if its data cannot be read.
+    """
     mark = study.out / "scale.txt"
     with locked(study.out / ".prepare.lock"):
         begun = mark.read_text("utf-8").strip() if mark.exists() else study.scale.name

@@ -40,7 +40,7 @@ def experiments_named(name: str) -> list[Experiment]:
 
 
 def others_in(out: Path, chosen: Sequence[Experiment]) -> list[Experiment]:
-    """The tables in a directory that are not among the chosen ones."""
+    """The tables that the directory `out` holds already, without those in `chosen`."""
     others = (one for one in EXPERIMENTS.values() if one not in chosen)
     return [one for one in others if (out / f"{one.name}.md").exists()]
 

@@ -1,4 +1,4 @@
-"""Write a page, in English or Korean, that tells from the figures what reproduces and what not."""
+"""Write a page, in English or Korean, that says which of the paper's statements hold here."""
 
 from __future__ import annotations
 

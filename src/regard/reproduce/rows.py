@@ -17,16 +17,17 @@ from regard.study.kept import Measured, Task
 from regard.study.settings import settings_of
 
 _COPIED = ("dropout", "label_smoothing", "positions")
-"""Fields that a row sets to the paper's value, whatever the size of the base model."""
+"""Fields that take the paper's value, whatever the size of `base`, if a row changes them."""
 
 
 def scaled(row: str, base: Recipe) -> Recipe:
     """`base` with the change that a row of Table 3 makes to the paper's base model.
 
-    Layers, widths, heads and steps keep the paper's ratio to its base model; so do the products
-    h d_k and h d_v. Dropout, label smoothing and the kind of positions are as in the paper. A table
-    of learned positions is long enough for the longest sentence and its translation, which may be
-    longer (§6.1). Table 3 does not change how checkpoints are averaged.
+    Layers, widths, heads, steps and the products h d_k and h d_v are those of `base` times a ratio:
+    that of the paper's row to the paper's base model. Dropout, label smoothing and the kind of
+    positions are the paper's if its row changes them. A table of learned positions is long enough
+    for the longest sentence and for its translation, which may be longer (§6.1). Every row averages
+    checkpoints as `base` does.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)
@@ -81,8 +82,8 @@ def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
     """Train a row, or continue its training; return the last validation's figures and the cost.
 
     `perplexity`, `accuracy` and `bleu` (or `f1`) are measured with the weights of the last step,
-    without averaging, as in Table 3. If training diverges, the figures of a model that guesses are
-    returned.
+    without averaging, as in Table 3. If training diverges, the result has the figures of a model
+    that guesses, and the entry `diverged`.
     """
     score = "f1" if recipe.task.output == "trees" else "bleu"
     try:

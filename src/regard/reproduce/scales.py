@@ -35,7 +35,7 @@ class Scale(Protocol):
         """Prepare the data in `out`; the caller holds the lock of the preparation."""
 
     def base(self, out: Path) -> Recipe:
-        """The recipe that replaces the paper's base model; the data in `out` must be prepared."""
+        """The recipe in the place of the paper's base model; the data in `out` must be prepared."""
 
     def unseen(self, out: Path) -> TestSet:
         """The sentences of Table 2, which no training and no validation has seen."""
@@ -53,7 +53,7 @@ def data_in(out: Path) -> Path:
 def prepare_folder(
     out: Path, folder: Path, recipe: Recipe, valid: str = "valid", workers: int | None = None
 ) -> None:
-    """Prepare the text of a folder, train and `valid` in .en and .de, as the data of `out`."""
+    """Prepare the files train and `valid`, in .en and .de, of a folder as the data of `out`."""
     prepare(
         out=data_in(out),
         source=folder / "train.en",
@@ -82,8 +82,8 @@ MINI_BASE = BASE.but(
     save_every=50,
 )
 """The base model at a quarter of its width and half its depth, for the built-in corpus; learning
-rate, dropout, label smoothing and search are the paper's. With a warm-up of 300
-steps, row C3 had a BLEU of 6 after 1,600 (experiments/tables)."""
+rate, dropout, label smoothing and search are the paper's. The warm-up is long, because with one of
+300 steps, row C3 had a BLEU of only 6 after 1,600 steps (experiments/tables)."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,6 @@ class Mini:
         return self.recipe
 
     def unseen(self, out: Path) -> TestSet:
-        """Pairs of a seed that no training uses."""
+        """Pairs from a seed of the corpus that no training uses."""
         found = list(islice(examples(_TEST), self.tested))
         return [one.source for one in found], [one.target for one in found]

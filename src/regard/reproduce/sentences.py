@@ -1,7 +1,7 @@
 """Sentences of the paper about its tables, each with a verdict from our figures.
 
-A difference is taken seed by seed, and `study.verdicts` gives the verdict. One seed decides
-nothing: the sign and the size of its difference are shown, and the verdict is open.
+The figures of two rows are compared seed by seed, and `study.verdicts` gives the verdict. One seed
+decides nothing: the sign and the size of its difference are shown, and the verdict is open.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Effect:
-    """The figures of two rows, for each seed that both have, and the paper's difference."""
+    """The figures of two rows, for each seed that both rows have, and the paper's difference."""
 
     values: tuple[float, ...]
     others: tuple[float, ...]
     printed: float | None
-    """The paper's difference."""
+    """The difference of the rows in the paper; None if the paper does not print both figures."""
 
     @property
     def mean(self) -> float:
@@ -131,7 +131,7 @@ PAPER_SENTENCES = (
 
 
 def effect_of(sentence: Sentence, tables: Mapping[str, Values]) -> Effect | None:
-    """The figures of both rows; None if no seed has both."""
+    """The figures of both rows; None if the table is missing, or no seed has both figures."""
     values = tables.get(sentence.table)
     if values is None:
         return None
@@ -149,7 +149,7 @@ def effect_of(sentence: Sentence, tables: Mapping[str, Values]) -> Effect | None
 
 
 def judged_effect(sentence: Sentence, effect: Effect) -> Judgement:
-    """The verdict of a sentence."""
+    """The verdict on a sentence, from the figures of its two rows."""
     if sentence.alike:
         return judge_alike(effect.values, effect.others, NEARLY_IDENTICAL)
     return judge_more(effect.values, effect.others)

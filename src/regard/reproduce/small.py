@@ -40,11 +40,11 @@ class Small:
         prepare_folder(out, folder, recipe, valid="val")
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of base: the one that `out` keeps, or one that is chosen now.
+        """The recipe in the place of base: the one kept in `out` or, without one, a new choice.
 
-        The budget rule chooses it; then it gets eight heads, and validation and averaging as in the
-        paper's tables. The number of steps is fixed, so that rows of other sizes learn from as many
-        batches.
+        The rule of `--time` chooses a recipe. The recipe then gets eight heads, and validation and
+        averaging as in the paper's tables. Its number of steps is fixed, and its time is not, so
+        that rows of other sizes take as many steps (big: three times as many).
         """
         kept = out / "base.toml"
         if kept.exists():
@@ -68,7 +68,7 @@ class Small:
         )
 
     def unseen(self, out: Path) -> TestSet:
-        """The test set of 2016."""
+        """The Flickr test set of 2016, which belongs to Multi30k."""
         sides = (list(read_lines(_folder() / f"test_2016_flickr.{x}")) for x in ("en", "de"))
         source, target = sides
         return source, target
@@ -87,7 +87,7 @@ def _folder() -> Path:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Use one thread in the block: rows are trained with one thread, so speed is measured so."""
+    """Use one thread in the block, in which speed is measured: rows are trained with one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

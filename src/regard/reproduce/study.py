@@ -28,11 +28,12 @@ def reproduce_tables(
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[GrowingTable]:
-    """Make the tables; rows that an earlier call has finished are not trained again.
+    """Make the tables and return them; rows that an earlier call finished are not trained again.
 
     The page also shows the tables `others`, with the rows that they have now. `jobs` processes
-    share the work, each with one thread; 0 means this process. Raises DataError if the directory
-    holds another scale or other settings, and the errors of training.
+    share the work, each with one thread; 0 means this process. `heard` is called for each part that
+    is finished. Raises DataError if the directory holds another scale or other settings, and the
+    errors of training.
     """
     for one in experiments:
         one.prepare(study)
@@ -44,7 +45,7 @@ def reproduce_tables(
 
 
 def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:
-    """The progress of each row that a process is training now, from the row's journal."""
+    """The progress of each row that is in training now, read from its journal; [] if none is."""
     recipes = {n: r for one in experiments for n, r in one.recipes(study).items()}
     told = []
     for name, recipe in recipes.items():

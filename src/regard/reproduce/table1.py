@@ -20,10 +20,10 @@ DS = (64, 256, 1024)
 KERNEL, NEIGHBOURHOOD = 3, 64
 """k, the width of convolutions, and r, the neighbourhood of restricted self-attention."""
 PATHS = (9, 27, 81, 243)
-"""The n of path lengths: powers of k."""
+"""The values of n at which path lengths are measured: powers of k."""
 CHAINS = (32, 64, 128)
 TIMED_N = 512
-"""The n at which widths are timed."""
+"""The value of n at which layers of all widths d are timed."""
 _PRINTED = {
     "self-attention": TABLE_1["Self-Attention"],
     "with projections": TABLE_1["Self-Attention"],
@@ -41,7 +41,7 @@ _PRINTED = {
 
 
 def measured_layer(layer: str) -> Measured:
-    """All figures of a layer, by name and sizes, such as `operations_2048_64`."""
+    """All figures of a layer, by name, n and d, such as `operations_2048_64`."""
     found: Measured = {}
     for n in NS:
         for d in DS:
@@ -77,7 +77,7 @@ def _slug(layer: str) -> str:
 def exponents(found: Measured) -> dict[str, float]:
     """The exponents of n and d with which costs grow, between the two largest sizes.
 
-    The exponent of dependent steps is fitted to all sizes, as the number of steps is exact.
+    The exponent of the longest chain is fitted to all sizes, because its length is exact.
     """
     n, d = NS[-1], DS[0]
     return {

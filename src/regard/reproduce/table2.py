@@ -47,7 +47,10 @@ LANGUAGE = "de"
 
 
 def family_recipes(base: Recipe) -> dict[str, Recipe]:
-    """The recipes of the rows: the other families in sizes near base, on the same batches."""
+    """The recipe of each row by name: base, big, and other families of about the size of base.
+
+    All rows have the batches of base, for as many steps; big takes three times as many.
+    """
     model, longest = base.model, base.data.max_length + base.search.max_extra
     learned = {"positions": "learned", "max_positions": longest}
     return {
@@ -73,7 +76,7 @@ def _members(study: Study) -> tuple[int, ...]:
 
 
 def _ensemble(study: Study) -> str:
-    """The name of the ensemble, which tells how many models it has."""
+    """The name of the ensemble, with the number of its models."""
     return f"{ENSEMBLE}-of-{len(_members(study))}"
 
 
@@ -101,8 +104,9 @@ def _tested(study: Study, row: str, seed: int, members: tuple[int, ...]) -> Task
 def translate_unseen(scale: Scale, out: Path, row: str, members: Sequence[int]) -> Measured | None:
     """Translate unseen sentences with the average of a row's last checkpoints (§6.1).
 
-    Returns BLEU by sacreBLEU (13a) and by the paper's script; None if a model is not trained yet.
-    An ensemble consists of base models.
+    `members` are the seeds of the models that translate together: base models for an ensemble, one
+    model for any other row. Returns BLEU by sacreBLEU (13a) and by the paper's script, both 0 if a
+    training diverged; None if a model is not trained yet.
     """
     name = "base" if row.startswith(ENSEMBLE) else row
     parts = [out / "parts" / f"{name}-{seed}.json" for seed in members]

@@ -22,7 +22,7 @@ from regard.run.beginning import differences
 from regard.study.kept import Figures, Measured, Task
 
 _Found = dict[str, dict[int, Measured | None]]
-"""The figures of each row by seed; None if it is not finished."""
+"""The figures of each row by seed; None for a seed that is not finished."""
 
 
 def _recipes(study: Study) -> dict[str, Recipe]:
@@ -40,7 +40,7 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def paper_parameters(row: str) -> int:
-    """The parameters of a row at the paper's size, with the vocabulary that fits its count."""
+    """The parameters of a row at the paper's size; the vocabulary is chosen to fit Table 3."""
     return parameters(TABLE_3[row].model, BIG_VOCABULARY if row == "big" else TABLE_3_VOCABULARY)
 
 

@@ -27,7 +27,7 @@ from regard.study.locks import locked
 from regard.study.settings import settings_of
 
 TEACHING_SEED = 1
-"""The seed of the parser that writes silver trees; all seeds that learn from them share them."""
+"""The seed of the parser that writes the silver trees, from which parsers of all seeds learn."""
 
 
 def _tasks(study: Study) -> list[Task]:
@@ -164,7 +164,10 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _prepare_trees(study: Study) -> None:
-    """Raise DataError if files are missing; rows make the built-in trees that they need."""
+    """Make the directory; raise DataError if files of trees are missing.
+
+    Built-in trees are not needed yet: the tasks write them.
+    """
     refuse_without_trees(study.scale, parser_rows(study.scale, study.out).values())
     study.out.mkdir(parents=True, exist_ok=True)
 

@@ -48,7 +48,7 @@ class GrowingTable:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper, and how it is made."""
+    """A table of the paper, or its Figures 1 to 5, and the functions that make it."""
 
     name: str
     prepare: Callable[[Study], object]

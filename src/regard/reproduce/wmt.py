@@ -24,7 +24,7 @@ _SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Archive:
-    """A file of WMT."""
+    """An archive of WMT, which is downloaded as one file."""
 
     url: str
     size: int
@@ -138,7 +138,7 @@ def _checksum(path: Path) -> str:
 
 
 def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
-    """Write train, valid and test in .en and .de, line by line from the members of the archives.
+    """Write the members of the archives to train, valid and test, in .en and .de, in `out`.
 
     Raises DataError if a member is missing, or if two sides differ in their number of lines.
     """
