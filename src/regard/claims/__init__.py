@@ -2,8 +2,9 @@
 
 A claim needs *parts*: calculations, and trainings of small models on the built-in corpus. Each part
 is computed once for each seed and gives named numbers, which are kept on the disk (`regard.study`).
-A claim's judge reads only these numbers. In this list, a module uses only modules before it:
+The function that judges a claim reads only these numbers. In this list, a module uses only modules
+before it:
 
-    parts -> recipes, calculations -> exact, attention, ablations, shapes -> registry
-    -> study -> tables
+    parts -> recipes -> calculations, trainings -> exact, scores, ablations -> registry
+    tables -> study
 """

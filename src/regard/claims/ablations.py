@@ -11,7 +11,7 @@ BASE_ARM = Trained("base")
 
 
 def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Statement:
-    """Whether the BLEU of base is higher than that of another training."""
+    """The statement that base has a higher BLEU than the training `worse`, with its verdict."""
     base, other = evidence.of("base", "bleu"), evidence.of(worse, "bleu")
     figures = evidence.figures("bleu", {"base": "base", worse: worse})
     return Statement(name, statement, figures, judge_more(base, other))

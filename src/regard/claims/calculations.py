@@ -39,8 +39,8 @@ def positions(seed: int) -> Measured:
     """The largest difference of PE(pos + k) and R_k PE(pos), for random k.
 
     R_k turns the plane of each pair (sine, cosine) by k times the rate of the pair, and is the same
-    for every pos. `random_error` is the largest error for a table of random numbers, of the linear
-    map from each row to the next that least squares finds.
+    for every pos. `random_error` is for comparison: the largest error of the best linear map, by
+    least squares, from each row of a table of random numbers to the next row.
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -120,8 +120,8 @@ def variances(seed: int) -> Measured:
 def softmax_gradients(seed: int) -> Measured:
     """The size of the softmax's gradient with and without scaling, by d_k.
 
-    The size is the Frobenius norm of diag(p) - p p^T, where p are the weights of 32 keys, averaged
-    over queries. `most` is the mean of the largest weight.
+    The size is the Frobenius norm of diag(p) - p p^T, averaged over queries; p are the weights of
+    32 keys. `most` is the largest weight of a query, averaged over queries.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -140,7 +140,7 @@ def softmax_gradients(seed: int) -> Measured:
 def head_costs(seed: int) -> Measured:
     """Parameters and operations of one-layer base models, by their number of heads, h.
 
-    Heads are d_model / h wide. `flop_h` are the operations of a training step, from the sizes.
+    Heads are d_model / h wide. `flop_h` are the operations of a training step, by formula.
     `counted_h` are those that PyTorch counts in one self-attention with its projections.
     `softmax_h` is the number of its attention weights. A sequence has 64 positions.
     """

@@ -14,7 +14,7 @@ from regard.study.verdicts import (
 )
 
 ROUNDING_FP32 = 2e-7
-"""A larger error is no rounding in fp32: an entry is wrong by up to 6e-8, and R_k adds two."""
+"""Larger errors are not due to fp32: it rounds entries by up to 6e-8, and R_k adds two entries."""
 ROUNDING_FP64 = 1e-12
 
 

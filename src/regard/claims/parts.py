@@ -63,7 +63,7 @@ class Evidence:
         self._numbers, self._seeds = numbers, seeds
 
     def of(self, part: str, number: str) -> tuple[float, ...]:
-        """A number of a part, for each seed."""
+        """The values of a number of a part, one for each seed."""
         return tuple(self._numbers[part, seed][number] for seed in self._seeds)
 
     def figures(

@@ -1,7 +1,7 @@
 """The recipes of the trainings: one model that is small and learns in a minute, and its variants.
 
-Every variant is the first model with one thing changed, as in the paper's Table 3. The kinds of
-attention scores are compared with each other, in models of one head and on short sentences.
+Every variant is the first model, SMALLEST, with one thing changed, as in the paper's Table 3. Kinds
+of attention scores are compared only with each other, in models of one head, on short sentences.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ VOCABULARY = 1000
 ROOM = 64
 """The width of a row and the most pieces of a sentence: all sentences of the corpus fit."""
 SHORT_PIECES = 24
-"""The most pieces of a sentence for models that learn from short ones: 59 % of the corpus."""
+"""The most pieces of a short sentence; 59 % of the sentences in the corpus are short."""
 
 SMALLEST = Recipe().but(
     layers=2,
@@ -43,7 +43,7 @@ WIDTHS = (16, 64, 256)
 """The d_k at which kinds of attention are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
-"""Approximate values of d_ff / d_model, as heads divide d_model; the paper's base model has 4."""
+"""Values of d_ff / d_model, approximate because heads divide d_model; the paper's base has 4."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:

@@ -30,11 +30,12 @@ def try_claims(
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[Outcome]:
-    """Try some claims in the directory `out`, and write `out`/result.json.
+    """Test some claims in the directory `out`; return the outcomes and write `out`/result.json.
 
     Parts that an earlier call finished are not done again; a training that was stopped continues.
-    `jobs` processes share the work, each with one thread; 0 means this process. Raises DataError if
-    `out` holds parts of another size, and the errors of training.
+    `jobs` processes share the work, each with one thread; 0 means this process. `heard` is called
+    for each finished part. Raises DataError if `out` holds parts of another size, and the errors of
+    training.
     """
     parts = {part.name: part for claim in claims for part in claim.parts}
     tasks = [

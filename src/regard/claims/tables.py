@@ -88,9 +88,10 @@ def _finding_json(finding: Statement) -> dict[str, Any]:
 
 
 def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str]) -> str:
-    """A page whose marked rows have the figures and verdicts of `result_json`, in these words.
+    """The page with the figures and verdicts of `result` in its marked rows.
 
-    A mark without a finding gets two dashes: it has not been measured.
+    `result` is the content of result.json, and `words` are the verdicts in the page's language. A
+    marked row whose finding has not been measured gets two dashes.
     """
     found = {
         (claim["name"], finding["name"]): finding

@@ -64,9 +64,9 @@ def data_of(recipe: Recipe, out: Path) -> Path:
 
 
 def prepare_corpora(out: Path, size: Size) -> None:
-    """Write the built-in corpus to `out`; prepare it twice, with and without long sentences.
+    """Write the built-in corpus in `out`; prepare it twice, with and without long sentences.
 
-    Files that exist already are not changed. Raises DataError if they are of another size.
+    Files that exist already are not changed. Raises DataError if `out` was begun with another size.
     """
     written = out / "size.json"
     if written.exists() and written.read_text("utf-8") != json.dumps(size._asdict()):

@@ -1,8 +1,9 @@
-"""Experiments of many parts: any of several processes does a part once; then follow verdicts.
+"""Experiments of many parts: several processes share the parts, and the numbers give verdicts.
 
-    verdicts   verdicts from figures over seeds
+    verdicts   verdicts from the figures of several seeds
     locks      locks that end with their process
     kept       parts that are done once, and their numbers on the disk
+    settings   the settings of a training, as text
 
 The folders `claims` and `reproduce` use these modules.
 """

@@ -32,7 +32,7 @@ WAIT = 2.0
 
 @dataclass(frozen=True)
 class Task:
-    """One part of an experiment, to be done for one seed; another process may do it."""
+    """One part of an experiment, to be done for one seed, in this process or in another one."""
 
     part: str
     seed: int
@@ -100,7 +100,7 @@ def _most_work_first(tasks: Sequence[Task]) -> list[Task]:
 def finished(tasks: Sequence[Task], out: Path) -> Figures:
     """The numbers of the finished tasks, in the order of `tasks`.
 
-    Raises DataError if a finished part has other settings than its task.
+    Raises DataError if a finished part cannot be read, or has other settings than its task.
     """
     found = {(task.part, task.seed): _kept(out, task) for task in tasks}
     return {task: kept for task, kept in found.items() if kept is not None}
@@ -148,7 +148,10 @@ def _path(out: Path, task: Task) -> Path:
 
 
 def _kept(out: Path, task: Task) -> Measured | None:
-    """The numbers of a finished task; None if it is not finished. Raises DataError."""
+    """The numbers of a task; None if it is not finished.
+
+    Raises DataError if the file of the part is damaged, or has other settings than the task.
+    """
     path = _path(out, task)
     if not path.exists():
         return None

@@ -13,9 +13,9 @@ from regard.files.whole import refusing_write_errors
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Lock a file during the block; the value of the block is True if this process has the lock.
 
-    With `wait`, it waits until no other process has the lock. Without `wait`, the block runs in any
-    case, with False if another process has the lock. On a file system without locks, the value is
-    True. Raises RegardError if the file cannot be made.
+    With `wait`, the block begins when no other process has the lock. Without `wait`, the block runs
+    in any case, with False if another process has the lock. On a file system without locks, the
+    value is True. Raises RegardError if the file cannot be made.
     """
     with refusing_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

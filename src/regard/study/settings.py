@@ -1,4 +1,4 @@
-"""The settings of a training: its kept numbers are used only while these are equal."""
+"""The settings of a training, as text: kept numbers are valid only for equal settings."""
 
 import json
 
@@ -8,8 +8,9 @@ from regard.recipe import Recipe
 def settings_of(recipe: Recipe) -> str:
     """All fields of a recipe that differ from the defaults, as JSON.
 
-    A field that a later version adds is not listed while it has its default or, as `decoder_heads`,
-    equals the field that it follows.
+    `decoder_heads` and `decoder_d_ff` are left out if they equal `heads` and `d_ff`, their default
+    values. So fields that a later version of regard adds do not change the text of an
+    earlier recipe.
     """
     defaults = Recipe().model_dump()
     sizes = recipe.model

@@ -1,6 +1,6 @@
 """Verdicts from figures: the same few rules for every claim.
 
-Models are compared seed by seed: with one seed, both models have the same text in the same order. A
+Models are compared seed by seed: for each seed, both models see the same text in the same order. A
 verdict is given only if the one-sided 95 % bounds of the mean difference (Student's t) support it.
 """
 
@@ -65,7 +65,7 @@ class Statement:
 def bounds(values: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
     """The lower and the upper 95 % bound, each one-sided, of the mean of values - others.
 
-    They are infinite for one seed.
+    The bounds are infinite for one seed. There may be at most ten seeds.
     """
     differences = [value - other for value, other in zip(values, others, strict=True)]
     if len(differences) < 2:
@@ -76,13 +76,13 @@ def bounds(values: Sequence[float], others: Sequence[float]) -> tuple[float, flo
 
 
 def judge_more(values: Sequence[float], others: Sequence[float]) -> Judgement:
-    """Whether `values` are larger than `others` on average."""
+    """The verdict on whether `values` are larger than `others` on average."""
     low, high = bounds(values, others)
     return Judgement.HOLDS if low > 0 else Judgement.FAILS if high < 0 else Judgement.UNDECIDED
 
 
 def judge_alike(values: Sequence[float], others: Sequence[float], margin: float) -> Judgement:
-    """Whether `values` and `others` differ on average by less than `margin`."""
+    """The verdict on whether `values` and `others` differ on average by less than `margin`."""
     low, high = bounds(values, others)
     if -margin < low and high < margin:
         return Judgement.HOLDS
@@ -90,7 +90,7 @@ def judge_alike(values: Sequence[float], others: Sequence[float], margin: float)
 
 
 def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
-    """Whether no value exceeds a bound, such as the rounding error of a calculation."""
+    """The verdict on whether no value exceeds a bound, such as a rounding error."""
     return Judgement.HOLDS if max(values) <= bound else Judgement.FAILS
 
 
