@@ -76,7 +76,10 @@ class Clause:
         return words
 
     def final(self) -> list[Word]:
-        """The German subordinate clause: the finite verb is last, and includes its particle."""
+        """The German subordinate clause: the finite verb is last.
+
+        Call this once only: it joins the particle to the text of the finite verb.
+        """
         words = self.subject.german + self.subject.relative
         for part in self.predicates:
             if part is not self.predicates[0]:

@@ -40,7 +40,7 @@ _PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles
 
 @dataclass(slots=True)
 class Complement:
-    """The phrases that follow a verb: the English nodes, and the German words by their place."""
+    """The phrases that complete a verb: English nodes, and German words by place in the clause."""
 
     english: list[Node] = field(default_factory=list)
     pronouns: list[Word] = field(default_factory=list)

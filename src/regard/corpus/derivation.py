@@ -70,7 +70,7 @@ class SplitVerb:
 
 @dataclass(frozen=True, slots=True)
 class MadeMore:
-    """A form of `make`, the adjective that follows `more`, and the German of both."""
+    """A form of `make`, the adjective after its `more`, and the German words for both."""
 
     english: Word
     adjective: Word
@@ -98,7 +98,7 @@ class Derivation:
         return options[int(self._roll() * len(options))]
 
     def fresh(self, options: Sequence[_T]) -> _T:
-        """Draw an option that `fresh` has not drawn before, if six tries find one."""
+        """Draw an option that `fresh` has not drawn before; if six tries find none, the sixth."""
         for _ in range(6):
             drawn = self.pick(options)
             if drawn not in self._drawn:

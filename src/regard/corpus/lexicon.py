@@ -61,7 +61,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeAdverbial:
-    """An adverbial of time: its phrases, each nested in the one before, and the German words."""
+    """An adverbial of time: English phrases, each nested in the one before, and German words."""
 
     phrases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     """The label of each phrase, then the (tag, word) of its leaves."""
@@ -83,7 +83,7 @@ def _read_nouns() -> Iterator[Noun]:
 
 
 def nouns(names: str) -> tuple[Noun, ...]:
-    """The nouns in a comma-separated list of kinds, groups and single nouns."""
+    """The nouns that a comma-separated list of kinds, groups and single nouns stands for."""
     found: dict[Noun, None] = {}
     for name in names.split(","):
         if name in wordlist.GROUPS:
@@ -163,7 +163,7 @@ def _read_time(entry: str) -> TimeAdverbial:
 NOUNS = tuple(_read_nouns())
 PERSONS = nouns("person")
 MAN = PERSONS[0]
-"""A subject without a `Noun`, such as a name or `I`, gets the verbs and adjectives of this one."""
+"""A subject without a `Noun`, such as a name or `I`, gets the verbs and adjectives of `man`."""
 OWNABLE = {noun for noun in NOUNS if not noun.is_person} | {*nouns(wordlist.RELATIVES)}
 """Nouns that may follow a possessive such as `my`."""
 QUALITIES = _read_adjectives(wordlist.QUALITY_TABLE)

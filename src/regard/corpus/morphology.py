@@ -177,7 +177,7 @@ class EnglishVerb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GermanVerb:
-    """The principal parts of a German verb, without its separable particle unless noted."""
+    """The principal parts of a German verb; a separable particle is left out unless noted."""
 
     stem: str
     """The infinitive without its particle."""

@@ -52,7 +52,7 @@ class Nominal:
     negative: bool = False
     """Whether the German phrase begins with `kein`, which negates the clause."""
     relative: list[Word] = field(default_factory=list)
-    """A German relative clause between commas, to be put after the noun or after the clause."""
+    """The German relative clause, between commas, that follows the noun or the whole clause."""
 
 
 THE = Determiner("the", "DT", "d", "definite")

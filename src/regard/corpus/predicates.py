@@ -126,7 +126,7 @@ class _Draft:
 
 
 def _is_definite(subject: Nominal) -> bool:
-    """Whether `not` can only negate the verb; after every, a, many or three this is unclear."""
+    """Whether `not` can only negate the verb: with `every`, `a` or `many` it has two readings."""
     first = next(subject.english.leaves()).text
     return subject.is_pronoun or first in _DEFINITE or subject.noun is None
 
@@ -215,7 +215,7 @@ def _active(
 
 
 def _note_result(d: Derivation, parts: Complement, found: Predicate) -> None:
-    """Record the main verb of both languages with the comparative that ends its complement."""
+    """Record `make` and its German verb with the comparatives in their complements, if any."""
     if parts.result:
         main = found.right[-1] if found.right else found.finite
         d.made.append(MadeMore(next(found.core.leaves()), parts.result[0], main, parts.result[1]))

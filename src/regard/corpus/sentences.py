@@ -1,7 +1,8 @@
 """The sentences of the built-in corpus: one clause, or connected clauses.
 
 `it`, and `its` in the subject of a clause, refer to the subject of the clause before or, if this
-subject is a person, to its object. Elsewhere, `its` refers to the subject of its own clause.
+subject is a person, to the object of that clause. Elsewhere, `its` refers to the subject of the
+clause that it is in.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
 
 def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
-    """The verbs that fit a person as subject and `it`, for this noun, as object or receiver."""
+    """The verbs that fit a person as subject, and this noun, or `it`, as object or receiver."""
     frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
     verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
     if noun.kind == "animal":
@@ -98,7 +99,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """Like `_same_person`, but with `they` if the subject is several animals or things."""
+    """Like `_same_person`, but return `they` if the subject is several animals or things."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -108,7 +109,7 @@ def _same(d: Derivation, first: Clause) -> Nominal:
 
 
 def _antecedent(first: Clause) -> Referent | None:
-    """The noun of `first` to which `it` refers in the next clause, if there is one."""
+    """The noun of `first` to which `it` refers in the next clause; None if there is none."""
     subject, affected = first.subject, first.predicates[-1].object
     if subject.noun and not subject.noun.is_person:
         return subject.referent
@@ -291,7 +292,7 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 is `_made`. All others are the sentences that `_FORMS` alone would give."""
+"""One sentence in 20 is `_made`. All others are as if `_FORMS` alone had been drawn from."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

@@ -36,7 +36,7 @@ class Predicate:
     finite: Word
     """The German finite verb, without its particle."""
     right: list[Word]
-    """The participle or infinitive that closes the German bracket."""
+    """The participle or infinitive that closes the German sentence bracket; empty if none does."""
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""

@@ -135,7 +135,7 @@ food: cold:kalt warm:warm fresh:frisch
 price: high:hoch/hoh low:niedrig
 activity: long:lang short:kurz
 """
-# Nouns, then what they can be made: an adjective after `more`, and its German comparative.
+# Nouns, then adjectives for `make NOUN more ADJECTIVE`, each with its German comparative.
 COMPARATIVE_TABLE = """
 activity,text: difficult:schwieriger
 activity,vehicle,animal: dangerous:gefährlicher
@@ -294,7 +294,7 @@ door beside=neben behind=hinter
 window beside=neben under=unter
 """
 
-# English phrases, each one nested in the one before it, = the German words.
+# Adverbials of time: English phrases, each nested in the one before it, = the German words.
 TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr

@@ -36,7 +36,10 @@ def drawn(tree: Tree, columns: int | None = None) -> str:
 
 
 def outlined(tree: Tree) -> str:
-    """Draw the tree with one phrase or word on each line, indented; raises DataError as `drawn`."""
+    """Draw the tree with one phrase or word on each line, indented.
+
+    Raises DataError for a tree that is too deep to draw.
+    """
     refuse_deep(tree)
     lines = []
     todo = [(tree, "", "")]

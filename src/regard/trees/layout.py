@@ -36,7 +36,10 @@ class Placed:
 
 
 def placed(tree: Tree) -> Iterator[Placed]:
-    """All labels and words, each level from left to right; raises DataError for too deep a tree."""
+    """All labels and words with their places; each level comes from left to right.
+
+    Raises DataError for a tree that is too deep.
+    """
     refuse_deep(tree)
     todo = [(tree.fold(_boxed), 0, 0)]
     while todo:
@@ -73,7 +76,7 @@ _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The layout of a subtree: the places of the text's `start` and `centre` from its left edge."""
+    """The layout of a subtree; `start` and `centre` of its text count from the left edge."""
 
     text: str
     kind: NodeKind

@@ -6,8 +6,8 @@ r"""§6.3 A tree as the sequence that the decoder writes, and back.
 As in "Grammar as a Foreign Language" (Vinyals & Kaiser et al., 2015), each phrase opens and closes
 with a token of its own, and a leaf is written as its tag; its word is in the source. That paper
 writes all tags as one symbol, XX; the authors of the Transformer kept the tags, as their code
-shows. (Their code writes NP and /NP; with brackets no label can be mistaken for a tag.) The bracket
-around the whole tree is dropped beforehand, by `stripped`.
+shows. (Their code writes NP and /NP. With brackets, no label can be mistaken for a tag.) The outer
+bracket, around the whole tree, is dropped beforehand, by `strip.stripped`.
 
 A token that begins with ( opens a phrase, one that begins with ) closes a phrase, and any other is
 a leaf. No token is empty or holds blanks: brackets, backslashes and blanks in a label or tag, which
@@ -31,7 +31,7 @@ _SPECIAL = r"()\s"
 
 
 class IllFormed(ValueError):
-    """The sequence is not a tree over the words; `position` counts to the wrong token, from 1."""
+    """The sequence is not a tree over the words; `position`, from 1, is that of the wrong token."""
 
     def __init__(self, problem: str, position: int):
         super().__init__(f"token {position}: {problem}")

@@ -120,7 +120,7 @@ _ROUND = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
 @dataclass(slots=True)
 class _Bracket:
-    """A bracket that is still open, its place in the file, and its content so far."""
+    """A bracket that is still open, its place in the file, and the content read so far."""
 
     label: str
     line: int
@@ -175,7 +175,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """If a text stands before this child, make it the open bracket's label: `( S (NP`."""
+        """If a text stands before this child, make the text the open bracket's label: `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)

@@ -1,8 +1,8 @@
 """§6.3 with few trees: new trees, made of the phrases of given ones.
 
 A phrase is replaced by a phrase of another tree that has the same label and stands in a phrase of
-the same label. The result is a tree over a sentence that nobody wrote, but most of its phrases are
-where such phrases stand.
+the same label. The result is a tree over a sentence that nobody wrote, but most of its phrases
+stand where such phrases usually stand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_TREES = 20_000
 
 
 class Phrases:
-    """The phrases of some trees, by their label and the label of the phrase that they stand in."""
+    """The phrases of some trees, by the label of the phrase around them and their own label."""
 
     def __init__(self, trees: Iterable[Tree]):
         self._longest = 0
