@@ -20,7 +20,7 @@ class Facts:
     pairs: int | None = None
     """The number of sentence pairs, or trees, in the training text."""
     sample: float | None = None
-    """The share of its training text from which the sub-words were learned."""
+    """The share of the training text from which the sub-words were learned."""
     held_out: int | None = None
     """The number of training pairs that were set aside for validation; 0 if files were given."""
     mix: tuple[int, ...] | None = None
@@ -72,6 +72,7 @@ class Finding(NamedTuple):
 
 
 Judge = Callable[[Compared], Finding | None]
+"""A function that judges a case; None means that nothing departs and nothing is left open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def as_row(*fields: str) -> Judge:
 def unstated(*fields: str) -> Judge:
     """A judge for a question that the paper does not answer: "unstated", or "departs".
 
-    The fields of the row's recipe hold our guess. A case departs if one of its fields differs.
+    In these fields, the row's recipe has our guess. A case departs if one of its fields differs.
     """
 
     def judge(case: Compared) -> Finding | None:

@@ -12,7 +12,7 @@ _POSITIONS = ("model.positions", "model.max_positions")
 
 
 def _dropout(case: Compared) -> Finding | None:
-    """The paper does not print the parsers' dropout, which it tuned."""
+    """Judge the dropout: for parsers, the row's value is "unstated", as the paper prints none."""
     changed = as_row("model.dropout")(case)
     if changed or case.printed.task.output == "text":
         return changed
@@ -27,7 +27,7 @@ def _extra_dropout(case: Compared) -> Finding | None:
 
 
 def _positions(case: Compared) -> Finding | None:
-    """Sinusoids have no limit, so only a learned table has a length."""
+    """Judge the positions, and their number if they are learned; sinusoids have no limit."""
     if case.recipe.model.positions != "learned":
         return as_row("model.positions")(case)
     if changed := as_row(*_POSITIONS)(case):
@@ -36,7 +36,7 @@ def _positions(case: Compared) -> Finding | None:
 
 
 def _family(case: Compared) -> Finding | None:
-    """Only two families have kernels."""
+    """Judge the family and, in the two families that have kernels, the kernel's width."""
     kernels = case.recipe.model.family in ("convolutional", "dilated")
     return as_row("model.family", *["model.kernel"] * kernels)(case)
 

@@ -21,8 +21,8 @@ _SAVES = ("training.save_every", "training.save_minutes", "training.resume_minut
 _CHECKPOINTS_APART = 600
 """Seconds between two of the paper's checkpoints."""
 _NEAR = 0.1
-"""Checkpoints depart if their spacing differs by more than this share from the printed one, which
-follows from rounded step times."""
+"""Checkpoints depart if their spacing, in steps, differs by more than this share from the paper's:
+ten minutes divided by the printed, rounded time of a step."""
 
 
 def _steps(case: Compared) -> Finding | None:
@@ -60,7 +60,7 @@ def _averages_nothing(row: str) -> bool:
 
 
 def _average(case: Compared) -> Finding | None:
-    """Rows base and big are in Table 2 as well, where checkpoints are averaged."""
+    """Judge the averaging; base and big are in Table 2 as well, where checkpoints are averaged."""
     wanted = 1 if _averages_nothing(case.row) else case.printed.training.average
     averaged, training = case.facts.averaged, case.recipe.training
     paper = f"the last {wanted} checkpoints are averaged" if wanted > 1 else "none are averaged"
@@ -74,7 +74,7 @@ def _average(case: Compared) -> Finding | None:
 
 
 def _spacing(case: Compared) -> Finding | None:
-    """Ten minutes on another machine are another number of steps."""
+    """Judge the spacing in steps: on another machine, ten minutes are another number of steps."""
     if is_parser(case):
         return as_row(*_SAVES)(case) or Finding("unstated", here=values(case.recipe, _SAVES))
     time = BIG_TIME if case.row.startswith("big") else BASE_TIME

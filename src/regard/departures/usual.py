@@ -52,13 +52,13 @@ class Beyond(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """A setting that a code base offers for WMT translation."""
+    """A named configuration that a code base offers for WMT translation."""
 
     name: str
     source: str
-    """The public repository and file that has it."""
+    """The public repository, and the file in it that has the configuration."""
     fields: Mapping[str, Any]
-    """Its values, by the names of a recipe's fields; a field that the setting lacks is absent."""
+    """The values of the configuration, by fields of a recipe; fields that it lacks are absent."""
     beyond: tuple[Beyond, ...]
 
 
