@@ -2,10 +2,11 @@
 
     python experiments/budget/fit.py
 
-Of the runs of models of one size, those validations are fitted that no other run reached with fewer
-tokens. `a` equals `b`, and `size` is such that of models that take equal operations, the one that
-learns from RATIO tokens for each weight is best: that is assumed, not fitted, since the study has
-long runs of one size only. The others are found by random search from a fixed seed.
+A validation is fitted only if no other one, of a model of the same size, has a lower loss after as
+many tokens or fewer. Two constants are assumed, not fitted, since the study has long runs of one
+size only: `a` equals `b`, and `size` makes the model that learns from RATIO tokens for each weight
+the best of all models that take the same number of operations. The other constants are found by
+random search from a fixed seed.
 """
 
 import json
@@ -29,7 +30,7 @@ FIRST_STEP = 1250
 CHARACTERS_PER_TOKEN = {("multi30k-de", 4000): 4.073, ("multi30k-de", 8000): 4.522}
 """Characters of the validation set for each of its sub-words, by corpus and vocabulary."""
 DIFFERENT = {("multi30k-de", 4000): 528_000.0, ("multi30k-de", 8000): 458_529.0}
-"""Target sub-words of the training set."""
+"""Target sub-words of the training set: tokens beyond this number are repetitions."""
 
 
 def main() -> None:
@@ -55,13 +56,13 @@ def main() -> None:
 
 
 def rule_of(fitted: NDArray[np.float64]) -> dict[str, float]:
-    """All constants of the rule, of those that are fitted."""
+    """All constants of the rule, computed from the fitted ones."""
     base, data, b, repeats = fitted.tolist()
     return {"base": base, "size": data / RATIO**b, "a": b, "data": data, "b": b, "repeats": repeats}
 
 
 def lowest(points: list[tuple[float, float, float, float]]) -> NDArray[np.float64]:
-    """The points that no other one of as many weights reached with as few tokens."""
+    """The points whose loss no other point, of as many weights, beats without more tokens."""
     kept = [
         one
         for one in points
@@ -71,7 +72,10 @@ def lowest(points: list[tuple[float, float, float, float]]) -> NDArray[np.float6
 
 
 def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
-    """(weights, target tokens, different ones, loss per character) of a run's validations."""
+    """The validations of a run: (weights, target tokens, different tokens, loss per character).
+
+    The list is empty if the run has no journal.
+    """
     settings, path = dict(settings), HERE / "journals" / f"{name}.jsonl"
     text = str(settings.pop("corpus")), settings.pop("vocabulary")
     start = Recipe.read(HERE / "start.toml", {"small": Recipe()})
@@ -87,7 +91,7 @@ def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float
 
 
 def predicted(rule: dict[str, float], points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What `regard.budget.choice` expects of the points."""
+    """The loss that `regard.budget.choice` expects at each point."""
     return np.array([expected_loss(int(w), tokens, u, rule) for w, tokens, u, _ in points])
 
 

@@ -1,9 +1,9 @@
-"""Train the runs of the study one after the other; each continues where it was stopped.
+"""Train the runs of the study one after the other; a run that was stopped continues.
 
     REGARD_DATA=... python experiments/budget/study.py OUT [--threads 1] [NAME ...]
 
-OUT gets a directory of prepared data and one for each run; journals/NAME.jsonl, beside this file,
-gets the validations of each.
+OUT gets directories of prepared data and one directory for each run. The validations of each run
+are written to journals/NAME.jsonl beside this file.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def train(
     out: Path,
     threads: str,
 ) -> None:
-    """Prepare the corpus if it is not, train, and keep the validations."""
+    """Prepare the corpus if it is not prepared yet, train, and keep the validations."""
     settings = dict(settings)
     corpus, vocabulary = str(settings.pop("corpus")), settings.pop("vocabulary")
     data = out / f"{corpus}-{vocabulary}"

@@ -3,7 +3,7 @@
     regard claims --out runs/claims
     python experiments/claims/pages.py runs/claims/result.json
 
-The file is copied to result.json beside this script; without an argument, that one is used again.
+The file is copied to result.json beside this script; without an argument, that copy is used.
 """
 
 import json

@@ -2,9 +2,9 @@
 
     .venv/bin/python experiments/constraint/run.py runs/parser $REGARD_DATA/wsj-sample/test.mrg
 
-Without it the search is that of translation, over the whole vocabulary. Both parse all sentences in
-turn, `--rounds` times. A row is a hypothesis at a step of the search: without the constraint an
-output may be longer or shorter, so times are told by the row, too.
+Without the constraint, the search is that of translation, over the whole vocabulary. The two
+searches take turns to parse all sentences, `--rounds` times. Outputs of the two differ in length,
+so times are also given per row, where a row is a hypothesis at a step of the search.
 """
 
 import argparse
@@ -34,7 +34,7 @@ Sentences = Sequence[Sequence[str]]
 
 
 class Counting:
-    """A model that counts the rows of all its steps."""
+    """A model that counts the rows, or hypotheses, of all its steps."""
 
     def __init__(self, model: Any):
         self.model, self.rows, self._lock = model, 0, threading.Lock()
@@ -79,7 +79,7 @@ class Way:
     rows: int = 0
 
     def told(self, gold: Sequence[Tree]) -> dict[str, float]:
-        """F1 is of the sentences that have a tree."""
+        """The figures of this way; F1 is that of the sentences whose output is a tree."""
         pairs = [(tree, g) for tree, g in zip(self.trees, gold, strict=True) if tree is not None]
         seconds = statistics.median(self.seconds)
         f1 = compare_trees(*zip(*pairs, strict=True)).figures()["f"] if pairs else 0.0

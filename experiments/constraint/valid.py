@@ -1,9 +1,10 @@
-"""Whether every output of a parser is a tree over exactly the words, however odd they are.
+"""Check that every output of a parser is a tree over exactly the words, however odd they are.
 
     .venv/bin/python experiments/constraint/valid.py MODEL TEXT...
 
-Parses the words, between blanks, of each line of these files, and some that no treebank has; reads
-what is written back, and says how many have the words of their line.
+Each line of the files TEXT is a sentence of words between blanks; sentences of odd words, which no
+treebank has, are added. The script parses the sentences, writes each tree, reads it back, and
+prints how many trees have exactly the words of their sentence. The exit status is 1 if one has not.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Hundreds of random damages to a model, and to checkpoints that are resumed or averaged.
+"""Damage a model, and checkpoints that are resumed or averaged, in hundreds of random ways.
 
     PYTHONPATH=tests .venv/bin/python experiments/damage/damage.py
 
-Each is done to a fresh copy; then the public command is run on it, and what it did is classified.
+Each time, a fresh copy is damaged, the public command is run on it, and the outcome is classified.
 """
 
 import argparse
@@ -25,7 +25,7 @@ RECIPE = ["--recipe=base", *TINY, *(f"--set={setting}" for setting in SETTINGS)]
 
 
 class Made:
-    """Prepared data, and what is damaged: a run that has ended, one that has not, and a model."""
+    """Prepared data, and the originals: a run that has ended, one that has not, and a model."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -56,7 +56,10 @@ def translated(model: Path) -> Result:
 
 
 def classified(result: Result, place: Path, same: bool) -> str:
-    """`place` is what a sentence must name; `same` is whether the outcome is as if undamaged."""
+    """The class of an outcome; classes in capitals are faults.
+
+    A refusal must name `place`. `same` is whether the result is that without the damage.
+    """
     named = str(place) in result.stderr
     if result.status not in (0, 2) or "Traceback" in result.stderr:
         return "TRACEBACK"
@@ -69,7 +72,7 @@ def classified(result: Result, place: Path, same: bool) -> str:
 
 
 def of_a_model(made: Made, folder: Path, draw: random.Random) -> tuple[str, str]:
-    """Damaged, it is asked to translate."""
+    """Damage a model and translate with it; return the damage and the class of the outcome."""
     model = Path(shutil.copytree(made.model, folder / "model"))
     harm = damage(model, draw)
     result = translated(model)
@@ -84,13 +87,13 @@ def of_a_whole_process(made: Made, folder: Path, draw: random.Random) -> tuple[s
 
 
 def damage_checkpoints(run: Path, newest: list[int], draw: random.Random) -> str:
-    """One of the newest, or all of them."""
+    """Damage one of the checkpoints of these steps, or all; return a description of the damage."""
     steps = [draw.choice(newest)] if draw.random() < 0.75 else newest
     return ", ".join(damage(run / "checkpoints" / f"step-{step}", draw) for step in steps)
 
 
 def of_a_resumed_run(made: Made, folder: Path, draw: random.Random) -> tuple[str, str]:
-    """It has checkpoints 4 and 5 of 6; the last one, at least, must come out the same."""
+    """Damage checkpoint 4 or 5 of 6, or both, and resume: checkpoint 6 must come out the same."""
     run = Path(shutil.copytree(made.unfinished, folder / "run"))
     harm = damage_checkpoints(run, [4, 5], draw)
     result = regard(*made.training(run))
@@ -103,7 +106,7 @@ def of_a_resumed_run(made: Made, folder: Path, draw: random.Random) -> tuple[str
 
 
 def of_an_averaged_run(made: Made, folder: Path, draw: random.Random) -> tuple[str, str]:
-    """Two of the checkpoints 4 to 6 are averaged: other ones if 5 or 6 is damaged."""
+    """Damage checkpoint 5 or 6, or both, and average two of 4 to 6: a damaged one is skipped."""
     run = Path(shutil.copytree(made.ended, folder / "run"))
     harm = damage_checkpoints(run, [5, 6], draw)
     result = regard("average", run, "--last=2", f"--out={folder / 'model'}")

@@ -1,11 +1,11 @@
-"""Whether a sentence's translations and scores depend on what is translated with it.
+"""Check whether a sentence's translations and scores depend on the sentences in its batch.
 
     python experiments/exact/run.py MODEL FILE... [--sentences 2000] [--precision fp32 bf16 int8]
 
-Each file gives as many sentences. They are translated one by one, with one thread; then with
-all threads, in batches of 7 and of 64 (as many lines are read and decoded together) and in a random
-order. All translations of the beam are compared, their texts and the bits of their scores. Prints
-JSON; the exit status is 1 if anything differed that was to be the same.
+Each file gives an equal share of the sentences. They are translated one by one, with one thread;
+then with all threads, in batches of 7 and of 64 (so many lines are read and decoded together) and
+in a random order. All translations of the beam are compared: their texts, and the bits of their
+scores. Prints JSON; the exit status is 1 if a text or a score differed in spite of `exact`.
 """
 
 import argparse

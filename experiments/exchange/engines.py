@@ -1,9 +1,10 @@
-"""What an exported model writes for real sentences, beside what regard writes.
+"""Compare the translations by exported models with those by regard, on real sentences.
 
     python engines.py MODEL SOURCE REFERENCE
 
-exports a model to CTranslate2 (fp32, int8) and ONNX, translates with each engine and with regard by
-the same search, and prints, as JSON, the share of equal sentences and the BLEU of each.
+The script exports a model to CTranslate2 (fp32, int8) and ONNX, translates with each engine and
+with regard by the same search, and prints, as JSON, the share of translations that equal regard's,
+and the BLEU of each.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""Does encoder-decoder attention point at the source of a word? In which layer?
+"""Measure in which layer encoder-decoder attention points at the source word of a target word.
 
     .venv/bin/python experiments/figures/alignment.py runs/demo train.en train.de test.en
 
-What a word is a translation of is taken from how often both occur in the same pairs of the training
-text (Dice's coefficient over 0.8, 20 times or more), where the sentence has that word once. Prints
-for what share of such words the strongest weight lies on it, in the mean of the heads of each layer
-and of all.
+The source word of a target word is the one that occurs in the same pairs of the training text, at
+least 20 times, with Dice's coefficient over 0.8. A target word counts if the sentence has its
+source word exactly once. The script prints for what share of these words the strongest weight lies
+on the source word, with weights averaged over the heads of each layer, and over all heads.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def words(line: str) -> set[str]:
 
 
 def lexicon(sources: list[str], targets: list[str]) -> dict[str, str]:
-    """The source word that goes with a target word."""
+    """The source word of each target word that has one."""
     both: Counter[tuple[str, str]] = Counter()
     alone: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     for source, target in zip(map(words, sources), map(words, targets), strict=True):

@@ -1,4 +1,4 @@
-"""Figure 3: does a head of the encoder attend from `make` to the `more difficult` that ends it?
+"""Figure 3: does a head of the encoder attend from `make` to the `more difficult` that follows?
 
     P=".venv/bin/python experiments/figures/figure_3.py"
     $P --write text                     # text/train.en, .de, valid.en, .de: the demo's
@@ -7,7 +7,7 @@
       --valid-source text/valid.en --valid-target text/valid.de --out runs/six
     $P runs/six
 
-Counts on sentences that the model has not seen, by the functions of figures.py, writes
+The script counts on sentences that the model has not seen, by the functions of figures.py, writes
 result-six.json, and draws Figure 3 of docs/figures.md from layer 5, as the paper does.
 """
 
@@ -35,7 +35,7 @@ NAME = "a form of make to more or the adjective after it"
 
 
 def comparatives(e: Example) -> Iterator[Link]:
-    """From the first form of `make` to `more` or its adjective, at the end of what it governs."""
+    """The link from the first form of `make` to the adjective after `more`, or to `more`."""
     for c in e.comparatives[:1]:
         more = c.source_adjective - 1
         yield Link(c.source_index, c.source_adjective, tagged(e, "JJ", "RBR"), (more,))
@@ -45,7 +45,11 @@ MAKE: Measures = {NAME: ("encoder", comparatives)}
 
 
 def draw(model: Model, found: dict[str, Any]) -> None:
-    """Layer 5 for the first unseen sentence of 12 words or fewer with 6 from verb to adjective."""
+    """Draw layer 5, for the first unseen sentence that fits.
+
+    It has at most 12 words, and `difficult` among them; the adjective is 6 or more words after the
+    verb.
+    """
 
     def fits(e: Example) -> bool:
         far = any(link.key - link.query > 5 for link in comparatives(e))

@@ -1,11 +1,12 @@
-"""Which head attends from where to where, counted on sentences the model has never seen.
+"""Count how often heads attend along true dependencies, in sentences the model has never seen.
 
     .venv/bin/regard demo --out runs/demo
     .venv/bin/python experiments/figures/figures.py runs/demo
 
-The built-in grammar knows the true dependencies. Of each kind of them the head that is right most
-often on one set of sentences is counted on another. Writes result.json beside itself, and draws the
-figures of docs/figures.md, but for Figure 3, which figure_3.py draws.
+The built-in grammar knows the true dependencies. For each kind of dependency, the head that is
+right most often on one set of sentences is chosen, and counted on another set. The script writes
+result.json beside itself, and draws the figures of docs/figures.md except Figure 3, which
+figure_3.py draws.
 """
 
 import argparse
@@ -45,7 +46,7 @@ class Link:
     query: int
     key: int
     options: tuple[int, ...]
-    """The places of the same sort of word, among which one may guess."""
+    """The places of all words of the same sort as the key; a guess takes one of them."""
     also: tuple[int, ...] = ()
     """Keys that are as good as `key`."""
 
@@ -56,32 +57,32 @@ class Link:
 
 
 def pronouns(e: Example) -> Iterator[Link]:
-    """From the first `it` or `its` to the noun it stands for."""
+    """The link from the first `it` or `its` to the noun that the pronoun stands for."""
     for p in e.pronouns[:1]:
         yield Link(p.source_index, p.source_antecedent, tagged(e, "NN"))
 
 
 def particles(e: Example) -> Iterator[Link]:
-    """From where the separated particle is written to the English verb."""
+    """The link from the place where a separated particle is written to the English verb."""
     for s in e.separable[:1]:
         yield Link(s.target_particle, s.source_index, tagged(e, "VB", "MD"))
 
 
 def halves(e: Example) -> Iterator[Link]:
-    """From where the separated particle is written to the German verb, which has been read."""
+    """The link from the place where a separated particle is written to the German verb."""
     for s in e.separable[:1]:
-        # What writes a word has read the one before it; <s> is at place 0.
+        # The decoder's place i reads word i - 1 (place 0 reads <s>) and writes word i.
         yield Link(s.target_particle, s.target_index + 1, ())
 
 
 def joined(e: Example) -> Iterator[Link]:
-    """From where the separated particle has been read to the German verb."""
+    """The link from the place where a separated particle is read to the German verb."""
     for s in e.separable[:1]:
         yield Link(s.target_particle + 1, s.target_index + 1, ())
 
 
 def determiners(e: Example) -> Iterator[Link]:
-    """From a determiner or adjective to the noun of its phrase, where that is not the next word."""
+    """The links from each determiner to the noun of its phrase, if it is not the next word."""
     (tree,) = read_trees([e.tree], "the grammar")
     places = {id(leaf): place for place, leaf in enumerate(tree.leaves())}
     for node in tree.nodes():
@@ -95,7 +96,7 @@ def determiners(e: Example) -> Iterator[Link]:
 
 
 def subjects(e: Example) -> Iterator[Link]:
-    """From a finite verb to the noun of its subject, where that is not the word before."""
+    """The links from each finite verb to the noun of its subject, if other words are between."""
     (tree,) = read_trees([e.tree], "the grammar")
     places = {id(leaf): place for place, leaf in enumerate(tree.leaves())}
     for node in tree.nodes():
@@ -103,7 +104,7 @@ def subjects(e: Example) -> Iterator[Link]:
         if node.label != "S" or not {"NP", "VP"} <= set(labels):
             continue
         subject = node.children[labels.index("NP")]
-        while subject.children[0].label == "NP":  # with a relative clause, or what is where
+        while subject.children[0].label == "NP":  # an NP in an NP: a modifier follows
             subject = subject.children[0]
         noun = subject.children[-1]
         verb = next(node.children[labels.index("VP")].leaves())
@@ -112,19 +113,19 @@ def subjects(e: Example) -> Iterator[Link]:
 
 
 def before(e: Example) -> Iterator[Link]:
-    """From each word to the one before it."""
+    """The links from each word to the word before it."""
     for place in range(1, len(e.source_tokens)):
         yield Link(place, place - 1, ())
 
 
 def tagged(e: Example, *tags: str) -> tuple[int, ...]:
-    """The English words with a tag that begins so."""
+    """The places of the English words whose tag begins with one of `tags`."""
     (tree,) = read_trees([e.tree], "the grammar")
     return tuple(i for i, tag in enumerate(tree.tags()) if tag.startswith(tags))
 
 
 Measures = dict[str, tuple[AttentionKind, Callable[[Example], Iterator[Link]]]]
-"""The kind of attention, and the dependencies of a sentence, by name."""
+"""By name, a kind of attention, and a function that gives the links of a sentence."""
 
 MEASURES: Measures = {
     "a pronoun to its antecedent": ("encoder", pronouns),
@@ -144,16 +145,19 @@ class Count:
     right: NDArray[np.int64]
     """How often each head was right, by layer and head."""
     weight: NDArray[np.float64]
-    """The sum of what goes to the right place."""
+    """The sum of each head's weights on right keys, by layer and head."""
     total: int = 0
     places: Fraction = Fraction(0)
-    """How often a guess among all places that may be attended to would be right."""
+    """The expected number of right guesses among all places that may be attended to."""
     options: Fraction = Fraction(0)
-    """How often a guess among all words of the sort would be right."""
+    """The expected number of right guesses among all words of the key's sort."""
     offsets: Counter[int] = field(default_factory=Counter)
 
     def add(self, weights: NDArray[np.float32], link: Link, reachable: int) -> None:
-        """One more; `weights` by layer and head, of this query."""
+        """Count one link; `weights` are those of its query: [layers, heads, keys].
+
+        The query can attend to `reachable` keys.
+        """
         self.right += np.isin(weights.argmax(-1), link.keys)
         self.weight += weights[..., link.keys].sum(-1)
         self.total += 1
@@ -164,7 +168,10 @@ class Count:
 
 
 def count(model: Model, measures: Measures, seed: int, sentences: int) -> dict[str, Count]:
-    """Counts of each measure, over the first `sentences` sentences of a stream that have it."""
+    """Counts of each measure, over the first `sentences` sentences of a stream that have links.
+
+    Raises ValueError if the model divides a sentence into other words than the grammar.
+    """
     recipe = model.recipe.model
     shape = recipe.layers, recipe.heads
     counts = {name: Count(np.zeros(shape, int), np.zeros(shape)) for name in measures}
@@ -199,7 +206,7 @@ def untrained(model: Model) -> Model:
 
 
 def measure(model: Model, measures: Measures, sentences: int) -> dict[str, Any]:
-    """For each dependency the head chosen, how often it is right, and how often chance would be."""
+    """For each measure: the chosen head, how often it is right, and how often guesses would be."""
     seeds, blank = (CHOICE_SEED, TEST_SEED), untrained(model)
     chosen_on, counted = (count(model, measures, seed, sentences) for seed in seeds)
     blank_chosen, blank_counted = (count(blank, measures, seed, sentences) for seed in seeds)
@@ -235,7 +242,7 @@ def best(found: Count) -> tuple[int, int]:
 
 
 def draw(model: Model, result: dict[str, Any]) -> None:
-    """The pictures, of the first suitable unseen sentence for each."""
+    """Draw the figures, each for the first unseen sentence that is suitable."""
 
     def of(name: str) -> tuple[AttentionKind, int, int]:
         one = result[name]
@@ -265,7 +272,7 @@ def draw(model: Model, result: dict[str, Any]) -> None:
 
 
 def save(name: str, content: bytes) -> None:
-    """One picture."""
+    """Write one figure."""
     PICTURES.mkdir(exist_ok=True)
     write_file(PICTURES / f"figure-{name}.svg", content)
 

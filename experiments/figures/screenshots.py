@@ -1,4 +1,4 @@
-"""The page of `regard look` in Chromium, wide and narrow, for the documentation.
+"""Take pictures of the page of `regard look` in Chromium, wide and narrow, for the documentation.
 
 .venv/bin/python experiments/figures/screenshots.py runs/demo
 """

@@ -1,4 +1,4 @@
-"""The page of `regard serve` in Chromium, wide, and narrow in Korean, for the documentation.
+"""Take pictures of the page of `regard serve` in Chromium: wide, and narrow in Korean.
 
 .venv/bin/regard serve runs/demo=en-de --port 5000 &
 .venv/bin/python experiments/figures/screenshots_serve.py http://127.0.0.1:5000

@@ -1,9 +1,9 @@
-"""A training run on the built-in corpus, killed hundreds of times; each end is compared.
+"""Kill a training run on the built-in corpus hundreds of times, and compare the results.
 
     PYTHONPATH=tests .venv/bin/python experiments/kills/kills.py
 
-One run is left in peace: it gives the hashes that every other must end with. The others are killed,
-and the same command is given again, until they end by themselves; then the next begins.
+One run is not killed: it gives the hashes that every other run must end with. Any other run is
+killed and started again by the same command until it ends by itself; then the next run begins.
 """
 
 import argparse
@@ -42,7 +42,7 @@ RECIPE = {
 }  # fmt: skip
 PAIRS = 500
 INSTANTS = 70
-"""Instants in the checkpoints' folder, of about four saves: a run is killed at several of them."""
+"""The number of instants (`run.killing`) in the checkpoints' folder during about four saves."""
 Outcome = Literal["ended", "stopped", "stopped in a save"]
 STOPS: tuple[Outcome, ...] = ("stopped", "stopped in a save")
 TIMED = ("time", "seconds", "tokens_per_second")
@@ -55,7 +55,7 @@ def command(data: Path, out: Path) -> list[str]:
 
 
 def train(arguments: list[str], said: Path) -> None:
-    """The command, in a process that has the libraries already; what it says goes to a file."""
+    """Run the command in this process, which has the libraries; its output goes to `said`."""
     with said.open("wb") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
@@ -69,7 +69,7 @@ def train(arguments: list[str], said: Path) -> None:
 def train_with_marks(arguments: list[str], said: Path, marks: Path, n: int, delay: float) -> None:
     """Train until `delay` seconds after the n-th instant in the checkpoints' folder.
 
-    At every instant a byte is added to `marks`: S in that folder, which is within a save.
+    At every instant, a byte is written to `marks`: S if it is in that folder (in a save), else -.
     """
     handle = os.open(marks, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     seen = 0
@@ -87,7 +87,7 @@ def train_with_marks(arguments: list[str], said: Path, marks: Path, n: int, dela
 
 
 def kill_after(delay: float) -> None:
-    """Kill this process: now, or by a child, so that it may happen inside a system call."""
+    """Kill this process at once; after a delay, by a child, which may hit a system call."""
     if not delay:
         os.kill(os.getpid(), signal.SIGKILL)
     elif not os.fork():
@@ -101,7 +101,7 @@ def train_until_full(n: int, arguments: list[str], said: Path) -> None:
 
 
 def result(run: Path) -> dict[str, Any]:
-    """The hashes of the files, and the journal without its times: no kill may change them."""
+    """The hashes of the files, and of the journal without times: no kill may change them."""
     last = run / "checkpoints" / f"step-{RECIPE['training.steps']}"
     files = [
         run / "model.safetensors",
@@ -129,7 +129,7 @@ def sha256(content: bytes) -> str:
 
 
 class Killing:
-    """One way to stop runs, until there were `wanted` stops; compares every run that ends."""
+    """Stops runs in one way until there were `wanted` stops; compares every run that ends."""
 
     def __init__(self, name: str, wanted: int, expected: dict[str, Any], folder: Path, data: Path):
         self.name, self.wanted, self.expected = name, wanted, expected
@@ -157,7 +157,7 @@ class Killing:
     def repeat(
         self, attempt: Callable[["Killing"], Outcome], wanted: Sequence[Outcome]
     ) -> dict[str, Any]:
-        """Attempt after attempt, until enough were as wanted and the last run has ended too."""
+        """Attempt until enough outcomes are in `wanted` and the last run has ended; the counts."""
         began = time.monotonic()
         while (missing := sum(self.counts[o] for o in wanted) < self.wanted) or self.run.exists():
             outcome = attempt(self) if missing else self.finish()
@@ -199,7 +199,7 @@ Attempt = Callable[[Killing], Outcome]
 
 
 def outcome(process: BaseProcess, killing: Killing) -> Outcome:
-    """How a process that sets marks has ended."""
+    """The outcome of a process that writes marks, once it has ended."""
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL), killing.said.read_text()
     if process.exitcode == 0:
@@ -210,7 +210,7 @@ def outcome(process: BaseProcess, killing: Killing) -> Outcome:
 
 
 def in_a_save(draw: random.Random) -> Attempt:
-    """Half at an instant itself, half some tenths of a millisecond after it."""
+    """Kill half of the runs at an instant, and half up to two milliseconds after it."""
 
     def attempt(killing: Killing) -> Outcome:
         marks = killing.folder / "marks"
@@ -223,7 +223,7 @@ def in_a_save(draw: random.Random) -> Attempt:
 
 
 def wait(killing: Killing, draw: random.Random, longest: float, ended: Callable[[], bool]) -> None:
-    """Wait up to `longest` seconds; three times in four, from the next line of the journal on."""
+    """Wait up to `longest` seconds; three times in four, first await a line of the journal."""
     journal = killing.run / "journal.jsonl"
 
     def written() -> int:
@@ -248,7 +248,7 @@ def at_a_moment(draw: random.Random, longest: float) -> Attempt:
 
 
 def whole_processes(draw: random.Random, longest: float) -> Attempt:
-    """`python -m regard`, as a user starts it."""
+    """Kill `python -m regard`, started as a user starts it."""
 
     def attempt(killing: Killing) -> Outcome:
         with (
@@ -267,7 +267,7 @@ def whole_processes(draw: random.Random, longest: float) -> Attempt:
 
 
 def by_a_power_cut(draw: random.Random) -> Attempt:
-    """Half of what was written and not synced is lost."""
+    """Kill as a power cut does: a new file that was not synced loses its second half."""
 
     def attempt(killing: Killing) -> Outcome:
         n, arguments = draw.randint(1, 2 * INSTANTS), (killing.arguments, killing.said)
@@ -278,7 +278,7 @@ def by_a_power_cut(draw: random.Random) -> Attempt:
 
 
 def by_a_full_disk(draw: random.Random) -> Attempt:
-    """The run ends in one sentence; or goes on, where the disk was full for a removal alone."""
+    """Fill the disk: the run ends with one sentence or, if only a removal failed, goes on."""
 
     def attempt(killing: Killing) -> Outcome:
         n = draw.randint(1, 2 * INSTANTS)

@@ -2,9 +2,9 @@
 
     python experiments/rounding/run.py MODEL --source FILE --reference FILE
 
-fp32, bf16 and int8 are translated as `regard translate --precision` does. Besides, weights are
-rounded to 8 and to 7 bits in fp32, so that both are measured whatever this processor has. Prints
-JSON.
+The model translates in fp32, bf16 and int8, as with `regard translate --precision`. Besides, it
+translates in fp32 with weights rounded to 8 and to 7 bits, so that both are measured whichever of
+the two int8 uses on this processor. Prints JSON.
 """
 
 import argparse
@@ -26,7 +26,11 @@ from regard.translation import Translator, load
 
 
 class Rounded:
-    """Int8Linear's rounding in fp32: x to 127 steps up from zero, the weights to `largest`."""
+    """Computes in fp32, but rounds as Int8Linear does.
+
+    A row of x is rounded to multiples of 1/127 of its largest absolute value, and a row of weights
+    to multiples of 1/`largest`.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, largest: int):
         self.weight = rounded(weight.detach(), largest)
@@ -44,7 +48,7 @@ def rounded(rows: Tensor, largest: int) -> Tensor:
 
 
 def rounding(directory: Path, largest: int) -> Translator:
-    """A translator that rounds weights to `largest` steps, and states to 127, in fp32."""
+    """A translator that computes in fp32 with `Rounded` products."""
     model = open_model(directory, torch.float32)
     transformer, recipe = model.network, model.recipe
     products = LaidOut(transformer, transformer.embedding.tokens, partial(Rounded, largest=largest))

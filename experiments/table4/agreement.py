@@ -1,10 +1,11 @@
-"""Does the score of a silver tree tell how good it is? How far another parser agrees, by tenths.
+"""Measure whether the score of a silver tree tells how good it is: does another parser agree?
 
     .venv/bin/python experiments/table4/agreement.py runs/wsj reuters.berkeley.mrg.xz
 
-The trees of the file stand in the order of their parser's score per word, the highest first. The
-other parser should not have learned from them. Prints F1 between the two, for each tenth of the
-file, with the mean length, since short sentences are easier.
+The trees of the file stand in the order of the score per word that their parser gave them, the
+highest first. The other parser, runs/wsj, should not have learned from them. For each tenth of the
+file, the script prints F1 between the trees of the two parsers, and the mean length of a sentence,
+since short sentences are easier.
 """
 
 import argparse

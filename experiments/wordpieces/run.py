@@ -1,10 +1,12 @@
-"""Word pieces by the likelihood of the text, by that of one occurrence, and by frequency.
+"""Compare word pieces that are learned by likelihood, by gain per occurrence, and by frequency.
 
     python experiments/wordpieces/run.py $REGARD_DATA/europarl-en-fr --vocabulary 32000
 
-The folder has train.500k.{en,fr}.xz and dev.{en,fr}. Pieces are learned from all training pairs,
-and counted in the development set. With --train STEPS a small model is then trained for that many
-steps on the first 100,000 pairs by each vocabulary. Writes result.json beside this file, or --out.
+The folder has train.500k.{en,fr}.xz and dev.{en,fr}. Pieces are learned from all training pairs by
+joining pairs of pieces: those that raise the likelihood of the text most, those whose joining gains
+most for each occurrence, or the most frequent. The pieces are then counted in the development set.
+With --train STEPS, a small model is trained with each vocabulary for that many steps on the first
+100,000 pairs. The script writes result.json beside this file, or the file --out.
 """
 
 import argparse
@@ -31,7 +33,7 @@ from regard.text.words import count_words
 
 KNOWN = [*SPECIAL, *(CONTINUED + byte for byte in BYTE_ALPHABET), *BYTE_ALPHABET]
 LEAST = 100
-"""Least occurrences of a pair by the gain of one occurrence: without a bound, rare ones win."""
+"""The gain per occurrence joins only pairs that occur this often; without it, rare pairs win."""
 SMALL = {
     "model.layers": 2, "model.d_model": 128, "model.d_ff": 512, "model.heads": 4,
     "data.source_tokens": 2048, "data.target_tokens": 2048, "data.row_length": 128,
@@ -42,7 +44,7 @@ TRAINED = 100_000
 
 
 def per_occurrence(of: Counts) -> NDArray[np.float64]:
-    """c(ab) / (c(a) c(b)), for pairs that occur often enough."""
+    """The gain per occurrence, c(ab) / (c(a) c(b)); -inf for pairs that occur too rarely."""
     return np.where(of.pair >= LEAST, of.pair / (of.left * of.right), -np.inf)
 
 
@@ -52,7 +54,7 @@ def lines_of(folder: Path, split: str) -> Iterator[str]:
 
 
 def by_frequency(lines: Iterator[str], size: int) -> list[str]:
-    """The trainer of the tokenizers library, which joins the most frequent pair."""
+    """The pieces of the tokenizers library's trainer, which joins the most frequent pair."""
     library = Library(models.WordPiece(continuing_subword_prefix=CONTINUED))
     library.normalizer = normalizers.Prepend(" ")
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -67,7 +69,7 @@ def by_frequency(lines: Iterator[str], size: int) -> list[str]:
 
 
 def tokenizer_of(pieces: list[str], folder: Path) -> Tokenizer:
-    """A tokenizer with this vocabulary, by way of a file."""
+    """A tokenizer with this vocabulary; its file is written to the folder."""
     Tokenizer.learn([], "wordpiece", len(KNOWN)).save(folder / "tokenizer.json")
     content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     content["model"]["vocab"] = {piece: i for i, piece in enumerate(pieces)}
@@ -76,7 +78,7 @@ def tokenizer_of(pieces: list[str], folder: Path) -> Tokenizer:
 
 
 def measured(tokenizer: Tokenizer, dev: list[str]) -> dict[str, float]:
-    """Pieces of the development set, and what a model of single pieces needs for a character."""
+    """Numbers of pieces in the development set, and a unigram model's nats per character."""
     ids = np.concatenate(tokenizer.encode_arrays(dev))
     counts = np.bincount(ids)[np.unique(ids)]
     nats = -float((counts * np.log(counts / counts.sum())).sum())
