@@ -13,13 +13,13 @@ that of the others does not. Without --source the sentences are those of the bui
 programs make each output `--length` tokens long. `--model` takes a trained model, which ends its
 outputs itself; with `--target` the table shows their BLEU.
 
-"x bf16" is how many times faster regard is in bf16. "as fp32" is the share of outputs whose text is
-that of regard in fp32. The others sometimes prefer another output, for two reasons: they divide
-log p by |y|^alpha, not by ((5 + |y|) / 6)^alpha; and of the 2 x beam candidates of a step, they
-keep those that end only if they are among the first `beam`. With `--beam 1` all outputs in fp32 are
-the same. "of ceiling" is the model's FLOP in products with weights, divided by the time and by the
-speed of the fastest matrix product measured in the same rounds, in the precision of that program.
---keep writes a JSON record.
+"x bf16" is how many times faster regard in bf16 is than the program. "as fp32" is the share of
+outputs whose text is that of regard in fp32. The other programs sometimes prefer another output,
+for two reasons: they divide log p by |y|^alpha, not by ((5 + |y|) / 6)^alpha; and of the 2 x beam
+candidates of a step, they keep those that end only if they are among the first `beam`. With
+`--beam 1` all outputs in fp32 are the same. "of ceiling" is the model's FLOP in products with
+weights, divided by the time and by the speed of the fastest matrix product measured in the same
+rounds, in the precision of that program. --keep writes a JSON record.
 """
 
 import argparse
@@ -116,7 +116,7 @@ class Task:
 def random_model(directory: Path, recipe: Recipe, lines: Sequence[str]) -> None:
     """A model directory of random weights; its tokenizer has exactly the recipe's vocabulary.
 
-    What the lines are too few to teach are entries that no text uses.
+    If the lines give fewer entries than that, it is filled up with entries that no text uses.
     """
     size = recipe.tokenizer.vocabulary
     tokenizer = Tokenizer.learn(lines, recipe.tokenizer.kind, size)
@@ -135,7 +135,7 @@ def random_model(directory: Path, recipe: Recipe, lines: Sequence[str]) -> None:
 def run(
     task: Task, contenders: Sequence[sides.Contender], args: argparse.Namespace, *, alone: bool
 ) -> tuple[dict[str, sides.Result], dict[str, list[str]], dict[str, str]]:
-    """Results and outputs by contender, and why others have none."""
+    """Results and outputs by contender, and the reasons why other contenders have none."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pairs = zip(task.sentences, task.pieces(), strict=True)
@@ -166,7 +166,7 @@ def run(
 
 
 def texts(outputs: list[Any], tokenizer: Tokenizer) -> list[str]:
-    """The text of an output: peers give its pieces, regard gives the text."""
+    """The text of each output: regard gives texts, and other programs give pieces."""
     return outputs if isinstance(outputs[0], str) else tokenizer.decode(outputs)
 
 
@@ -215,12 +215,12 @@ def pace(result: sides.Result) -> list[float]:
 
 
 def percentile(ascending: Sequence[float], percent: int) -> float:
-    """The least of these values that this percentage of them does not exceed."""
+    """The least value that at least `percent` percent of the values do not exceed."""
     return ascending[-(-percent * len(ascending) // 100) - 1]
 
 
 def show(summaries: dict[str, dict[str, Any]], *, alone: bool) -> None:
-    """The summaries as a table."""
+    """Print the summaries as a table."""
     rows = {name: cells(summary, alone=alone) for name, summary in summaries.items()}
     header = max(rows.values(), key=len, default={})
     body = [[name, *(row.get(key, "-") for key in header)] for name, row in rows.items()]
@@ -228,7 +228,7 @@ def show(summaries: dict[str, dict[str, Any]], *, alone: bool) -> None:
 
 
 def cells(summary: dict[str, Any], *, alone: bool) -> dict[str, str]:
-    """The cells of a contender, by the heads of their columns."""
+    """The cells of a contender's row, by the heads of their columns."""
     row = {"precision": summary["precision"]}
     if alone:
         row["median ms"] = f"{summary['milliseconds']['median']:.1f}"

@@ -11,7 +11,11 @@ from regard.run.model_directory import open_model
 def write_exported(
     directory: Path, folder: Path, environments: Collection[str]
 ) -> dict[str, list[str]]:
-    """The argument that gives the model to the programs of each environment."""
+    """Write the model for the programs of these environments in `folder`.
+
+    Returns, by environment, the argument that gives the model to its program. Environments that
+    read the model as regard writes it have no entry.
+    """
     model, given = open_model(directory), {}
     if "ctranslate2" in environments:
         (folder / "ctranslate2").mkdir()

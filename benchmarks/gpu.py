@@ -1,16 +1,17 @@
-"""What regard computes, learns and takes on one GPU: each task once, in the order that matters.
+"""Check regard on one GPU and measure it: each task once, the most important first.
 
     make gpu                                      # all that this GPU's record does not have yet
     python benchmarks/gpu.py --budget 540         # start nothing after nine minutes
     python benchmarks/gpu.py "base, flex" --again # one task, even if the record has it
 
 Correctness comes first, then learning, then speed. Each task is a process of its own with a time
-limit, so one that hangs or crashes costs no other. The record, results/gpu-<name>.json or the
+limit, so one that hangs or crashes stops no other. The record, gpu-<name>.json in results or in the
 folder of --out, is written after each task, so the same command continues after an interruption;
-tasks that failed or ran out of time are tried again. The exit status is 1 if a task failed.
+tasks that failed or ran out of time are tried again. The exit status is 1 if a task failed or found
+something wrong.
 
 The text of the speed tasks consists of random ids, in sentences as long as those of real text, 27
-tokens on average. All train with 25,000 + 25,000 tokens a batch: regard on packed rows, and
+tokens on average. All training has batches of 25,000 + 25,000 tokens: regard on packed rows, and
 torch.nn.Transformer under bf16 autocast on padded batches grouped by length. Tokens of source and
 target are counted together, without padding. "learning" trains on --data, a folder that `regard
 prepare` made of Multi30k, and is left out without it.
@@ -35,7 +36,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 LEAST = 20.0
-"""Seconds of the budget for which it is worth to start a task."""
+"""No task is started if fewer seconds of the budget are left."""
 
 
 class Task(NamedTuple):
@@ -125,7 +126,7 @@ def gpu_name() -> str:
 
 
 def run(task: Task, seconds: float, args: argparse.Namespace) -> dict[str, Any]:
-    """What a task found, with its seconds; or why it failed."""
+    """The figures of a task, with its seconds; or, under "failed", why it failed."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
@@ -134,7 +135,7 @@ def run(task: Task, seconds: float, args: argparse.Namespace) -> dict[str, Any]:
             command += [option, str(value.resolve())] if value else []
         command += ["--smoke"] * args.smoke
         environment = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
-        # A session of its own, so that what it started ends with it.
+        # A session of its own, so that processes that the task started can be ended with it.
         process = subprocess.Popen(
             command, stderr=subprocess.PIPE, env=environment, start_new_session=True
         )

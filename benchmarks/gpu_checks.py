@@ -31,7 +31,7 @@ from regard.transformer import Transformer
 
 LIMITS = {torch.float32: 1e-5, torch.bfloat16: 5e-2}
 """The greatest relative error of a loss and of all gradients together, against fp64; on a CPU the
-same code has 1e-6 and 3.5e-2."""
+errors of the same code are 1e-6 and 3.5e-2."""
 SMALL = Recipe().but(
     layers=2, d_model=64, d_ff=96, heads=4, vocabulary=1003, dropout=0.0, row_length=128,
     source_tokens=512 if SMOKE else 2048, target_tokens=512 if SMOKE else 2048, max_length=128,
@@ -46,7 +46,7 @@ def model_of(recipe: Recipe) -> Transformer:
 
 
 def gradients(model: Transformer, batch: Batch, by: Any) -> tuple[Tensor, Tensor]:
-    """The losses and all gradients of a batch, on the CPU in fp64."""
+    """The losses and all gradients of a batch, computed by `by`, then copied to fp64 on the CPU."""
     model.compute_by(by)
     for parameter in model.parameters():
         parameter.grad = None
@@ -61,9 +61,9 @@ def relative(found: Tensor, right: Tensor) -> float:
 
 
 def equations() -> dict[str, Any]:
-    """Losses and gradients by a GPU's arithmetic, not compiled, against the definitions in fp64."""
+    """Check losses and gradients of a GPU, not compiled, against the definitions in fp64."""
     found: dict[str, float] = {}
-    for d_k, row_length in ((16, 128), (24, 136)):  # the second has odd widths
+    for d_k, row_length in ((16, 128), (24, 136)):  # 24 and 136 are no powers of 2
         recipe = SMALL.but(d_k=d_k, d_v=d_k, row_length=row_length, max_length=row_length)
         [batch] = batches_of(recipe, 2000).take(1)
         batch.source.segments[0] = 0  # its targets have no keys to attend to
@@ -80,7 +80,7 @@ def equations() -> dict[str, Any]:
 
 @torch.inference_mode()
 def searching() -> dict[str, Any]:
-    """How many hypotheses of a search in fp32 are those of the definitions on the CPU."""
+    """Check a search in fp32: the share of hypotheses that the definitions on the CPU give, too."""
     model = model_of(SMALL).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -112,7 +112,10 @@ def searching() -> dict[str, Any]:
 def learned(
     make: Callable[[Transformer], Steps], recipe: Recipe, batches: list[Batch], parts: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """The losses of an update with each batch, and Adam's first moment, which shows gradients."""
+    """The losses of one update for each batch, and Adam's first moment, a sum of gradients.
+
+    `parts` is 1, or 2 for batches that are divided into halves.
+    """
     model = model_of(recipe).to(DEVICE)
     model.compute_by(Cuda(learning=True))
     optimizer = FlatAdam(model, recipe.training, torch.float32, Cuda(learning=True))
@@ -129,7 +132,7 @@ def whole(model: Transformer) -> Steps:
 
 
 def compiled(kernel: str) -> Callable[[Transformer], Steps]:
-    """Makes the compiled step; in a smoke run it is not compiled."""
+    """A function that makes the compiled step of a model; in a smoke run, it is not compiled."""
 
     def refuse(message: str) -> None:
         raise RuntimeError(message)
@@ -147,7 +150,7 @@ def on_device(batches: list[Batch]) -> list[Batch]:
 
 
 def compiling(kernel: str) -> dict[str, Any]:
-    """Five steps compiled and by CUDA graphs against five that are not; also in two parts."""
+    """Check five steps, compiled, by CUDA graphs, against plain ones; also for halved batches."""
     batches = on_device(batches_of(SMALL, 20_000).take(5))
     right = learned(whole, SMALL, batches)
     found = {}
@@ -159,7 +162,7 @@ def compiling(kernel: str) -> dict[str, Any]:
 
 
 def dropout() -> dict[str, Any]:
-    """One batch again and again, at a rate of 0: losses differ, since each replay draws anew."""
+    """Check that each replay draws dropout anew: losses of one batch differ, without learning."""
     recipe = SMALL.but(dropout=0.3)
     batches = on_device(batches_of(recipe, 20_000).take(1)) * 6
     model = model_of(recipe).to(DEVICE)
@@ -172,7 +175,7 @@ def dropout() -> dict[str, Any]:
 
 
 def deterministic() -> dict[str, Any]:
-    """`--deterministic`: the same updates twice, to the last bit."""
+    """Check `--deterministic`: the same updates, made twice, agree to the last bit."""
     devices.be_deterministic()
     batches = on_device(batches_of(SMALL.but(dropout=0.1), 20_000).take(3))
     runs = []
@@ -185,7 +188,7 @@ def deterministic() -> dict[str, Any]:
 
 @contextmanager
 def memory_limited(bytes_: float) -> Iterator[None]:
-    """Within the block PyTorch may use this much of the GPU's memory."""
+    """During the block, PyTorch may use only this many bytes of the GPU's memory."""
     if DEVICE.type != "cuda":
         yield
         return
@@ -198,9 +201,10 @@ def memory_limited(bytes_: float) -> Iterator[None]:
 
 
 def memory() -> dict[str, Any]:
-    """Memory that runs out in the first step raises what is caught; a validation after graphs ends.
+    """Check two cases of scarce memory.
 
-    The limit is what the steps took, and little more.
+    A first step that has too little raises OutOfMemory. A validation after steps by CUDA graphs
+    ends well with the memory that the steps reserved, and 512 MiB.
     """
     recipe = sized(BASE.but(layers=2))
     batches = on_device(batches_of(recipe, 20_000).take(3))
@@ -227,7 +231,7 @@ def memory() -> dict[str, Any]:
 
 
 def learning(data: Path | None) -> dict[str, Any]:
-    """Training on prepared data (Multi30k) by the public function: its best BLEU."""
+    """Check the best BLEU of a training on prepared data (Multi30k) by the public function."""
     from regard.api import train
 
     assert data is not None, "give --data"

@@ -1,4 +1,4 @@
-"""Tasks of gpu.py that take time: the device, training steps, attention's kernels, decoding."""
+"""Tasks of gpu.py that measure speed: the device, training steps, attention, decoding."""
 
 import sys
 import time
@@ -73,7 +73,7 @@ Step = Callable[[Batch], object]
 
 
 def ours(recipe: Recipe, attention: str | None = "flex") -> Step:
-    """The step of `regard train`, which attends in this way; None: not compiled."""
+    """The step of `regard train`, compiled with this kernel of attention; None: not compiled."""
     model, dtype = Transformer(recipe.model, recipe.tokenizer.vocabulary), torch.bfloat16
     chosen = for_training(recipe.training, DEVICE, dtype, torch.get_num_threads())
     model.to(DEVICE).train().compute_by(chosen.whole)
@@ -91,7 +91,7 @@ def ours(recipe: Recipe, attention: str | None = "flex") -> Step:
 
 
 def theirs(recipe: Recipe, fast: bool) -> Step:
-    """torch.nn.Transformer as a tutorial has it; `fast` is compiled by torch.compile's defaults."""
+    """The step of torch.nn.Transformer as in a tutorial; `fast`: with torch.compile's defaults."""
     sys.path.append(str(PEERS))
     from training_batches import BETAS, EPSILON, Shape
     from training_torch import Straightforward
@@ -122,7 +122,7 @@ def theirs(recipe: Recipe, fast: bool) -> Step:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Until all of it is done on the device too."""
+    """Seconds from the start of `work` until the device has finished it, too."""
     wait = torch.cuda.synchronize if DEVICE.type == "cuda" else lambda: None
     wait()
     begin = time.perf_counter()
@@ -134,7 +134,7 @@ def seconds(work: Callable[[], object]) -> float:
 def timed(step: Step, recipe: Recipe, layout: str) -> dict[str, Any]:
     """The time of a step, in turns of STEPS batches that are on the device beforehand.
 
-    The turns before the first that counts compile, and capture graphs.
+    A first turn, which compiles and captures graphs, does not count.
     """
     batches = batches_of(recipe, PAIRS, layout)
     turns = [batches.take(STEPS) for _ in range(TURNS + 1)]
@@ -161,7 +161,7 @@ def timed(step: Step, recipe: Recipe, layout: str) -> dict[str, Any]:
 
 
 def profile(work: Callable[[], object]) -> list[list[Any]]:
-    """The kernels that take longest: name, calls, ms."""
+    """The kernels that take longest: name, calls, ms; [] without a GPU."""
     if DEVICE.type != "cuda":
         return []
     from torch.profiler import ProfilerActivity
@@ -178,14 +178,14 @@ def profile(work: Callable[[], object]) -> list[list[Any]]:
 def training(
     shape: str, attention: str | None = "flex", row_length: int | None = None
 ) -> dict[str, Any]:
-    """The step of `regard train`, for a model of the paper."""
+    """Time the step of `regard train`, for a model of the paper."""
     recipe = sized({"base": BASE, "big": BIG}[shape])
     recipe = recipe.but(row_length=row_length) if row_length else recipe
     return timed(ours(recipe, attention), recipe, "packed")
 
 
 def straightforward(cudnn: bool = True, fast: bool = False) -> dict[str, Any]:
-    """The step of torch.nn.Transformer; cuDNN's attention builds a plan for each new shape."""
+    """Time the step of torch.nn.Transformer; cuDNN's attention plans anew for each new shape."""
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     recipe = sized(BASE)
     return timed(theirs(recipe, fast), recipe, "grouped")
@@ -214,8 +214,8 @@ def machine() -> dict[str, Any]:
 
 
 def pipeline() -> dict[str, Any]:
-    """Whether a step waits for its batch: from the other process, here, and not at all."""
-    from gpu_speed import batches_of as make  # by a name that the other process can import
+    """The time of a step whose batch is ready, or is packed in another process, or in this one."""
+    from gpu_speed import batches_of as make  # the other process can import this name
 
     recipe = sized(BASE)
     step, packed = ours(recipe), batches_of(recipe, PAIRS)
@@ -263,7 +263,7 @@ def attention() -> dict[str, Any]:
             "efficient": partial(fused, SDPBackend.EFFICIENT_ATTENTION),
             "cudnn": partial(fused, SDPBackend.CUDNN_ATTENTION),
         }
-        if not SMOKE:  # a CPU has no backward pass of it
+        if not SMOKE:  # it has no backward pass on a CPU
             kernels["flex"] = partial(torch.compile(flex.attend, dynamic=False), *inputs, blocks)
 
         for name, kernel in kernels.items():
@@ -281,9 +281,9 @@ def attention() -> dict[str, Any]:
 
 
 def decoding(sentences: int, dtype: str = "bfloat16") -> dict[str, Any]:
-    """Base with random weights, beam 4, outputs as long as the source and 10 more.
+    """The speed of base with random weights, beam 4, and outputs 10 tokens longer than the source.
 
-    Random weights all but never end a sentence, so that the count of output tokens is known.
+    With random weights, hardly any output ends earlier, so the number of output tokens is known.
     """
     recipe = sized(BASE).but(max_extra=10)
     pairs = RandomPairs(20 if SMOKE else sentences, recipe.tokenizer.vocabulary)

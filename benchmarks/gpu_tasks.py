@@ -1,7 +1,7 @@
-"""One task of gpu.py, in a process of its own: python gpu_tasks.py TASK... --answer FILE [--smoke].
+"""Do tasks of gpu.py in this process: python gpu_tasks.py TASK... --answer FILE [--smoke].
 
-With several tasks the answers are a list. The answer is a JSON object: figures, details, and
-`passes` where a task checks something.
+The answer to a task is a JSON object: figures, details and, if the task checks something, `passes`.
+FILE gets the answer or, for several tasks, a list of answers.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
     if args.packages:
-        sys.path.append(str(args.packages))  # last: what Python has comes first
+        sys.path.append(str(args.packages))  # last: packages that Python has come first
     import torch
 
     torch.manual_seed(1)

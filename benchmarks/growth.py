@@ -16,10 +16,10 @@ work took in addition to weights, gradients and the code that oneDNN makes for n
 of the rows. Each point is measured in a process of its own, so that none inherits the memory of
 another.
 
-`x` is the greatest growth of a cost per token when n or the number of sentences doubles. Attention
-alone would double it with n; more sentences should give 1. The last table encodes one row of the
-greatest length with 1 layer and with 6: scores that are kept from layer to layer would show in the
-memory.
+`x` is the greatest factor by which a cost per token grows when n or the number of sentences
+doubles. When n doubles, the factor of attention alone would be 2; when the number of sentences
+doubles, the factor should be at most 1. The last table encodes one row of the greatest length with
+1 layer and with 6: scores that are kept from layer to layer would show in the memory.
 """
 
 import argparse
@@ -56,7 +56,7 @@ SHORTEST, AT_LENGTH = 16, 32
 BEAM, STEPS = 4, 8
 LAYERS = (1, 6)
 TURNS = 3
-"""Timed at least, and for at least the seconds that --seconds says."""
+"""A point is timed at least this many times, and for at least the seconds of --seconds."""
 
 
 class Point(NamedTuple):
@@ -71,26 +71,26 @@ class Point(NamedTuple):
 
     @property
     def held(self) -> int:
-        """Tokens that memory is per."""
+        """The number of tokens by which memory is divided."""
         return self.rows * self.length * (2 if self.work == "train" else 1)
 
     @property
     def done(self) -> int:
-        """Tokens that time is per."""
+        """The number of tokens by which time is divided."""
         return self.rows * STEPS if self.work == "decode" else self.held
 
 
 def doubling(first: int, last: int) -> list[int]:
-    """First, twice first, ... up to last."""
+    """The sizes `first`, 2 x `first`, 4 x `first`, ..., up to `last`."""
     return [first << i for i in range((last // first).bit_length())]
 
 
 def series(args: argparse.Namespace, layers: int) -> dict[str, list[Point]]:
-    """The points, by what changes in them."""
+    """The points of each series; its name says which size grows."""
     lengths, sentences = doubling(SHORTEST, args.longest), doubling(1, args.sentences)
     found = {}
     for work in WORK:
-        if work != "decode":  # its time at a step is for all sentences, whose number would change
+        if work != "decode":  # its time per token depends on the rows, whose number would change
             found[f"{work}, n"] = [Point(work, args.longest // n, n, layers) for n in lengths]
         found |= {
             f"{work}, n of one row": [Point(work, 1, n, layers) for n in lengths],
@@ -104,14 +104,14 @@ def random_rows(point: Point, vocabulary: int) -> Any:
 
 
 def model_of(point: Point, shape: str) -> tuple[Transformer, int]:
-    """Random weights, and the vocabulary."""
+    """A model with random weights, and the size of its vocabulary."""
     recipe = SHAPES[shape].but(layers=point.layers)
     vocabulary = recipe.tokenizer.vocabulary
     return Transformer(recipe.model, vocabulary).to(choose_dtype("auto", CPU)), vocabulary
 
 
 def for_translation(point: Point, shape: str) -> tuple[Transformer, int]:
-    """A model whose weights are laid out for translation, in the fastest layout."""
+    """A model whose weights have the fastest layout for translation, and its vocabulary's size."""
     model, vocabulary = model_of(point, shape)
     model.compute_by(for_decoding(model, CPU, "auto", exact=False))
     return model.eval(), vocabulary
@@ -165,7 +165,7 @@ def decode(point: Point, shape: str) -> Callable[[], float]:
 
 
 def in_the_midst(model: Transformer, state: DecoderState, point: Point) -> DecoderState:
-    """A state after n tokens, the same ones in all beams: the past is as large as the source."""
+    """The state after n tokens, which all hypotheses of a beam share; n is the source's length."""
     n = point.length
     both = ((memory.keys[:, :, :n], memory.values[:, :, :n]) for memory in state.memory)
     past = (model.by.cache(keys.clone(), values.clone()) for keys, values in both)
@@ -188,8 +188,8 @@ def measured(point: Point, shape: str, threads: int, enough: float) -> dict[str,
     turn = WORK[point.work](point, shape)
     keep_freed_memory()
     turn()  # oneDNN generates code for these shapes: some 10 MB, once
-    ctypes.CDLL("libc.so.6").malloc_trim(0)  # else the work finds memory that was freed before
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew, at what there is
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # else memory that was freed before would be used again
+    Path("/proc/self/clear_refs").write_text("5")  # count the peak anew, from now on
     before = peak_memory()
     turn()
     memory = peak_memory() - before
@@ -206,13 +206,13 @@ def measured(point: Point, shape: str, threads: int, enough: float) -> dict[str,
 
 
 def growth(points: Sequence[dict[str, Any]], cost: str) -> float:
-    """The greatest growth from one point to the next."""
+    """The greatest factor of a cost from one point to the next."""
     costs = [point[cost] for point in points]
     return max(b / max(a, 1e-9) for a, b in itertools.pairwise(costs))
 
 
 def show(name: str, points: Sequence[dict[str, Any]]) -> None:
-    """One series as a table."""
+    """Print one series as a table."""
     print(f"\n{name}")
     header = ["n", "rows", "layers", "ms", "us/token", "peak MB", "KB/token"]
     rows = [

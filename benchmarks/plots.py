@@ -31,7 +31,7 @@ matplotlib.rcParams |= {
 
 
 def newest(results: Path) -> dict[str, dict[str, Any]]:
-    """Records by the benchmark's name, without the date of the file."""
+    """The newest record of each benchmark, by the file's name without its date."""
     return {
         found[1]: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(results.glob("*.json"))
@@ -40,7 +40,7 @@ def newest(results: Path) -> dict[str, dict[str, Any]]:
 
 
 def bars(title: str, unit: str, spreads: Mapping[str, Mapping[str, float]]) -> Figure:
-    """One bar for each name, the first on top."""
+    """A chart with one bar for each name, the first on top."""
     figure = Figure(figsize=(7, 0.7 + 0.32 * len(spreads)), layout="constrained")
     axes = figure.add_subplot()
     medians = [spread["median"] for spread in spreads.values()]
@@ -64,7 +64,7 @@ def bars(title: str, unit: str, spreads: Mapping[str, Mapping[str, float]]) -> F
 
 
 def lines(series: Mapping[str, list[dict[str, Any]]], suffix: str, of: str) -> Figure:
-    """Time and memory per token of each kind of work, on logarithmic axes."""
+    """A chart of time and memory per token for each kind of work; `of` labels the other axis."""
     figure = Figure(figsize=(7, 3), layout="constrained")
     panels = {
         "microseconds_per_token": (1.0, "microseconds per token"),
@@ -89,7 +89,7 @@ def lines(series: Mapping[str, list[dict[str, Any]]], suffix: str, of: str) -> F
 
 
 def figures(records: Mapping[str, dict[str, Any]]) -> Iterable[tuple[str, Figure]]:
-    """Names of files and what they show, of whatever records there are."""
+    """The name of a file and its chart, for each chart that the records allow."""
     for name, record in records.items():
         kind, _, shape = name.partition("-")
         if kind == "training":

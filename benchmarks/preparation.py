@@ -4,16 +4,16 @@
         --pairs 200000 2000000 --workers 1 2 --keep benchmarks/results
 
 A corpus of any size is made from the given text. Nine of ten pairs are a given pair in which three
-words on each side are replaced by words from elsewhere in the text, and one of those words is
-spelt differently. So sub-words, counts and lengths stay those of real text, and new words keep
-occurring. The other pairs are exact copies, and one in two hundred has an empty side. Duplicates
-are dropped.
+words on each side are replaced by words from elsewhere in the text. On one side in ten, one of
+these words is also spelt differently. So sub-words, counts and lengths stay those of real text, and
+new words keep occurring. The other pairs are exact copies, except that one pair in two hundred has
+an empty side. Duplicates are dropped.
 
 Each measurement is a process of its own. Its memory and that of its workers is read ten times a
 second. "MB" is the most that all of them held together (resident memory; pages that they share,
-such as libraries, count once for each). "main" and "other" are the most that this process and one
-other process held, a worker or the process that learns the sub-words. With one worker there is no
-other process. "Pairs/core s" counts processor time, which other work on the machine ("busy", in
+such as libraries, count once for each). "main" and "other" are the most that the main process and
+one other process held, a worker or the process that learns the sub-words. With one worker there is
+no other process. "Pairs/core s" counts processor time, which other work on the machine ("busy", in
 cores) hardly changes.
 """
 
@@ -37,12 +37,12 @@ import side_by_side as sides
 NEW, EMPTY = 0.9, 0.005
 """Shares of the pairs that are changed, and that have an empty side."""
 WORDS = 3
-"""Replaced on each side of a changed pair."""
+"""The number of words that are replaced on each side of a changed pair."""
 LETTERS = "etaoinshrdlucmfw"
 
 
 def write_corpus(source: Path, target: Path, texts: tuple[Path, Path], pairs: int) -> None:
-    """`pairs` pairs of the seed 1, made of the text of two files."""
+    """Write `pairs` pairs, made from the text of two files at random, always from seed 1."""
     draw = random.Random(1)
     words: list[list[str]] = [["the"], ["le"]]
     originals = zip(*(cycle(list(read_lines(path))) for path in texts), strict=True)
@@ -59,7 +59,7 @@ def write_corpus(source: Path, target: Path, texts: tuple[Path, Path], pairs: in
 
 
 def changed(line: str, words: list[str], draw: random.Random) -> str:
-    """A line with words from other lines, of which some are kept in `words` for later ones."""
+    """The line with some words replaced from `words`; the replaced ones are added to `words`."""
     parts = line.split(" ")
     for _ in range(WORDS):
         place = int(draw.random() * len(parts))
@@ -75,7 +75,7 @@ def changed(line: str, words: list[str], draw: random.Random) -> str:
 
 @dataclass
 class Measured:
-    """One preparation. Memory is resident, in megabytes, at most."""
+    """One preparation; its memory is the most that was resident, in megabytes."""
 
     pairs: int
     workers: int
@@ -86,12 +86,12 @@ class Measured:
     together: float = 0.0
     main: float = 0.0
     other: float = 0.0
-    """One of the other processes."""
+    """The most that one process other than the main one held."""
     busy: float = 0.0
     """Cores that were busy with other work."""
 
     def see(self, main: float, others: list[float]) -> None:
-        """Take account of one look at the memory."""
+        """Take account of one reading of the memory, in megabytes."""
         self.together = max(self.together, main + sum(others))
         self.main = max(self.main, main)
         self.other = max([self.other, *others])
@@ -147,14 +147,14 @@ def measure(source: Path, target: Path, pairs: int, workers: int) -> Measured:
 
 
 def processor_seconds() -> tuple[float, float]:
-    """Used by the whole machine so far, and by this process with those that it has waited for."""
+    """Processor seconds used by the whole machine, and by this process with its ended children."""
     ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     machine = (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
     return machine, sum(os.times()[:4])
 
 
 def held(pid: int) -> tuple[float, list[float]]:
-    """Resident megabytes of a process, and of each of its children."""
+    """Resident megabytes of a process, and of each child; 0.0 and [] if the process has ended."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     try:
         return resident(pid), [resident(int(child)) for child in children.read_text().split()]

@@ -1,4 +1,4 @@
-"""How `regard serve` handles load: many clients compared with one, then ten times as many.
+"""Measure `regard serve` under load: many clients compared with one, then ten times as many.
 
     python benchmarks/serving.py runs/demo=en-de --text runs/demo/corpus/valid.en
 
@@ -26,11 +26,11 @@ from typing import Any
 
 QUEUE = 128
 QUARTERS = 4
-"""Times that the server's memory is looked at under a load, besides before it."""
+"""How often the server's memory is read during a load; it is also read before the load."""
 
 
 class Client:
-    """One connection that is kept, and a request at a time on it."""
+    """A client with one connection, which stays open; requests follow one another on it."""
 
     def __init__(self, port: int):
         self.port = port
@@ -46,7 +46,7 @@ class Client:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, str]]:
-        """Status and headers."""
+        """Send a request; return the status and the headers of the answer."""
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         self.writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
         start = await self.reader.readuntil(b"\r\n\r\n")
@@ -57,7 +57,10 @@ class Client:
 
 
 async def client(port: int, sentences: list[str], until: float) -> list[tuple[int, float]]:
-    """Status and seconds of each request made until that time; refused, it waits and asks on."""
+    """Send requests until that time; return the status and the seconds of each.
+
+    After a refusal, the client waits for the time that the server names.
+    """
     found = []
     chosen = random.Random(os.urandom(8))
     async with Client(port) as connection:
@@ -72,7 +75,10 @@ async def client(port: int, sentences: list[str], until: float) -> list[tuple[in
 
 
 def health(port: int, seconds: float) -> list[tuple[int, float]]:
-    """Status and seconds of /health, ten times a second; in a process that does nothing else."""
+    """Ask for /health ten times a second; return the status and the seconds of each answer.
+
+    This is to run in a process that does nothing else.
+    """
 
     async def ask() -> list[tuple[int, float]]:
         found = []
@@ -91,7 +97,7 @@ def health(port: int, seconds: float) -> list[tuple[int, float]]:
 def load(
     server: subprocess.Popen[str], port: int, sentences: list[str], clients: int, seconds: float
 ) -> dict[str, Any]:
-    """The figures of this number of clients over this time."""
+    """Put a load of `clients` clients on the server for `seconds`; return the figures."""
     held = [memory(server.pid)]
 
     async def watch() -> None:
@@ -133,7 +139,7 @@ def load(
 def measured(
     server: subprocess.Popen[str], sentences: list[str], clients: int, seconds: float
 ) -> dict[str, Any]:
-    """The three loads, after one that warms up."""
+    """The figures of the three loads, which follow one that warms up."""
     assert server.stdout is not None
     port = int(server.stdout.readline().rpartition(":")[2])
     load(server, port, sentences, clients, seconds / 6)

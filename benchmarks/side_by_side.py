@@ -1,9 +1,9 @@
-"""What all benchmarks share: programs that are compared side by side.
+"""Run programs side by side and compare them: the part that the benchmarks share.
 
 Each program runs in a process and an environment of its own. They compute in turn (A B C A B C
 ...), one at a time, so that a machine that slows down slows all of them. The first round warms up
-and does not count. What is reported is the median over the rounds, and ratios that are taken within
-each round, with the least and the greatest of them.
+and does not count. The report has the median over the rounds, the least and the greatest value, and
+ratios of two programs, which are taken within each round.
 
 A worker is a script that reads one JSON request per line on stdin, {"round": n}, and answers with
 one JSON object per line on stdout; see peers/worker.py. `make bench-setup` installs the
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "benchmarks" / "peers"
 
 BUSY = 0.1
-"""Cores busy with other work from which a line says so."""
+"""If other work keeps more cores busy than this, the line of a round says so."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 KEEP_FREED_MEMORY = {
@@ -38,7 +38,8 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
     "MALLOC_TOP_PAD_": str(1 << 28),
 }
-"""glibc's malloc keeps large blocks for the next step instead of returning them each time."""
+"""Variables by which glibc's malloc keeps large blocks for the next step, instead of returning
+them each time."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Contender:
 
     name: str
     script: str
-    """Its name in benchmarks/peers."""
+    """The script's name in benchmarks/peers."""
     arguments: Sequence[str] = ()
     environment: str = ""
     """A folder of .benchmark; empty is the Python that runs this."""
@@ -56,7 +57,7 @@ class Contender:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The interpreter of its environment."""
         if not self.environment:
             return Path(sys.executable)
         return ROOT / ".benchmark" / self.environment / "bin" / "python"
@@ -89,7 +90,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Raises ValueError where there are none."""
+        """The spread of `values`; raises ValueError if there are none."""
         values = list(values)
         return cls(statistics.median(values), min(values), max(values))
 
@@ -104,7 +105,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
 
 
 class ContenderFailed(Exception):
-    """It is not installed, or it ended before its answer; the message says which."""
+    """A contender is not installed, or it ended before its answer; the message says which."""
 
 
 class Worker:
@@ -134,10 +135,10 @@ class Worker:
             raise
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer, and "busy_elsewhere": how many cores were at other work meanwhile.
+        """The contender's answer, and "busy_elsewhere": the cores at other work meanwhile.
 
-        Its "peak_memory" includes what processes of its own had besides, as seen in the round that
-        warms up: to look is slow. Raises ContenderFailed where it ends instead.
+        "peak_memory" includes the memory of the contender's child processes. As it is slow to read,
+        it is read only in the round that warms up. Raises ContenderFailed if the contender ends.
         """
         begin, used = time.perf_counter(), self._used_by_others()
         with nullcontext() if request.get("round") else self._watched():
@@ -148,7 +149,7 @@ class Worker:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Within the block it is seen what its own processes share with no other."""
+        """During the block, watch the memory that only the contender's child processes hold."""
         ended = threading.Event()
 
         def watch() -> None:
@@ -164,11 +165,11 @@ class Worker:
             thread.join()
 
     def _used_by_others(self) -> float:
-        """Processor seconds of all other processes, and what other virtual machines took."""
+        """Processor seconds of all other processes, and those that other virtual machines took."""
         of_all = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
         user, nice, system, _idle, _waiting, *rest = map(int, of_all)
         of_this = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        # With those of its own that have ended.
+        # Fields 11 to 14: its own time, and the time of its children that have ended.
         return (user + nice + system + sum(rest) - sum(map(int, of_this[11:15]))) / TICKS
 
     def _answer_to(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,11 +178,11 @@ class Worker:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # what it wrote to stderr says why
+            pass  # its message on stderr says why
         return self._answer()
 
     def stop(self) -> None:
-        """End it; no error if it already has ended."""
+        """End the contender; no error if it has ended already."""
         self._process.kill()
         self._process.communicate()
         self._stderr.close()
@@ -199,9 +200,9 @@ class Worker:
 
 
 def _held_by_children_of(pid: int) -> int:
-    """Bytes that each of a process's children has for itself; 0 where the system does not tell."""
+    """Bytes that the children of a process hold for themselves; 0 if the system does not tell."""
     held = 0
-    with suppress(OSError):  # of one that has just ended
+    with suppress(OSError):  # of a process that has just ended
         for thread in Path(f"/proc/{pid}/task").iterdir():
             for child in (thread / "children").read_text().split():
                 lines = Path(f"/proc/{child}/smaps_rollup").read_text().splitlines()
@@ -210,7 +211,7 @@ def _held_by_children_of(pid: int) -> int:
 
 
 def _variables(threads: int) -> dict[str, str]:
-    """The environment of every contender: this one's, with the threads; malloc as by default."""
+    """Variables of every contender: those of this process, the threads, and a default malloc."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     counts = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return ours | {name: str(threads) for name in counts}
@@ -219,7 +220,7 @@ def _variables(threads: int) -> dict[str, str]:
 def compare(
     contenders: Sequence[Contender], rounds: int, threads: int
 ) -> tuple[dict[str, Result], dict[str, str]]:
-    """Results by name of those that ran to the end, and why the others did not."""
+    """The results, by name, of contenders that ran to the end, and why the others did not."""
     results: dict[str, Result] = {}
     failures: dict[str, str] = {}
     workers: dict[str, Worker] = {}
@@ -256,7 +257,7 @@ def compare(
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--rounds, --threads, --only and --keep."""
+    """Add the options --rounds, --threads, --only and --keep."""
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--rounds", type=int, default=5, help="turns that count (default 5)")
     parser.add_argument(
@@ -276,7 +277,7 @@ def chosen(contenders: Sequence[Contender], only: Sequence[str] | None) -> list[
 
 
 def circumstances(threads: int) -> dict[str, Any]:
-    """Date, code and machine, and how busy it is; to be asked before the contenders start."""
+    """Date, code, machine and its load; to be called before the contenders start."""
     return {
         "date": date.today().isoformat(),
         "commit": _commit(),
@@ -298,7 +299,7 @@ def keep(record: Mapping[str, Any], folder: Path, benchmark: str) -> Path:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns in line: the first to the left, the others to the right."""
+    """Print a table: the first column is aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in [header, *rows]:
         first, *others = (

@@ -102,7 +102,7 @@ def write_rounds(folder: Path, rounds: list[list[Batch]], shape: dict[str, Any])
 
 
 def prepared(args: argparse.Namespace, recipe: Recipe, folder: Path) -> Pairs:
-    """The training pairs of the text that was named, or of the built-in corpus."""
+    """The training pairs of the text that was named, or else of the built-in corpus."""
     if not args.source:
         write_corpus(folder / "corpus", seed=1, sentences=10_000)
         args.source, args.target = [folder / "corpus.en"], [folder / "corpus.de"]
@@ -113,7 +113,7 @@ def prepared(args: argparse.Namespace, recipe: Recipe, folder: Path) -> Pairs:
 def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> dict[str, Any]:
     """The speed of each contender, how much faster regard is, and its share of the ceiling.
 
-    `work` gives what a contender computes in each round.
+    `work` has the FLOP that a contender computes in each round.
     """
     ceiling = results[CEILING].turns if CEILING in results else []
     trained = {name: result for name, result in results.items() if name != CEILING}
@@ -138,7 +138,7 @@ def summary(results: dict[str, sides.Result], work: dict[str, list[Flop]]) -> di
 
 
 def show(record: dict[str, Any]) -> None:
-    """The summaries as a table, and what shares are shares of."""
+    """Print the summaries as a table, and the ceiling, which "of ceiling" is a share of."""
 
     def cell(summary: dict[str, Any], key: str, form: str) -> str:
         return sides.Spread(**summary[key]).text(form) if key in summary else "-"

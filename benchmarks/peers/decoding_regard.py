@@ -15,7 +15,7 @@ PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 
 
 class OfLength:
-    """A model whose outputs have one length: </s> is impossible before it, and certain at it."""
+    """A model that gives all outputs one length: </s> is certain there, and impossible before."""
 
     def __init__(self, model: Transformer, length: int):
         self.model, self.length = model, length

@@ -1,4 +1,4 @@
-"""What each program of the decoding benchmark does: its arguments and its turn.
+"""The task of each program in the decoding benchmark: its arguments and its turn.
 
 Programs other than regard are given the model as `regard export` writes it for them: nothing of
 regard is imported here.
@@ -16,7 +16,7 @@ from worker import Turn
 
 PAD, BOS, EOS = 0, 1, 2
 LONGEST = 512
-"""Positions of the peers, and the most tokens that they may produce."""
+"""The number of positions of the programs' models, and the most tokens of an output."""
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -42,9 +42,12 @@ def read_sentences(args: argparse.Namespace, what: str) -> list[Any]:
 def in_turn(
     args: argparse.Namespace, sentences: list[Any], translate: Callable[[list[Any]], Sequence[Any]]
 ) -> Turn:
-    """Translate all sentences, together or each alone; write the outputs when the clock stands."""
+    """A turn that translates all sentences, together or each alone, and writes the outputs.
+
+    Writing is not timed.
+    """
     groups = [[sentence] for sentence in sentences] if args.alone else [sentences]
-    forget_peak_memory()  # that of reading and converting the model
+    forget_peak_memory()  # the peak of reading and converting the model
 
     def turn(_: dict[str, Any]) -> dict[str, Any]:
         outputs: list[Any] = []
@@ -61,6 +64,6 @@ def in_turn(
 
 
 def forget_peak_memory() -> None:
-    """The kernel counts the most memory that is held from now on, where it allows to."""
+    """Make the kernel count peak memory from now on, if it allows this."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

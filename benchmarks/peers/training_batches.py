@@ -1,4 +1,4 @@
-"""What the workers of training.py share: the model's shape, the batches, and the clock.
+"""The model's shape, the batches and the clock, which all workers of training.py share.
 
 It needs torch and numpy but nothing of regard, because it also runs in the environments of the
 other programs.
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
     """<s> and the labels but the last: what the decoder reads."""
     labels: Tensor
     source_segments: Tensor
-    """1, 2, ... number the sentences of a row; here and below, only packed rows need it."""
+    """The number of a token's sentence in its row, from 1; from here on, for packed rows only."""
     target_segments: Tensor
     source_positions: Tensor
     target_positions: Tensor
@@ -77,7 +77,7 @@ Step = Callable[[Batch], Tensor]
 
 
 def smoothed_loss(logits: Tensor, batch: Batch, shape: Shape) -> Tensor:
-    """PyTorch's own, the mean over target tokens, of all logits at once."""
+    """PyTorch's own smoothed loss: the mean over target tokens, from all logits at once."""
     return F.cross_entropy(
         logits.flatten(0, 1),
         batch.labels.flatten(),
@@ -92,9 +92,10 @@ def train_in_turn(
     prepare: Callable[[Shape], tuple[nn.Module, Step]],
     regroup: Callable[[Rounds], Rounds] = lambda rounds: rounds,
 ) -> None:
-    """Serve: in each round, a step with each of its batches, after two that are not timed.
+    """Serve requests: in each round, one timed step with each of the round's batches.
 
-    The folder is the first argument.
+    Two steps with each batch, which are not timed, come before. The first argument of the command
+    is the folder of the batches, which `regroup` may change.
     """
 
     def start() -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
@@ -105,11 +106,11 @@ def train_in_turn(
 
         def turn(request: dict[str, Any]) -> dict[str, Any]:
             batches = rounds[request["round"]]
-            for batch in batches * 2:  # fetches memory that was given back, as a long run has
+            for batch in batches * 2:  # fetches memory again, which a long run would keep
                 step(batch)
             begin = time.perf_counter()
             losses = [step(batch).detach() for batch in batches]
-            loss = float(losses[-1])  # a number only once everything before it is computed
+            loss = float(losses[-1])  # waits until everything before it is computed
             seconds = time.perf_counter() - begin
             give_free_memory_back()
             tokens = sum(batch.tokens for batch in batches)
@@ -128,6 +129,6 @@ def train_in_turn(
 
 
 def give_free_memory_back() -> None:
-    """To the system: together, contenders that wait for their turn would keep too much of it."""
+    """Give free memory to the system: waiting contenders would together keep too much of it."""
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -1,10 +1,10 @@
 """JoeyNMT: its model, loss, batches and optimizer, in the step of its own TrainManager.
 
-Only its loop over files is left out. Arguments: folder, and optionally "own", with which its own
-sampler makes the batches, of all the text, at random, whatever their lengths.
+Only the loop over files is left out. Arguments: folder, and optionally "own": then JoeyNMT's own
+sampler makes the batches, from sentences of the whole text at random, whatever their lengths.
 
-Its label smoothing is a divergence, which is the loss of the other programs minus the entropy of
-the smoothed targets. This entropy is added to the loss that is reported.
+JoeyNMT's loss with label smoothing is a divergence: the loss of the other programs minus the
+entropy of the smoothed targets. This entropy is added to the loss that is reported.
 """
 
 import math
@@ -99,7 +99,7 @@ def as_numbered_there(ids: Tensor) -> Tensor:
 
 
 def own_batches(rounds: list[list[Batch]]) -> list[list[Batch]]:
-    """Draw as many batches as given, each as large as the largest, by its own sampler."""
+    """Draw as many batches as `rounds` has, as large as its largest, by JoeyNMT's own sampler."""
     data = Path(sys.argv[1]).parent / "data"
     pairs = list(
         zip(repeat(None), sentences(data, "source"), sentences(data, "target"), strict=False)

@@ -15,10 +15,10 @@ Turn = Callable[[Answer], Answer]
 
 
 def serve(start: Callable[[], tuple[Answer, Turn]]) -> None:
-    """Answer until stdin ends.
+    """Answer requests until stdin ends.
 
-    `start` prepares everything and gives (about, turn): `about` says at least "name", "version"
-    and "precision"; `turn` answers one request, {"round": n}, with at least "seconds".
+    `start` prepares everything and gives (about, turn): `about` has at least "name", "version" and
+    "precision"; `turn` answers one request, {"round": n}, with at least "seconds".
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
@@ -30,8 +30,8 @@ def serve(start: Callable[[], tuple[Answer, Turn]]) -> None:
 
 
 def peak_memory() -> int:
-    """Most bytes that this process had in memory at once."""
-    # ru_maxrss would do, but it begins with what the parent had when it started this process.
+    """The most bytes that this process had in memory at once; raises OSError if unknown."""
+    # ru_maxrss is no use: it begins with the memory of the parent when it started this process.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
