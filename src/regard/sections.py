@@ -273,7 +273,8 @@ class TrainingRecipe(Section):
     nearest to the best validation by this number. `patience` compares validations by the same
     number; with last, by the loss."""
     tune: bool = False
-    """Whether beam and alpha are chosen on the validation set at the end of training (§6.1)."""
+    """Whether beam, alpha and the number of averaged checkpoints, at most `average`, are chosen on
+    the validation set at the end of training (§6.1)."""
 
     @property
     def averages_last(self) -> bool:

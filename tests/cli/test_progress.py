@@ -18,10 +18,13 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
              "batches_per_epoch": 1, "dtype": "fp32", "device": "cpu", "threads": 1}  # fmt: skip
     step = {"event": "step", "step": 4, "epoch": 0.5, "loss": 1.0, "rate": 0.1,
             "tokens_per_second": 5.0, "seconds": 30.0}  # fmt: skip
+    tried = [{"checkpoints": 9, "loss": 1.5}, {"checkpoints": 7, "loss": 1.0}]
+    averaged = {"event": "averaged", "tried": tried}
     tuned = {"event": "tuned", "tried": [{"beam": 6, "alpha": 1.2, "bleu": 30.0}]}
     for minutes, place in ((0.0, "5/9"), (1.0, "5 ")):
         with progress.TrainingDisplay() as display:
-            for record in (start | {"minutes": minutes}, step, step | {"step": 5}, tuned):
+            for record in (start | {"minutes": minutes}, step, step | {"step": 5}, averaged, tuned):
                 display(record)
         assert place in shown.getvalue()
+    assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
     assert said[-1].startswith("beam 6 and alpha 1.2 are the best of 1 settings")

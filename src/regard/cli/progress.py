@@ -1,5 +1,6 @@
 """Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
+import math
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
@@ -108,11 +109,12 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a start, a step, a validation or tuned search settings; ignore other records."""
+        """Show a start, a step, a validation or what was tuned; ignore other records."""
         show = {
             "start": self._start,
             "step": self._step,
             "validation": self._validation,
+            "averaged": self._averaged,
             "tuned": self._tuned,
         }
         if record["event"] in show:
@@ -156,6 +158,14 @@ class TrainingDisplay(_Display):
         for sample in record.get("samples", []):
             for name in ("source", "output", "reference"):
                 note(f"  {name:9} {sample[name]}")
+
+    def _averaged(self, record: "Record") -> None:
+        tried = sorted(record["tried"], key=lambda one: one["loss"])
+        best, count = tried[0]["checkpoints"], len(tried)
+        note(
+            f"{best} checkpoints are averaged, the best of {count} numbers tried on the validation "
+            f"set: perplexity {math.exp(tried[0]['loss']):.3f}"
+        )
 
     def _tuned(self, record: "Record") -> None:
         best, count = record["tried"][0], len(record["tried"])

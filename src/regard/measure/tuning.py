@@ -1,4 +1,7 @@
-"""§6.1: beam and length penalty "were chosen after experimentation on the development set"."""
+"""§6.1: beam and length penalty "were chosen after experimentation on the development set".
+
+A run that tunes also chooses there how many checkpoints are averaged (`averages`).
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,6 +11,7 @@ from typing import NamedTuple
 from regard.errors import DataError
 from regard.files.lines import read_lines
 from regard.files.manifest import SEAL, read_manifest
+from regard.measure.averages import choose_average
 from regard.recipe import BleuTokenizer
 from regard.run.clock import TUNING
 from regard.run.journal import read_journal
@@ -26,6 +30,8 @@ BEAMS = (8, 6, 12)
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 """A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
 translated to measure the time of a sentence. The time should suffice for MANY_ENOUGH settings."""
+AVERAGES = 0.3
+"""The choice of the checkpoints to average takes about this share of the time at most."""
 
 
 class Tried(NamedTuple):
@@ -105,13 +111,17 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
 
 
 def tune_run(run: Run) -> None:
-    """Tune the search of a finished run on the validation set; write the results into its journal.
+    """Tune a finished run on the validation set; write the results into its journal.
 
-    If the run's minutes are limited, this takes the share TUNING of them, and only as many
-    sentences are used as can be translated in this time. If they are fewer than FEWEST, the model
-    is not changed. If a run is finished again, the results in its journal are used again.
+    First the number of averaged checkpoints is chosen, then beam and alpha. If the run's minutes
+    are limited, all takes the share TUNING of them, of which averages get at most the share
+    AVERAGES; only as many sentences are translated as this time allows. If they are fewer than
+    FEWEST, beam and alpha stay. If a run is finished again, the results in its journal are used
+    again.
     """
     directory, recipe = run.directory.path, run.setup.recipe.training
+    began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")
+    choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]
     records = read_journal(directory / "journal.jsonl")
     earlier = [r for r in records if r["event"] == "tuned" and r.get("step") == step]
@@ -121,10 +131,10 @@ def tune_run(run: Run) -> None:
     sources, references = (
         list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
     )
-    translator, seconds = load(directory), float("inf")
+    translator = load(directory)
+    seconds -= time.monotonic() - began
     if recipe.minutes:
-        seconds = 60 * recipe.minutes * TUNING
-        most = _affordable(translator, sources, seconds)
+        most = max(0, _affordable(translator, sources, seconds))
         sources, references = sources[:most], references[:most]
     if len(sources) < FEWEST:
         run.warn(f"beam and alpha stay: only {len(sources)} validation sentences to choose them by")

@@ -1,0 +1,93 @@
+"""How many checkpoints are averaged (§6.1), chosen by the loss on the validation set."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from regard.arithmetic.choose import for_validation
+from regard.data.pairs import Pairs
+from regard.files.manifest import SEAL, read_manifest
+from regard.files.whole import write_file
+from regard.measure.validation import loss_and_accuracy
+from regard.run.averaging import average_weights
+from regard.run.checkpoints import Checkpoint, to_average
+from regard.run.journal import read_journal
+from regard.run.model_directory import build, write_model
+from regard.run.run import Run
+from regard.word_positions import know_words
+
+FEWER = 2
+"""Each average that is tried has this many checkpoints fewer than the one before."""
+
+
+class Average(NamedTuple):
+    """An average of checkpoints, and its loss on the validation set in nats per sub-word."""
+
+    checkpoints: int
+    loss: float
+
+
+def choose_average(run: Run, seconds: float = float("inf")) -> None:
+    """Make the model of a finished run from fewer checkpoints, if this lowers its validation loss.
+
+    The model is the average of `training.average` checkpoints. The loss of averages of fewer and
+    fewer of them is measured until it rises. Another average is tried only if it is expected to end
+    within `seconds`, and if no signal has come. The journal gets the losses; if it has them already
+    for this step, they are used again.
+    """
+    manifest = read_manifest(run.directory.path)
+    step, most = manifest["step"], len(manifest["averaged"])
+    if most <= 1:
+        return
+    found = to_average(run.directory.checkpoints, manifest.get("best", 0), most, lambda _: None)
+    records = read_journal(run.journal.path)
+    earlier = [r for r in records if r["event"] == "averaged" and r["step"] == step]
+    if earlier:
+        tried = [Average(**one) for one in earlier[-1]["tried"]]
+    else:
+        tried = try_averages(run, found, seconds)
+        run.journal.write("averaged", step=step, tried=[one._asdict() for one in tried])
+    best = min(tried, key=lambda one: one.loss)
+    if best.checkpoints < most:
+        _replace_model(run, manifest, found[: best.checkpoints])
+
+
+def try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[Average]:
+    """Measure the average of all of these checkpoints, then of fewer, until the loss rises.
+
+    Each average has the first of `found`.
+    """
+    began, pairs = time.monotonic(), Pairs.open(run.setup.data, "valid")
+    tried: list[Average] = []
+    for count in range(len(found), 0, -FEWER):
+        loss = _loss(run, average_weights(found[:count]), pairs)
+        tried.append(Average(count, loss))
+        spent = time.monotonic() - began
+        late = spent + spent / len(tried) > seconds or run.clock.interrupt.signum is not None
+        if late or loss > min(one.loss for one in tried):
+            break
+    return tried
+
+
+def _loss(run: Run, weights: dict[str, Tensor], pairs: Pairs) -> float:
+    recipe, tokenizer = run.setup.recipe, run.setup.tokenizer
+    where = run.directory.path
+    model = build(recipe, tokenizer.size, weights, where, tokenizer.source_size)
+    know_words(model, tokenizer)
+    model.to(run.setup.device).eval()
+    weight = model.output_matrix.weight
+    with model.computing_by(for_validation(recipe.training, weight.device, weight.dtype)):
+        return loss_and_accuracy(model, pairs, recipe)[0]
+
+
+def _replace_model(run: Run, manifest: dict[str, Any], chosen: Sequence[Checkpoint]) -> None:
+    directory = run.directory.path
+    steps = sorted(checkpoint.step for checkpoint in chosen)
+    about = {key: value for key, value in manifest.items() if key not in SEAL}
+    about |= {"averaged": steps}
+    write_model(directory, run.setup.recipe, run.setup.tokenizer, average_weights(chosen), about)
+    result = json.loads((directory / "result.json").read_text()) | {"averaged": steps}
+    write_file(directory / "result.json", json.dumps(result, indent=1) + "\n")

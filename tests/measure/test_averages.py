@@ -1,0 +1,53 @@
+"""How many checkpoints are averaged, chosen on the validation set."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.data.pairs import Pairs
+from regard.measure.validation import loss_and_accuracy
+from regard.run.journal import read_journal
+from regard.run.model_directory import open_model
+from run.copying import strings
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "text").write_text("\n".join(strings(60, seed=3)) + "\n")
+    changes = {"model.layers": 1, "model.d_model": 16, "model.d_ff": 16, "training.steps": 12,
+               "training.save_every": 2, "training.average": 6, "training.keep": 6,
+               "tokenizer.vocabulary": 300, "training.tune": True, "search.max_extra": 2,
+               "data.held_out": 9, "training.warmup_steps": 4}  # fmt: skip
+    text = tmp_path / "text"
+    return {"source": text, "target": text, "out": tmp_path / "run", "recipe": "small",
+            "changes": changes}  # fmt: skip
+
+
+def averaged(out: Path) -> list[dict[str, Any]]:
+    [record] = [one for one in read_journal(out / "journal.jsonl") if one["event"] == "averaged"]
+    return list(record["tried"])
+
+
+def test_the_model_is_the_average_with_the_lowest_loss(given: dict[str, Any]) -> None:
+    out = regard.train(**given)
+    tried = averaged(out)
+    best = min(tried, key=lambda one: one["loss"])
+    assert [one["checkpoints"] for one in tried] == [6, 4, 2][: len(tried)]
+    assert len(tried) > 1  # a model that learns fast: the first steps are far from the last
+    model = open_model(out)
+    newest = [12, 10, 8, 6, 4, 2][: best["checkpoints"]]
+    assert model.manifest["averaged"] == newest[::-1]
+    assert json.loads((out / "result.json").read_text())["averaged"] == newest[::-1]
+    loss, _ = loss_and_accuracy(model.network, Pairs.open(out / "data", "valid"), model.recipe)
+    assert loss == pytest.approx(best["loss"], abs=1e-5)
+
+
+def test_finished_again_it_is_the_same(given: dict[str, Any]) -> None:
+    out = regard.train(**given)
+    weights, tried = (out / "model.safetensors").read_bytes(), averaged(out)
+    regard.train(**given)
+    assert (out / "model.safetensors").read_bytes() == weights
+    assert averaged(out) == tried
