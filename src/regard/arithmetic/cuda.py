@@ -59,8 +59,8 @@ class CudaMask(Mask):
 class Cuda(Fused):
     """Computes every equation in the way that is fast on a GPU.
 
-    `learning` says whether losses have gradients, `kernels` which attention kernels may be used,
-    and `products` multiply by weights.
+    `learning` says whether losses have gradients, and `kernels` which attention kernels may be
+    used; `products` computes the products of states and weights.
     """
 
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch

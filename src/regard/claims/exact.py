@@ -1,4 +1,4 @@
-"""Claims that are calculated: positions, convolutions, variances, gradients, costs of heads."""
+"""Claims of the paper that calculations check: on positions, convolutions, gradients, heads."""
 
 from regard.claims import calculations
 from regard.claims.calculations import DISTRIBUTIONS, HEADS

@@ -27,7 +27,7 @@ class BatchPlan(NamedTuple):
     """The batch and the row of every pair, sorted by batch, then by row."""
 
     pairs: Integers
-    """[pairs] The index of each pair in the lengths that were given."""
+    """[pairs] The index of each pair in the arrays of lengths from which the plan was made."""
     rows: Integers
     """[pairs] The row of each of these pairs, counted from 0 in its batch."""
     starts: Integers

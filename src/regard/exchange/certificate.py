@@ -1,7 +1,8 @@
 """The certificate of a conversion: how much two models differ on the same sentences.
 
 A conversion ends by running fixed sentences, ordinary and unusual ones, through the model that was
-read and the model that was written. Its certificate lies beside the model as `certificate.json`.
+read and the model that was written, if both can be run. Its certificate lies beside the model as
+`certificate.json`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -96,7 +96,7 @@ def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
 
 
 def _named_padding(tokenizer: ForeignTokenizer[Any], default: int) -> int:
-    """The exported id of the piece that MarianTokenizer uses as padding, after </s>.
+    """The exported id of the piece that MarianTokenizer adds as padding after a sentence's </s>.
 
     Returns `default` if the tokenizer has no such piece.
     """

@@ -109,7 +109,7 @@ def _section(table: GrowingTable) -> str:
 
 
 def _filled(text: str, width: int = 108) -> str:
-    """The text in lines of at most this width."""
+    """The text in lines of at most this width; a longer word gets a line of its own."""
     lines, line = [], ""
     for word in text.split():
         if line and len(line) + 1 + len(word) > width:

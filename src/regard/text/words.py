@@ -12,7 +12,7 @@ MOST_WORDS = 2_000_000
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
-    """The count of each word, written in the printable characters of byte-level tokenizers.
+    """The count of each word. A word is written as in GPT-2: a printable character for each byte.
 
     A space is put before each line, and words are cut as in encoding: before each space, then by
     GPT-2's pattern, then into parts of at most `longest` bytes.
