@@ -46,7 +46,7 @@ class DecoderState:
     reach: int = 0
     """If `when` is not None, a step attends to at most this many positions back."""
     when: Int[Tensor, "sentences slots"] | None = None
-    """The position of each slot, if old slots are forgotten (§4: restricted self-attention)."""
+    """The position that each slot holds; None unless self-attention is restricted (§4)."""
     now: Int[Tensor, " one"] | None = None
     """The number of tokens decoded so far, on the device; None without room for a granule."""
 

@@ -52,9 +52,9 @@ class ModelRecipe(Section):
     norm_epsilon: Annotated[float, Field(ge=1e-12, le=0.1)] = 1e-6
     """The number that LayerNorm adds to the variance."""
     embeddings: Literal["shared", "target", "inputs", "apart"] = "shared"
-    """Which matrices are one (§3.4), of the source's embedding, the target's embedding and the
-    layer before the softmax. shared: all three, as in the paper. target: the last two. inputs: the
-    first two. apart: none."""
+    """Which of three matrices are shared (§3.4): the source's embedding, the target's embedding and
+    the layer before the softmax. shared: all three, as in the paper. target: the last two. inputs:
+    the first two. apart: none."""
     embedding_scale: bool = True
     """Whether embeddings are multiplied by sqrt(d_model) (§3.4), as in the paper."""
     output_bias: bool = False
@@ -125,7 +125,7 @@ class ModelRecipe(Section):
 
     @model_validator(mode="after")
     def _suits_the_family(self) -> Self:
-        """For other families, refuse changed fields that have an effect only in a Transformer."""
+        """If this is not a Transformer, refuse settings that it cannot use, except `_WIDTHS`."""
         if self.family == "transformer":
             return self
         if self.positions == "words":

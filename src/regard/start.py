@@ -276,7 +276,7 @@ def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
 
 
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
-    """Fit the recipe to data that is prepared; raises RegardError if they differ (i to k)."""
+    """Fit the recipe to prepared data; raises RegardError for i, j and k of the module's list."""
     if start.data is None and (start.files.has_text or start.files.trees):
         _refuse_other_files(start, data)
     _refuse_other_task(data, recipe)

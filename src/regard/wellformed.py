@@ -177,7 +177,7 @@ class WellFormed(Generic[_Source, _State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: PartialTrees[_State]
     ) -> tuple[Float[Tensor, "rows columns"], PartialTrees[_State]]:
-        """The logits of the next symbol, -inf for forbidden ones, and the new state."""
+        """Logits of the next symbol, -inf for forbidden ones except <pad>, and the new state."""
         state = state.after(tokens, self.alphabet)
         logits, inner = self.model.step(self.alphabet.ids[tokens], state.inner)
         follow = state.may_follow(self.alphabet)

@@ -209,9 +209,9 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` that computes `start` and `step` of this model; None if loops cannot.
+    """A `FewRows` for `start` and `step` of this model; None if compiled loops cannot compute it.
 
-    Loads the loops, which takes 0.3 s, or about 20 s the first time on a machine.
+    Loads the compiled loops, which takes 0.3 s, or about 20 s the first time on a machine.
     """
     by = model.by
     if not isinstance(by, Inference) or isinstance(by, ExactInference) or not _is_usual(model):

@@ -18,10 +18,10 @@ def most_likely_by_blocks(
     count: int,
     at_once: int,
 ) -> Ranking:
-    """Rank as `regard.hypotheses.most_likely` defines.
+    """Rank as `regard.hypotheses.most_likely` defines, by blocks of `BLOCK` tokens.
 
-    At most `at_once` logits, but at least one row, are read at a time. The `count` best
-    continuations are in the `count` blocks that have the largest maxima.
+    At most `at_once` logits, but at least one row, are read at a time. Only the `count` blocks
+    with the likeliest best tokens are ranked: they contain the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     # [rows, ...] -> [sentences, beams, ...]

@@ -47,7 +47,7 @@ RATIOS = (1, 2, 8, 16)
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:
-    """d_model and d_ff with about this ratio, and about as many parameters as the first model."""
+    """Widths with d_ff / d_model near `ratio` and about as many parameters as in SMALLEST."""
     model = SMALLEST.model
     goal = parameters(model, VOCABULARY)
 

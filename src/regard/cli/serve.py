@@ -231,7 +231,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _log(quiet: bool) -> None:
-    """Log to standard error: a line of JSON for each request, and errors."""
+    """Log errors and, unless `quiet`, a line of JSON for each request, to standard error."""
     import logging
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)

@@ -172,5 +172,5 @@ def _facts(its: "Mended") -> dict[str, Any]:
 
 
 def _on_one_line(text: str) -> str:
-    # A trained model never writes a line end, although its vocabulary may allow it.
+    # A safeguard: the vocabulary may allow a line end, although a trained model writes none.
     return text.replace("\n", " ").replace("\r", " ")

@@ -24,4 +24,4 @@ CANNOT_DEPART: Mapping[str, str] = MappingProxyType(
         "training.keep": "only how many checkpoints stay on the disk beyond those to be averaged",
     }
 )
-"""Fields, as `section.key`, that cannot change what a model learns or writes, and why."""
+"""Fields, as `section.key`, that never count as departures, and what each of them can affect."""

@@ -22,9 +22,9 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Plain):
-    """The arithmetic of our search beside an engine, with one batch at a time.
+    """The operations of our search when an engine computes the model, one batch at a time.
 
-    The engine itself divides the processor's cores.
+    Batches do not share the processor's cores: the engine divides the cores itself.
     """
 
     side_by_side = False

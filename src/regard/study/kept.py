@@ -37,7 +37,7 @@ class Task:
     part: str
     seed: int
     settings: str
-    """Everything except the seed on which the numbers depend."""
+    """Everything that the numbers depend on, except the seed."""
     work: Callable[[], Measured | None]
     """Does the part and returns its numbers, or None if it needs a part that is not finished."""
     cost: float = 0.0
