@@ -1,5 +1,10 @@
 """The shapes in signatures, which `conftest.py` has checked at each call of a test."""
 
+import ast
+import dataclasses
+import functools
+import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -20,27 +25,58 @@ def check_shapes() -> None:
     """Have the functions of these modules check their shapes; call it before they are imported.
 
     The hook is given the exact names: by default it takes all modules of a package, and Numba
-    cannot compile a function that is wrapped.
+    cannot compile a function that is wrapped. It is given a decorator, too: jaxtyping's own binds
+    the arguments of each call and looks at each of them twice, which takes half of all tests' time.
     """
     hook = jaxtyping.install_import_hook([], "shapes.checked").hook
     hook.should_instrument = SHAPED.__contains__
+    hook._typechecker.hash = "shapes"  # in the names of the files with the decorated bytecode
+    hook._typechecker.get_ast = lambda: ast.parse("__import__('shapes').checked").body[0].value
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Check the arguments and the result that have shapes; other types are mypy's work."""
-    hints = function.__annotations__
-    for name, hint in hints.items():
-        variables = getattr(hint, "__parameters__", ())
-        if not has_shape(hint):
-            hints[name] = Any
-        elif variables:
-            hints[name] = hint[(Any,) * len(variables)]
-    return beartype(function)
+def checked(thing: Any) -> Any:
+    """A function, or a dataclass when it is made, that checks what is given with a shape.
+
+    Other types are mypy's work.
+    """
+    if inspect.isclass(thing):
+        if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
+            thing.__init__ = checked(thing.__init__)
+        return thing
+    hints = shapes_of(thing)
+    if not hints:
+        return thing
+    assert not inspect.isgeneratorfunction(thing), f"{thing}: it would be checked when it runs"
+    written, thing.__annotations__ = thing.__annotations__, hints
+    with_checks = beartype(thing)
+    thing.__annotations__ = written
+
+    @functools.wraps(thing)
+    def within_its_own_names(*arguments: Any, **named: Any) -> Any:
+        with jaxtyping.jaxtyped("context"):
+            return with_checks(*arguments, **named)
+
+    return within_its_own_names
+
+
+def shapes_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations that have shapes, of those whose names are defined by now."""
+    found = {}
+    for name, hint in inspect.get_annotations(function).items():
+        if isinstance(hint, str):
+            try:
+                hint = eval(hint, function.__globals__)
+            except NameError:
+                continue
+        if has_shape(hint):
+            variables = getattr(hint, "__parameters__", ())
+            found[name] = hint[(Any,) * len(variables)] if variables else hint
+    return found
 
 
 def has_shape(hint: Any) -> bool:
     if isinstance(hint, str):  # it names a class that is not defined yet
-        return "[Tensor," in hint
+        return re.search(r"\[Tensor, ['\"]", hint) is not None
     if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
         return True
     return any(map(has_shape, get_args(hint)))
