@@ -33,6 +33,8 @@ TINY = {
     "search.max_extra": 5,
 }
 EN_DE = {"source": "train.en", "target": "train.de"}
+BY_NAME = {**EN_DE, "recipe": "small"}
+"""Without a recipe, several would be tried out first."""
 SIX_LINES = """\
 import regard
 
@@ -180,7 +182,7 @@ def test_little_disk_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 7000})
     monkeypatch.setattr("regard.measure.outline.shutil.disk_usage", lambda path: usage)
     said: list[str] = []
-    regard.train(**EN_DE, out="run", changes=TINY, warn=said.append)
+    regard.train(**BY_NAME, out="run", changes=TINY, warn=said.append)
     assert said[0].startswith("run: too little disk: ")
     assert "7 kB are free" in said[0]
 
@@ -202,10 +204,12 @@ def test_a_signal_saves_first(signum: signal.Signals, raised: type[BaseException
 
     before = signal.getsignal(signum)
     with pytest.raises(raised, match="143" if signum == signal.SIGTERM else "stopped at step"):
-        regard.train(**EN_DE, out="run", changes=changes, progress=interrupt)
+        regard.train(**BY_NAME, out="run", changes=changes, progress=interrupt)
     assert signal.getsignal(signum) == before
     assert len(list(Path("run/checkpoints").glob("step-*"))) == 1
-    regard.train(**EN_DE, out="run", changes=changes)  # the lock is free, and nothing is done twice
+    regard.train(
+        **BY_NAME, out="run", changes=changes
+    )  # the lock is free, and nothing is done twice
     assert steps_of("run") == [1, 2, 3, 4]
 
 
@@ -213,7 +217,7 @@ def test_another_thread_can_train() -> None:
     """Where signals cannot be handled."""
     done: list[Path] = []
     training = threading.Thread(
-        target=lambda: done.append(regard.train(**EN_DE, out="run", changes=TINY))
+        target=lambda: done.append(regard.train(**BY_NAME, out="run", changes=TINY))
     )
     training.start()
     training.join()
@@ -228,17 +232,17 @@ def test_a_run_that_failed_can_be_continued() -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError) as failure:
-        regard.train(**EN_DE, out="run", changes=TINY, progress=fail)
+        regard.train(**BY_NAME, out="run", changes=TINY, progress=fail)
     later = {**TINY, "training.steps": 6}
     with pytest.raises(RecipeError, match="was begun with another recipe"):
-        regard.train(**EN_DE, out="run", changes=later)
-    regard.train(**EN_DE, out="run", changes=later, accept_changes=True)
+        regard.train(**BY_NAME, out="run", changes=later)
+    regard.train(**BY_NAME, out="run", changes=later, accept_changes=True)
     assert failure.tb is not None
     assert steps_of("run")[-1] == 6
 
 
 def test_a_model_begins_with_another() -> None:
-    first = regard.train(**EN_DE, out="first", changes=TINY)
+    first = regard.train(**BY_NAME, out="first", changes=TINY)
     second = regard.train(
         source="train.de", target="train.en", out="second", start_from=first,
         changes={"training.steps": 6}, micro_batches=2,

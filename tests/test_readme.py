@@ -23,6 +23,7 @@ from regard.corpus import example, write_corpus
 ROOT = Path(__file__).parents[1]
 SMALLER = (
     "model.layers=1 model.d_model=16 model.d_ff=32 model.heads=2 tokenizer.vocabulary=400 "
+    "data.source_tokens=600 data.target_tokens=600 "
     "training.steps=6 training.save_every=2 training.validate_sentences=2 search.max_extra=5"
 )
 ACTIVATING = [
