@@ -81,6 +81,7 @@ def wait_until(happened: Callable[[], bool], is_running: Callable[[], bool]) -> 
     while not happened():
         assert is_running()
         assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 def step_of(run: Path) -> int:
