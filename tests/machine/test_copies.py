@@ -21,6 +21,7 @@ import regard.machine.copies
 from machine.ended import assert_gone, ended
 from regard.errors import DataError, RegardError
 from regard.machine.copies import Copies, can_be_copied
+from run.killing import in_fork
 
 pytestmark = pytest.mark.skipif(not can_be_copied(), reason="not on this system")
 
@@ -241,11 +242,17 @@ def test_beside_a_thread_that_works_on_there_is_none(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_after_threads_that_took_products_copies_can_take_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A joined thread still frees its memory, under a lock that every matrix product needs."""
-    monkeypatch.setattr(regard.machine.copies, "_REST", 60.0)
+def test_after_threads_that_took_products_copies_can_take_them(others: set[int]) -> None:
+    """A joined thread still frees its memory, under a lock that every matrix product needs.
+
+    In a process that has little memory: the less there is, the quicker is a copy made.
+    """
+    in_fork(take_products_in_turn)
+    others |= children()  # the server of forks
+
+
+def take_products_in_turn() -> None:
+    regard.machine.copies._REST = 60.0
     some = torch.ones(64, 64)
 
     def product(_: int) -> float:
@@ -257,6 +264,7 @@ def test_after_threads_that_took_products_copies_can_take_them(
         # One core each: a copy does not have PyTorch's threads, and would wait for them for ever.
         with copies(product, range(3), prepare=partial(torch.set_num_threads, 1)) as results:
             assert list(results) == [64.0] * 3
+    assert not children()
 
 
 def test_a_copy_is_not_copied() -> None:

@@ -115,8 +115,10 @@ from regard.machine.devices import keep_freed_memory
 keep_freed_memory()
 for _ in range(4):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [torch.ones(2**25) for _ in range(20)]
-    del blocks
+    blocks = [torch.empty(2**25) for _ in range(20)]
+    for block in blocks:
+        block[::1024] = 1.0  # in each page
+    del blocks, block
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
