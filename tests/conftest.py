@@ -38,6 +38,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 shapes.check_shapes()
 
+# Threads that wait for each other would otherwise keep cores busy that other tests could have.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # nohup and a shell's & have their children ignore these, and so would those that tests start.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
