@@ -25,7 +25,7 @@ from regard.cli.main import main
 from regard.machine.copies import can_be_copied
 from run.killing import PROCESSES
 
-COUNT = 5_000
+COUNT = 3_840
 LINES = 256
 """Lines of a block."""
 BLOCK = ["--window", str(LINES), "--no-retry"]
