@@ -19,8 +19,8 @@ TINY = [
         *("model.layers=1", "model.d_model=128", "model.d_ff=256", "model.dropout=0.0"),
         *("model.attention_dropout=0.0", "model.heads=4", "tokenizer.vocabulary=900"),
         *("data.max_length=64", "data.row_length=64", "data.source_tokens=1024"),
-        *("data.target_tokens=1024", "training.steps=300", "training.warmup_steps=250"),
-        *("training.validate_every=150", "training.validate_sentences=9"),
+        *("data.target_tokens=1024", "training.steps=220", "training.warmup_steps=185"),
+        *("training.validate_every=110", "training.validate_sentences=9"),
         *("training.save_every=20", "training.keep=3", "training.average=3"),
         *("training.label_smoothing=0.0", "search.beam=1"),
     )
