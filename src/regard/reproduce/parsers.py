@@ -122,6 +122,7 @@ def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
     larger = PLAIN_PARSE.but(
         d_model=256, d_ff=1024, dropout=0.1, attention_dropout=0.1, vocabulary=4000, steps=9000
     )
+    longer = SMALL_PARSE.but(steps=24_000, keep=24, average=24)
     gold = TrainingFiles(trees=[wsj / "train.mrg"], valid_trees=[wsj / "dev.mrg"])
     semi = replace(gold, silver=[silver], silver_share=0.8)
     medical = TrainingFiles(trees=[craft / "train.mrg"], valid_trees=[craft / "dev.mrg"])
@@ -133,7 +134,7 @@ def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
                   beam=21),
         ParserRow("wsj-words", "gold trees of the WSJ sample; small-parse", SMALL_PARSE, gold,
                   wsj / "test.mrg", beam=21),
-        ParserRow("craft-words", "gold trees of CRAFT; small-parse", SMALL_PARSE, medical,
+        ParserRow("craft-words", "gold trees of CRAFT; small-parse, 24,000 steps", longer, medical,
                   craft / "dev.mrg", beam=21),
     ]  # fmt: skip
 
