@@ -26,7 +26,7 @@ def check_shapes() -> None:
 
     The hook is given the exact names: by default it takes all modules of a package, and Numba
     cannot compile a function that is wrapped. It is given a decorator, too: jaxtyping's own binds
-    the arguments of each call and looks at each of them twice, which takes half of all tests' time.
+    the arguments of each call and looks at each of them twice, which doubles what checks cost.
     """
     hook = jaxtyping.install_import_hook([], "shapes.checked").hook
     hook.should_instrument = SHAPED.__contains__

@@ -9,6 +9,8 @@ import plots
 import pytest
 from growth import Point
 
+from run.killing import have_forks_served
+
 
 def test_series_double_and_keep_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["growth.py"])
@@ -32,6 +34,7 @@ def test_a_tiny_run_leaves_a_record_that_can_be_plotted(
         f"--only encode decode --keep {tmp_path}"
     )
     monkeypatch.setattr(sys, "argv", command.split())
+    have_forks_served()  # else the benchmark would start a server, with libraries of its choice
     growth.main()
     assert "decode, sentences" in capsys.readouterr().out
     (path,) = tmp_path.glob("*-growth.json")

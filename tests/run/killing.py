@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     ["regard.cli.main", "regard.measure.validation", "torch._dynamo", "pytest"]
 )
+
+
+def have_forks_served() -> None:
+    """Start the server of forks unless it runs: who starts it says what libraries it has."""
+    forkserver.ensure_running()
 
 
 def in_fork(work: Callable[..., object], *arguments: Any) -> None:

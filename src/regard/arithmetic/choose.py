@@ -48,9 +48,9 @@ from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForwar
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
 """The kernel of attention in the compiled step of a GPU; `benchmarks/gpu.py` measures each."""
-LARGE = 10**10
+LARGE = 4 * 10**9
 """A batch is large if its slots times the model's weights are at least this number, which is about
-0.1 s of work. With smaller batches, the two halves wait for each other's Python code."""
+0.1 s of two cores' work. With smaller batches, the two halves wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
 MANY_WEIGHTS = 2**22
