@@ -35,9 +35,9 @@ def check_shapes() -> None:
 
 
 def checked(thing: Any) -> Any:
-    """A function, or a dataclass when it is made, that checks what is given with a shape.
+    """`thing`, a function or a class; a call of the function or the dataclass then checks shapes.
 
-    Other types are mypy's work.
+    Types without shapes are mypy's work.
     """
     if inspect.isclass(thing):
         if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):

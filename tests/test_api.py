@@ -207,9 +207,8 @@ def test_a_signal_saves_first(signum: signal.Signals, raised: type[BaseException
         regard.train(**BY_NAME, out="run", changes=changes, progress=interrupt)
     assert signal.getsignal(signum) == before
     assert len(list(Path("run/checkpoints").glob("step-*"))) == 1
-    regard.train(
-        **BY_NAME, out="run", changes=changes
-    )  # the lock is free, and nothing is done twice
+    # The lock is free, and nothing is done twice.
+    regard.train(**BY_NAME, out="run", changes=changes)
     assert steps_of("run") == [1, 2, 3, 4]
 
 

@@ -22,7 +22,7 @@ PROCESSES.set_forkserver_preload(
 
 
 def have_forks_served() -> None:
-    """Start the server of forks unless it runs: who starts it says what libraries it has."""
+    """Start the process that makes forks, with the libraries named above, unless it runs."""
     forkserver.ensure_running()
 
 

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from regard.arithmetic.choose import for_validation
-from regard.data.pairs import Pairs
+from regard.encoder_decoder import EncoderDecoder
 from regard.files.manifest import SEAL, read_manifest
 from regard.files.whole import write_file
-from regard.measure.validation import loss_and_accuracy
+from regard.measure.validation import validator
 from regard.run.averaging import average_weights
 from regard.run.checkpoints import Checkpoint, to_average
 from regard.run.journal import read_journal
@@ -48,22 +47,23 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     if earlier:
         tried = [Average(**one) for one in earlier[-1]["tried"]]
     else:
-        tried = try_averages(run, found, seconds)
+        tried = _try_averages(run, found, seconds)
         run.journal.write("averaged", step=step, tried=[one._asdict() for one in tried])
     best = min(tried, key=lambda one: one.loss)
     if best.checkpoints < most:
         _replace_model(run, manifest, found[: best.checkpoints])
 
 
-def try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[Average]:
-    """Measure the average of all of these checkpoints, then of fewer, until the loss rises.
+def _try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[Average]:
+    """Measure the average of all checkpoints in `found`, then of fewer, until the loss rises.
 
-    Each average has the first of `found`.
+    An average of n checkpoints is that of the first n in `found`.
     """
-    began, pairs = time.monotonic(), Pairs.open(run.setup.data, "valid")
+    recipe, began = run.setup.recipe, time.monotonic()
+    validate = validator(run.setup.data, recipe.but(validate_sentences=0))
     tried: list[Average] = []
     for count in range(len(found), 0, -FEWER):
-        loss = _loss(run, average_weights(found[:count]), pairs)
+        loss = validate(_model(run, average_weights(found[:count])))["loss"]
         tried.append(Average(count, loss))
         spent = time.monotonic() - began
         late = spent + spent / len(tried) > seconds or run.clock.interrupt.signum is not None
@@ -72,15 +72,11 @@ def try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[
     return tried
 
 
-def _loss(run: Run, weights: dict[str, Tensor], pairs: Pairs) -> float:
-    recipe, tokenizer = run.setup.recipe, run.setup.tokenizer
-    where = run.directory.path
-    model = build(recipe, tokenizer.size, weights, where, tokenizer.source_size)
+def _model(run: Run, weights: dict[str, Tensor]) -> EncoderDecoder:
+    tokenizer, where = run.setup.tokenizer, run.directory.path
+    model = build(run.setup.recipe, tokenizer.size, weights, where, tokenizer.source_size)
     know_words(model, tokenizer)
-    model.to(run.setup.device).eval()
-    weight = model.output_matrix.weight
-    with model.computing_by(for_validation(recipe.training, weight.device, weight.dtype)):
-        return loss_and_accuracy(model, pairs, recipe)[0]
+    return model.to(run.setup.device)
 
 
 def _replace_model(run: Run, manifest: dict[str, Any], chosen: Sequence[Checkpoint]) -> None:

@@ -114,10 +114,10 @@ def tune_run(run: Run) -> None:
     """Tune a finished run on the validation set; write the results into its journal.
 
     First the number of averaged checkpoints is chosen, then beam and alpha. If the run's minutes
-    are limited, all takes the share TUNING of them, of which averages get at most the share
-    AVERAGES; only as many sentences are translated as this time allows. If they are fewer than
-    FEWEST, beam and alpha stay. If a run is finished again, the results in its journal are used
-    again.
+    are limited, both together take the share TUNING of them, and the averages about the share
+    AVERAGES of that; only as many sentences are translated as this time allows. If they are fewer
+    than FEWEST, beam and alpha stay. If a run is finished again, the results in its journal are
+    used again.
     """
     directory, recipe = run.directory.path, run.setup.recipe.training
     began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")
