@@ -75,9 +75,10 @@ def lines(series: Mapping[str, list[dict[str, Any]]], suffix: str, of: str) -> F
             points = series.get(f"{work}, {suffix}")
             if not points:
                 continue
-            across = [point["rows" if suffix == "sentences" else "length"] for point in points]
-            costs = [point[cost] / unit for point in points]
-            axes.loglog(across, costs, "o-", color=colour, label=work, markersize=3)
+            size = "rows" if suffix == "sentences" else "length"
+            shown = [(point[size], point[cost] / unit) for point in points if point[cost] > 0]
+            if shown:  # a logarithmic axis has no place for memory too little to be measured
+                axes.loglog(*zip(*shown, strict=True), "o-", color=colour, label=work, markersize=3)
         ticks = sorted({x for line in axes.get_lines() for x in line.get_xdata()})
         axes.set_xticks(ticks, [f"{x:,}" for x in ticks], rotation=45)
         axes.set_xticks([], minor=True)
