@@ -223,12 +223,15 @@ def stop_and_go_on(data: Path, run: Path, undisturbed: Path, stops: tuple[int, .
     assert [record["step"] for record in journal(run, "start")] == [0, *stops]
 
 
-@pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=needs_int8)])
+@pytest.mark.parametrize(
+    ("precision", "optimizer"),
+    [("bf16", "adam"), ("bf16", "muon"), pytest.param("int8", "adam", marks=needs_int8)],
+)
 def test_a_run_that_rounds_goes_on_to_the_bit_too(
-    data: Path, tmp_path: Path, precision: str
+    data: Path, tmp_path: Path, precision: str, optimizer: str
 ) -> None:
     """Its master copy is what a checkpoint keeps."""
-    recipe = RECIPE.but(precision=precision, steps=5)
+    recipe = RECIPE.but(precision=precision, optimizer=optimizer, steps=5)
     trained(tmp_path / "whole", data, recipe)
     with pytest.raises(ZeroDivisionError):
         trained(tmp_path / "cut", data, recipe, listeners=(lambda r: 1 // (4 - r["step"]),))

@@ -27,7 +27,9 @@ class FlatAdam:
     def __init__(
         self, model: nn.Module, recipe: TrainingRecipe, dtype: torch.dtype, by: Arithmetic = PLAIN
     ):
-        parameters = dict(model.named_parameters())
+        named = dict(model.named_parameters())
+        self._names = list(named)
+        parameters = {name: named[name] for name in self._arranged(model)}
         self.master = torch.cat([p.detach().float().flatten() for p in parameters.values()])
         self.weights = self.master if dtype == torch.float32 else self.master.to(dtype)
         self._latest = torch.zeros_like(self.weights)
@@ -45,6 +47,10 @@ class FlatAdam:
         self._constants = Adam(recipe.beta1, recipe.beta2, recipe.epsilon)
         self._by = by
         self._passed = self._collected = False
+
+    def _arranged(self, model: nn.Module) -> list[str]:
+        """The names of all parameters, in the order that they have in the flat buffers."""
+        return [name for name, _ in model.named_parameters()]
 
     def make_way(self) -> None:
         """Add the last gradient to the sum and clear its buffer for the next backward pass."""
@@ -79,9 +85,12 @@ class FlatAdam:
         if self._collected:
             self._collect()
         gradient = self._total if self._collected else self._latest
-        learned = Learned(self.master, self.weights, gradient, self._moments)
-        self._by.adam(learned, self._constants, rate, tokens)
+        self._update(Learned(self.master, self.weights, gradient, self._moments), rate, tokens)
         self._passed = self._collected = False
+
+    def _update(self, learned: Learned, rate: float, tokens: int | Tensor) -> None:
+        """Update as `Arithmetic.adam` does."""
+        self._by.adam(learned, self._constants, rate, tokens)
 
     def is_finite(self) -> bool:
         """Whether every weight is finite."""
@@ -94,20 +103,37 @@ class FlatAdam:
         }
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's step count and moments: all of its state except the weights."""
+        """Adam's step count and moments: all of its state except the weights.
+
+        Moments are in the order of the model's parameters, whatever the order in the buffers.
+        """
         updates, mean, variance = self._moments
-        return {"step": updates, "exp_avg": mean, "exp_avg_sq": variance}
+        return {
+            "step": updates,
+            "exp_avg": self._in_order(mean),
+            "exp_avg_sq": self._in_order(variance),
+        }
+
+    def _in_order(self, flat: Tensor) -> Tensor:
+        """The numbers of a buffer in the order of the parameters; a copy if the order differs."""
+        if self._names == list(self._places):
+            return flat
+        return torch.cat([flat[self._places[name][0]] for name in self._names])
 
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Load the values that `named_weights` and `state` returned; shapes must agree."""
         for name, view in self.named_weights().items():
             view.copy_(weights[name])
-        for name, tensor in self.state().items():
-            tensor.copy_(state[name])
+        updates, mean, variance = self._moments
+        updates.copy_(state["step"])
+        sizes = [self._places[name][1].numel() for name in self._names]
+        for flat, moment in (mean, state["exp_avg"]), (variance, state["exp_avg_sq"]):
+            for name, part in zip(self._names, moment.split(sizes), strict=True):
+                flat[self._places[name][0]] = part
         self.weights.copy_(self.master)
 
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
         """Send the first process's weights and moments to all; every process must call this."""
-        for tensor in (self.master, *self.state().values()):
+        for tensor in (self.master, *self._moments):
             to_processes(tensor)
         self.weights.copy_(self.master)

@@ -216,6 +216,9 @@ class TrainingRecipe(Section):
     """Factor of the learning rate; 1 gives the rate of equation (3)."""
     warmup_steps: Count = 4000
     """The number of steps over which the learning rate rises linearly."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """adam: as in the paper. muon: the matrices inside the layers learn by Muon (Jordan et al.
+    2024), all other parameters by Adam, with the same rate."""
     beta1: _Fraction = 0.9
     """Adam's decay of the first moment."""
     beta2: _Fraction = 0.98

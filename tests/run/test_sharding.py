@@ -21,6 +21,7 @@ from regard.measure.plan import plan
 from regard.recipe import Recipe
 from regard.run.checkpoints import Checkpoint, newest
 from regard.run.run import Run
+from regard.run.setup import Setup
 from regard.run.sharding import model_and_optimizer
 from regard.steps import batch_loss, steps_for
 from regard.training import update
@@ -285,6 +286,11 @@ def test_the_memory_asked_for_is_that_of_a_share() -> None:
     refuse_too_large(memory // 9, cpu, shards=2)
     with pytest.raises(TrainingError, match=r"GB in each process to train, .* and --shard"):
         refuse_too_large(memory // 7, cpu, shards=2)
+
+
+def test_muon_is_refused_as_it_needs_whole_matrices(data: Path) -> None:
+    with pytest.raises(TrainingError, match=r"leave out --shard, or set .*optimizer = adam"):
+        Setup.open(SHORT.but(optimizer="muon"), data, Processes(0, 2), shard=True)
 
 
 def test_an_older_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

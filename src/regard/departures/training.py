@@ -160,6 +160,19 @@ TRAINING = (
         fields=_ADAM,
     ),
     Departure(
+        name="optimizer",
+        section="§5.3",
+        quote="We used the Adam optimizer",
+        theirs="Adam",
+        ours="Adam; with `training.optimizer = muon`, the matrices inside the layers learn by "
+        "Muon, and only the other parameters by Adam",
+        why="Muon learns from fewer steps (experiments/budget); `regard train --time` uses it, "
+        "and the paper's recipes do not",
+        tests=("tests/test_muon.py", "tests/test_optimizer.py"),
+        judge=as_row("training.optimizer"),
+        fields=("training.optimizer",),
+    ),
+    Departure(
         name="label smoothing",
         section="§5.4, Table 3",
         quote="label smoothing of value ε_ls = 0.1",

@@ -59,6 +59,11 @@ class Setup:
         dtype = choose_dtype(recipe.training.precision, device)
         batches_of(pairs, recipe)  # refuses a pair that fits no batch
         setup = cls(recipe, data, pairs, tokenizer, device, dtype, processes, shard)
+        if setup.shards > 1 and recipe.training.optimizer == "muon":
+            raise TrainingError(
+                "--shard divides matrices, and training.optimizer = muon needs whole ones: leave "
+                "out --shard, or set training.optimizer = adam"
+            )
         if problem := matrices_misfit(recipe.model, tokenizer):
             raise TrainingError(f"{data}: {problem}")
         sizes = tokenizer.size, tokenizer.source_size

@@ -20,6 +20,7 @@ from regard.errors import TrainingError
 from regard.families.choose import new_model
 from regard.machine.devices import keep_freed_memory
 from regard.machine.processes import Processes
+from regard.muon import FlatMuon
 from regard.optimizer import FlatAdam
 from regard.recipe import Recipe
 from regard.word_positions import know_words_of
@@ -214,7 +215,7 @@ def model_and_optimizer(
     shard: bool,
     source_vocabulary: int | None = None,
 ) -> tuple[EncoderDecoder, Optimizer]:
-    """A model to train, initialised from the recipe's seed, and Adam for its weights.
+    """A model to train, initialised from the recipe's seed, and an optimizer for its weights.
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
     source's, if it differs. With `shard` and several processes, model and moments are divided;
@@ -226,7 +227,8 @@ def model_and_optimizer(
     if shard and processes.count > 1:
         return model, ShardedAdam(model, recipe, dtype, device, processes)
     by = for_update(recipe.training, device, dtype, model.parameter_count)
-    return model, FlatAdam(model.to(device), recipe.training, dtype, by)
+    flat = FlatMuon if recipe.training.optimizer == "muon" else FlatAdam
+    return model, flat(model.to(device), recipe.training, dtype, by)
 
 
 class _Root(nn.Module):

@@ -1,0 +1,113 @@
+"""Muon: an optimizer for the matrices inside the layers, which learns from fewer steps than Adam.
+
+Adam divides the gradient of each number by its own recent size. Muon (Jordan et al. 2024) regards a
+matrix as a whole: it moves by an almost orthogonal matrix, so that all directions of its input
+change its output equally much. Embeddings, biases and gains still learn by Adam (§5.3).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.equations import Learned, Moments
+from regard.optimizer import FlatAdam
+
+MOMENTUM = 0.95
+"""The decay of the mean of the gradients."""
+UPDATE_SIZE = 0.2
+"""The root mean square of the numbers of an update, as a multiple of the rate. Adam's updates are
+about as large, so both have the same rate (Liu et al. 2025)."""
+ROUNDS = 5
+"""The number of rounds of Newton's and Schulz's iteration."""
+LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
+"""The coefficients of the iteration (Jordan et al. 2024)."""
+
+
+class Alike(NamedTuple):
+    """Matrices of one shape, which follow each other in the flat buffers."""
+
+    place: slice
+    matrices: int
+    rows: int
+    columns: int
+
+
+class FlatMuon(FlatAdam):
+    """Muon for the weights of linear layers, and Adam for all other parameters, on flat buffers.
+
+    The mean M of the gradients G of a matrix is kept where Adam has its first moment:
+
+        M <- MOMENTUM M + (1 - MOMENTUM) G
+        W <- W - rate UPDATE_SIZE sqrt(max(rows, columns)) orthogonal(MOMENTUM M + (1 - MOMENTUM) G)
+    """
+
+    def _arranged(self, model: nn.Module) -> list[str]:
+        """All parameters that learn by Adam first, then the matrices, sorted by shape."""
+        named = dict(model.named_parameters())
+        by_shape = defaultdict(list)
+        for name in _matrices(model):
+            by_shape[named[name].shape].append(name)
+        sorted_ = [name for names in by_shape.values() for name in names]
+        others = [name for name in named if name not in set(sorted_)]
+        start = self._by_adam = sum(named[name].numel() for name in others)
+        self._alike = []
+        for shape, names in by_shape.items():
+            end = start + len(names) * shape.numel()
+            self._alike.append(Alike(slice(start, end), len(names), *shape))
+            start = end
+        return others + sorted_
+
+    def _update(self, learned: Learned, rate: float, tokens: int | Tensor) -> None:
+        super()._update(_part(learned, slice(0, self._by_adam)), rate, tokens)
+        for alike in self._alike:
+            _move(_part(learned, alike.place), alike, rate, tokens)
+
+
+def _matrices(model: nn.Module) -> Iterable[str]:
+    """The names of the weights of all linear layers."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            yield f"{name}.weight"
+
+
+def _part(learned: Learned, place: slice) -> Learned:
+    """The views of a part of the flat buffers."""
+    master, weights, gradient, (updates, mean, variance) = learned
+    moments = Moments(updates, mean[place], variance[place])
+    part = master[place]
+    rounded = part if weights is master else weights[place]
+    return Learned(part, rounded, gradient[place], moments)
+
+
+def _move(learned: Learned, alike: Alike, rate: float, tokens: int | Tensor) -> None:
+    """Update matrices by Muon; set their gradient to 0."""
+    gradient, mean = learned.gradient.float() / tokens, learned.moments.mean
+    mean.lerp_(gradient, 1 - MOMENTUM)
+    ahead = mean.lerp(gradient, 1 - MOMENTUM).view(alike.matrices, alike.rows, alike.columns)
+    step = orthogonal(ahead, learned.weights.dtype).flatten()
+    size = UPDATE_SIZE * max(alike.rows, alike.columns) ** 0.5
+    learned.master.sub_(step, alpha=rate * size)
+    learned.weights.copy_(learned.master)
+    learned.gradient.zero_()
+
+
+def orthogonal(
+    matrices: Float[Tensor, "count rows columns"], dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "count rows columns"]:
+    """The matrices with all singular values near 1: between about 0.7 and 1.2.
+
+    Singular values that are far below the largest become smaller than that. The matrices are
+    multiplied in `dtype`; the result is in fp32.
+    """
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-30)).to(dtype)
+    for _ in range(ROUNDS):  # s <- LINEAR s + CUBIC s^3 + QUINTIC s^5, for each singular value s
+        squares = torch.bmm(x, x.mT)
+        change = torch.baddbmm(squares, squares, squares, beta=CUBIC, alpha=QUINTIC)
+        x = torch.baddbmm(x, change, x, beta=LINEAR)
+    return (x.mT if tall else x).float()
