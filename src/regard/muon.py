@@ -5,16 +5,17 @@ matrix as a whole: it moves by an almost orthogonal matrix, so that all directio
 change its output equally much. Embeddings, biases and gains still learn by Adam (§5.3).
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.equations import Learned, Moments
+from regard.arithmetic.plain import PLAIN
+from regard.equations import Arithmetic, Learned, Moments
 from regard.optimizer import FlatAdam
+from regard.recipe import TrainingRecipe
 
 MOMENTUM = 0.95
 """The decay of the mean of the gradients."""
@@ -45,33 +46,36 @@ class FlatMuon(FlatAdam):
         W <- W - rate UPDATE_SIZE sqrt(max(rows, columns)) orthogonal(MOMENTUM M + (1 - MOMENTUM) G)
     """
 
+    def __init__(
+        self, model: nn.Module, recipe: TrainingRecipe, dtype: torch.dtype, by: Arithmetic = PLAIN
+    ):
+        super().__init__(model, recipe, dtype, by)
+        self._alike: list[Alike] = []
+        places = (self._places[name] for name in _matrices(model))
+        for (rows, columns), group in groupby(places, key=lambda place: place[1]):
+            each = [place for place, _ in group]
+            whole = slice(each[0].start, each[-1].stop)
+            self._alike.append(Alike(whole, len(each), rows, columns))
+        starts = [alike.place.start for alike in self._alike]
+        self._rest = slice(0, min(starts, default=len(self.master)))
+
     def _arranged(self, model: nn.Module) -> list[str]:
         """All parameters that learn by Adam first, then the matrices, sorted by shape."""
-        named = dict(model.named_parameters())
-        by_shape = defaultdict(list)
-        for name in _matrices(model):
-            by_shape[named[name].shape].append(name)
-        sorted_ = [name for names in by_shape.values() for name in names]
-        others = [name for name in named if name not in set(sorted_)]
-        start = self._by_adam = sum(named[name].numel() for name in others)
-        self._alike = []
-        for shape, names in by_shape.items():
-            end = start + len(names) * shape.numel()
-            self._alike.append(Alike(slice(start, end), len(names), *shape))
-            start = end
-        return others + sorted_
+        matrices = _matrices(model)
+        others = set(dict(model.named_parameters())).difference(matrices)
+        return [name for name in super()._arranged(model) if name in others] + matrices
 
     def _update(self, learned: Learned, rate: float, tokens: int | Tensor) -> None:
-        super()._update(_part(learned, slice(0, self._by_adam)), rate, tokens)
+        """Update the matrices by Muon, and the rest as `Arithmetic.adam` does."""
+        super()._update(_part(learned, self._rest), rate, tokens)
         for alike in self._alike:
             _move(_part(learned, alike.place), alike, rate, tokens)
 
 
-def _matrices(model: nn.Module) -> Iterable[str]:
-    """The names of the weights of all linear layers."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            yield f"{name}.weight"
+def _matrices(model: nn.Module) -> list[str]:
+    """The names of the weights of all linear layers, sorted by shape."""
+    linear = {f"{n}.weight": m for n, m in model.named_modules() if isinstance(m, nn.Linear)}
+    return sorted(linear, key=lambda name: linear[name].weight.shape)
 
 
 def _part(learned: Learned, place: slice) -> Learned:
