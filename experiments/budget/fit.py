@@ -74,10 +74,12 @@ def lowest(points: list[tuple[float, float, float, float]]) -> NDArray[np.float6
 def points_of(name: str, settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
     """The validations of a run: (weights, target tokens, different tokens, loss per character).
 
-    The list is empty if the run has no journal.
+    The list is empty if the run has no journal, or if the corpus is not counted above.
     """
     settings, path = dict(settings), HERE / "journals" / f"{name}.jsonl"
     text = str(settings.pop("corpus")), settings.pop("vocabulary")
+    if text not in DIFFERENT:
+        return []
     start = Recipe.read(HERE / "start.toml", {"small": Recipe()})
     changes = [f"{field}={json.dumps(value)}" for field, value in settings.items()]
     weights = weights_of(start.set(*changes))
