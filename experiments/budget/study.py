@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", help="runs of runs.toml; all of them by default")
     parser.add_argument("--threads", default="1")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # names may follow an option
     study = tomllib.loads((HERE / "runs.toml").read_text())
     for name in given.names or study["run"]:
         train(name, study["run"][name], study["corpus"], given.out, given.threads)
@@ -39,13 +39,14 @@ def train(
     """Prepare the corpus if it is not prepared yet, train, and keep the validations."""
     settings = dict(settings)
     corpus, vocabulary = str(settings.pop("corpus")), settings.pop("vocabulary")
-    data = out / f"{corpus}-{vocabulary}"
+    longest = settings.get("data.max_length", "usual")
+    data = out / f"{corpus}-{vocabulary}-{longest}"
+    changes = [f"--set={field}={json.dumps(value)}" for field, value in settings.items()]
     base = ["--recipe", str(HERE / "start.toml"), "--set", f"tokenizer.vocabulary={vocabulary}"]
     if not data.is_dir():
         folder = Path(os.environ["REGARD_DATA"])
         files = [f"--{option}={folder / path}" for option, path in corpora[corpus].items()]
-        regard("prepare", "--out", str(data), *base, *files)
-    changes = [f"--set={field}={json.dumps(value)}" for field, value in settings.items()]
+        regard("prepare", "--out", str(data), *base, *changes, *files)
     regard("train", "--data", str(data), "--out", str(out / name), "--threads", threads,
            "--quiet", *base, *changes)  # fmt: skip
     lines = (out / name / "journal.jsonl").read_text().splitlines()

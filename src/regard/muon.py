@@ -1,8 +1,9 @@
 """Muon: an optimizer for the matrices inside the layers, which learns from fewer steps than Adam.
 
 Adam divides the gradient of each number by its own recent size. Muon (Jordan et al. 2024) regards a
-matrix as a whole: it moves by an almost orthogonal matrix, so that all directions of its input
-change its output equally much. Embeddings, biases and gains still learn by Adam (§5.3).
+matrix as a whole: its update is an almost orthogonal matrix, which changes the outputs for all
+inputs of one length by nearly the same amount. Embeddings, biases and gains still learn by Adam
+(§5.3).
 """
 
 from itertools import groupby
@@ -32,7 +33,9 @@ class Alike(NamedTuple):
     """Matrices of one shape, which follow each other in the flat buffers."""
 
     place: slice
+    """The part of the flat buffers that holds them."""
     matrices: int
+    """Their number."""
     rows: int
     columns: int
 
@@ -102,10 +105,10 @@ def _move(learned: Learned, alike: Alike, rate: float, tokens: int | Tensor) -> 
 def orthogonal(
     matrices: Float[Tensor, "count rows columns"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "count rows columns"]:
-    """The matrices with all singular values near 1: between about 0.7 and 1.2.
+    """Matrices with the same singular vectors, and with singular values between about 0.7 and 1.2.
 
-    Singular values that are far below the largest become smaller than that. The matrices are
-    multiplied in `dtype`; the result is in fp32.
+    A singular value that is very small beside the norm of its matrix becomes less than that. The
+    matrices are multiplied in `dtype`; the result is in fp32.
     """
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices

@@ -54,6 +54,16 @@ def test_a_tiny_run_leaves_a_record_that_can_be_plotted(
     assert names == {plot.name: plot.read_text() for plot in (tmp_path / "out").iterdir()}
 
 
+def test_memory_too_little_to_be_measured_is_left_out() -> None:
+    points = [
+        {"rows": 1, "length": n, "microseconds_per_token": 2.0, "bytes_per_token": 0.0}
+        for n in (16, 32)
+    ]
+    times, memory = plots.lines({"encode, n": points}, "n", "n").axes
+    assert [list(line.get_ydata()) for line in times.get_lines()] == [[2.0, 2.0]]
+    assert not memory.get_lines()
+
+
 def test_the_newest_record_of_contenders_is_plotted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

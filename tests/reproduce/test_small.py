@@ -19,13 +19,14 @@ from regard.reproduce.tables import Study
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of text with the names of Multi30k; the rule of --time chooses `SMALL`."""
+    """A folder of text with the names of Multi30k; the rule of --time chooses `SMALL` by Muon."""
     for name, seed, count in (("train", 1, 200), ("val", 2, 7), ("test_2016_flickr", 3, 5)):
         write_corpus(tmp_path / "data" / "multi30k" / name, seed, count)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
 
-    def choose(text: Any, minutes: float) -> Choice:
+    def choose(text: Any, minutes: float, asked: tuple[str, ...]) -> Choice:
         recipe = SMALL.but(vocabulary=400, minutes=minutes, best="loss", tune=True, steps=10**6)
+        recipe = recipe.but(optimizer="muon").set(*asked)
         return Choice(recipe, 0.0, int(100 * minutes), 0.0, 0.0, 0.0, 0.0)
 
     monkeypatch.setattr(small, "choose", choose)
@@ -37,6 +38,7 @@ def test_the_recipe_is_chosen_once(folder: Path, monkeypatch: pytest.MonkeyPatch
     prepare_text_once(Study(Small(minutes=3), out, (1,)))
     recipe = Small().base(out)  # with other minutes, it stays
     assert (recipe.training.steps, recipe.training.minutes) == (300, 0)
+    assert recipe.training.optimizer == "adam"
     assert (recipe.training.best, recipe.training.average) == ("last", BASE.training.average)
     assert recipe.training.validate_sentences == 7  # all of the development set
     assert (recipe.model.heads, recipe.model.d_k) == (8, SMALL.model.d_model // 8)

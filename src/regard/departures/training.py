@@ -166,8 +166,8 @@ TRAINING = (
         theirs="Adam",
         ours="Adam; with `training.optimizer = muon`, the matrices inside the layers learn by "
         "Muon, and only the other parameters by Adam",
-        why="Muon learns from fewer steps (experiments/budget); `regard train --time` uses it, "
-        "and the paper's recipes do not",
+        why="Muon learns from fewer steps (experiments/budget); the smallest model of "
+        "`regard train --time` uses it, and the paper's recipes do not",
         tests=("tests/test_muon.py", "tests/test_optimizer.py"),
         judge=as_row("training.optimizer"),
         fields=("training.optimizer",),
