@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.arithmetic.choose import for_update
+from regard.errors import RecipeError
 from regard.muon import FlatMuon, orthogonal
 from regard.optimizer import FlatAdam
 from regard.paper import BASE
@@ -65,14 +66,16 @@ def test_orthogonal_of_zeros_is_zeros() -> None:
     assert not orthogonal(torch.zeros(2, 3, 4)).any()
 
 
-def test_matrices_learn_as_by_the_muon_of_pytorch_and_the_rest_as_by_adam() -> None:
+@pytest.mark.parametrize("decay", [0.0, 3.0])
+def test_matrices_learn_as_by_the_muon_of_pytorch_and_the_rest_as_by_adam(decay: float) -> None:
     ours, by_adam, theirs = network(), network(), network()
-    flat = FlatMuon(ours, TrainingRecipe(), torch.float32)
+    recipe = TrainingRecipe(optimizer="muon", weight_decay=decay)
+    flat = FlatMuon(ours, recipe, torch.float32)
     adam = FlatAdam(by_adam, TrainingRecipe(), torch.float32)
     matrices = {f"{n}.weight" for n, m in theirs.named_modules() if isinstance(m, nn.Linear)}
     muon = torch.optim.Muon(
         [p for name, p in theirs.named_parameters() if name in matrices],
-        lr=RATE, weight_decay=0.0, adjust_lr_fn="match_rms_adamw",
+        lr=RATE, weight_decay=decay, adjust_lr_fn="match_rms_adamw",
     )  # fmt: skip
     for seed in range(4):
         advance(flat, ours, seed)
@@ -103,6 +106,14 @@ def test_a_copy_goes_on_to_the_same_bits(arithmetic: str, dtype: torch.dtype) ->
     for mine, its in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, its)
     assert all(torch.equal(first.state()[k], second.state()[k]) for k in first.state())
+
+
+def test_weight_decay_is_for_muon_and_goes_with_it() -> None:
+    with pytest.raises(RecipeError, match=r"weight_decay = 0.1 is for Muon: set optimizer"):
+        BASE.but(weight_decay=0.1)
+    muon = BASE.but(optimizer="muon", weight_decay=0.1)
+    assert muon.set("training.steps=9").training.weight_decay == 0.1
+    assert muon.set("training.optimizer=adam") == BASE
 
 
 def test_moments_are_saved_in_the_order_of_the_parameters() -> None:

@@ -46,13 +46,15 @@ class FlatMuon(FlatAdam):
     The mean M of the gradients G of a matrix is kept where Adam has its first moment:
 
         M <- MOMENTUM M + (1 - MOMENTUM) G
-        W <- W - rate UPDATE_SIZE sqrt(max(rows, columns)) orthogonal(MOMENTUM M + (1 - MOMENTUM) G)
+        S <- UPDATE_SIZE sqrt(max(rows, columns)) orthogonal(MOMENTUM M + (1 - MOMENTUM) G)
+        W <- W - rate (S + weight_decay W)
     """
 
     def __init__(
         self, model: nn.Module, recipe: TrainingRecipe, dtype: torch.dtype, by: Arithmetic = PLAIN
     ):
         super().__init__(model, recipe, dtype, by)
+        self._decay = recipe.weight_decay
         self._alike: list[Alike] = []
         places = (self._places[name] for name in _matrices(model))
         for (rows, columns), group in groupby(places, key=lambda place: place[1]):
@@ -72,7 +74,7 @@ class FlatMuon(FlatAdam):
         """Update the matrices by Muon, and the rest as `Arithmetic.adam` does."""
         super()._update(_part(learned, self._rest), rate, tokens)
         for alike in self._alike:
-            _move(_part(learned, alike.place), alike, rate, tokens)
+            _move(_part(learned, alike.place), alike, rate, self._decay, tokens)
 
 
 def _matrices(model: nn.Module) -> list[str]:
@@ -90,14 +92,14 @@ def _part(learned: Learned, place: slice) -> Learned:
     return Learned(part, rounded, gradient[place], moments)
 
 
-def _move(learned: Learned, alike: Alike, rate: float, tokens: int | Tensor) -> None:
+def _move(learned: Learned, alike: Alike, rate: float, decay: float, tokens: int | Tensor) -> None:
     """Update matrices by Muon; set their gradient to 0."""
     gradient, mean = learned.gradient.float() / tokens, learned.moments.mean
     mean.lerp_(gradient, 1 - MOMENTUM)
     ahead = mean.lerp(gradient, 1 - MOMENTUM).view(alike.matrices, alike.rows, alike.columns)
     step = orthogonal(ahead, learned.weights.dtype).flatten()
     size = UPDATE_SIZE * max(alike.rows, alike.columns) ** 0.5
-    learned.master.sub_(step, alpha=rate * size)
+    learned.master.mul_(1 - rate * decay).sub_(step, alpha=rate * size)
     learned.weights.copy_(learned.master)
     learned.gradient.zero_()
 

@@ -19,7 +19,10 @@ from regard.sizes import BLOCKED_FROM
 
 
 class RestrictedAttention(MultiHeadAttention):
-    """Self-attention to positions at most `reach` away; a second base class computes scores."""
+    """Self-attention to positions at most `reach` away.
+
+    It does not compute scores: `restricted` joins it with a class of attention that does.
+    """
 
     reach: int
 

@@ -219,6 +219,9 @@ class TrainingRecipe(Section):
     optimizer: Literal["adam", "muon"] = "adam"
     """adam: as in the paper. muon: the matrices inside the layers learn by Muon (Jordan et al.
     2024), all other parameters by Adam, with the same rate."""
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """For Muon: at each update, the matrices shrink by the learning rate times this share of
+    themselves (decoupled weight decay, Loshchilov and Hutter 2019); the paper has none."""
     beta1: _Fraction = 0.9
     """Adam's decay of the first moment."""
     beta2: _Fraction = 0.98
@@ -288,6 +291,15 @@ class TrainingRecipe(Section):
     def passes(self) -> int:
         """The number of forward passes over each batch."""
         return 2 if self.consistency else 1
+
+    @model_validator(mode="after")
+    def _decays_by_muon(self) -> Self:
+        if self.weight_decay and self.optimizer != "muon":
+            raise ValueError(
+                f'weight_decay = {self.weight_decay} is for Muon: set optimizer = "muon", or '
+                "weight_decay = 0"
+            )
+        return self
 
     @model_validator(mode="after")
     def _keeps_what_it_averages(self) -> Self:

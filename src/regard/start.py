@@ -162,7 +162,10 @@ def decide(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> Decision:
-    """Decide by this module's table, and write nothing; raises RegardError for a refused case."""
+    """Decide by this module's table how a run begins; write nothing.
+
+    Raises RegardError for a case that the table refuses.
+    """
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)

@@ -82,7 +82,7 @@ def update(
     """Make an optimizer step on the loss per target token of all processes' batches (§5.3).
 
     `batches` are this process's share. The losses stay on the device, so nothing waits for a GPU.
-    If one process lacks memory, all raise OutOfMemory; the same exchange sums their `wishes()`.
+    If one process lacks memory, all raise OutOfMemory; `wishes()` is summed over the processes.
     """
     try:
         losses: Tensor | None = None

@@ -44,7 +44,7 @@ _State = TypeVar("_State", bound=Selectable)
 
 
 class Alphabet:
-    """The symbols of trees. Each has a column of logits, whose number is the token in the search.
+    """The symbols of trees; the token of a symbol is the index of its column in the logits.
 
     The first three columns are <pad>, <s> and </s>, with their usual ids.
     """

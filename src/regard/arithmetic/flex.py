@@ -18,7 +18,7 @@ LEAST_WIDTH = 16
 
 
 class SegmentMask(CudaMask):
-    """A mask for FlexAttention: the segments, and the blocks that have a pair of equal segments.
+    """A mask for FlexAttention: segments, and the blocks where a query and a key share a segment.
 
     It also has the masks of the other kernels; a compiler leaves out those that are not used.
     """

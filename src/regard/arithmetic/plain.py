@@ -90,7 +90,7 @@ class Plain(Arithmetic):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best of all continuations, by `regard.hypotheses.most_likely`."""
+        """The best of all continuations, which `regard.hypotheses.most_likely` finds."""
         return most_likely(live, logits, never, count)
 
     choose = staticmethod(choose_best)

@@ -165,12 +165,13 @@ TRAINING = (
         quote="We used the Adam optimizer",
         theirs="Adam",
         ours="Adam; with `training.optimizer = muon`, the matrices inside the layers learn by "
-        "Muon, and only the other parameters by Adam",
+        "Muon, which may let them shrink (`training.weight_decay`), and only the other parameters "
+        "by Adam",
         why="Muon learns from fewer steps (experiments/budget); the smallest model of "
         "`regard train --time` uses it, and the paper's recipes do not",
         tests=("tests/test_muon.py", "tests/test_optimizer.py"),
-        judge=as_row("training.optimizer"),
-        fields=("training.optimizer",),
+        judge=as_row("training.optimizer", "training.weight_decay"),
+        fields=("training.optimizer", "training.weight_decay"),
     ),
     Departure(
         name="label smoothing",

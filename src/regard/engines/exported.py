@@ -1,4 +1,4 @@
-"""An exported directory: what an engine reads, sealed together with our recipe and tokenizer."""
+"""An exported directory: the files of an engine, with our recipe, tokenizer and checksums."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ class ForeignWeights:
         return tensor
 
     def take_any(self, name: str) -> Tensor:
-        """Take a tensor that is there, of any shape, in fp32; raises ModelError as `take` does.
+        """Take a tensor of any shape, in fp32.
 
-        Raises KeyError if it is missing.
+        Raises KeyError if the tensor is missing, and otherwise ModelError as `take` does.
         """
         return self.take(name, *(-1 for _ in self._left[name].shape))
 

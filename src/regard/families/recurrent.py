@@ -36,7 +36,7 @@ class Lstm(Computing):
         self.W_x, self.W_h = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width)
         self.dropout = dropout
         for layer in (self.W_x, self.W_h):
-            draw_glorot(layer, outputs=width)  # the limit of one gate
+            draw_glorot(layer, outputs=width)  # as large as for a single gate
         self.W_x.bias.data[width : 2 * width] = 1.0  # at first, a cell forgets little
 
     def forward(self, x: Float[Tensor, "rows length inputs"]) -> Float[Tensor, "rows length width"]:

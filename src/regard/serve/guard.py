@@ -84,7 +84,7 @@ class Guard:
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
             async with self._turn:  # one request per turn of the event loop, so that others run too
                 await asyncio.sleep(0)
-            if self._service.busy:  # a refusal here takes a tenth of the time of one in the route
+            if self._service.busy:  # a refusal here takes a tenth of the time that the route takes
                 scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)

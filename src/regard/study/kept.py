@@ -137,7 +137,7 @@ class _Job:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent; else a training would go on and lock its run."""
+    """End this process soon after its parent has ended; else a training would keep its lock."""
     while os.getppid() == parent:
         sleep(0.5)
     os._exit(1)
