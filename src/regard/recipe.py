@@ -47,10 +47,8 @@ _FOLLOW = {
     "d_ff": ("decoder_d_ff",),
     "heads": ("d_k", "d_v", "decoder_heads"),
     "layers": ("decoder_layers",),
-    "optimizer": ("weight_decay",),
 }
-"""Fields, each with the fields of its section that are set to their default when it is changed.
-Some of these defaults are derived from it; weight_decay is for one optimizer only."""
+"""Fields of a model, each with the fields whose defaults are derived from it."""
 MOST_STEPPED = 100_000
 """A recipe with a larger beam x max_extra is refused, as keys and values are kept for every step of
 every hypothesis."""
@@ -168,10 +166,10 @@ class Recipe(Section):
     def merged(self, changes: Mapping[str, Any]) -> Recipe:
         """This recipe changed by `{section: {field: value}}`.
 
-        Fields that are derived from a changed field are derived again, unless they are given; if
-        the optimizer is given, and no weight_decay, the weight_decay is 0. If a family other than
-        the Transformer is chosen, and no layout, the layout is "grouped". Raises RecipeError for an
-        unknown section or field, or an invalid value.
+        Fields that are derived from a changed field are derived again, unless they are given. If a
+        family other than the Transformer is chosen, and no layout, the layout is "grouped". If Adam
+        is chosen, and no weight_decay, there is none. Raises RecipeError for an unknown section or
+        field, or an invalid value.
         """
         whole: dict[str, Any] = self.model_dump()
         for section, fields in changes.items():
@@ -180,8 +178,11 @@ class Recipe(Section):
                 raise RecipeError(f"{section} is a section: write [{section}] and keys under it")
             for key in fields:
                 _check_field(section, key)
-            for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
-                del whole[section][follower]  # its default, unless it is given
+            if section == "model":
+                for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
+                    del whole[section][follower]  # derived again, unless it is given
+            if fields.get("optimizer") == "adam":
+                del whole[section]["weight_decay"]  # it is for Muon
             whole[section] = whole[section] | dict(fields)
         if _names_a_family(changes):
             whole["data"] |= {"layout": "grouped"}
