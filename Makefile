@@ -15,7 +15,8 @@ demo: $(SET_UP)  ## learn to translate from the built-in corpus, on this machine
 	$(BIN)/regard demo
 
 test: $(SET_UP)  ## run every test
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
+	@# If PYTHONDONTWRITEBYTECODE is empty, the many processes of the tests share compiled modules.
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 check: $(SET_UP)  ## formatting, lint, types and the direction of imports
 	$(BIN)/ruff format --check

@@ -86,10 +86,10 @@ def test_what_is_asked_for_is_kept() -> None:
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
 
 
-def test_weight_decay_is_chosen_with_muon_and_goes_with_it() -> None:
+def test_weight_decay_can_be_chosen_whatever_the_optimizer() -> None:
     assert choose(SMALL_TEXT, 10, slow).recipe.training.weight_decay > 0
-    by_adam = choose(SMALL_TEXT, 10, slow, ("training.optimizer=adam",)).recipe.training
-    assert (by_adam.optimizer, by_adam.weight_decay) == ("adam", 0)
+    asked = ("training.weight_decay=0.125",)
+    assert choose(SMALL_TEXT, 10, slow, asked).recipe.training.weight_decay == 0.125
 
 
 def test_weights_outside_the_embeddings() -> None:

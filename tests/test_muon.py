@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from regard.arithmetic.choose import for_update
-from regard.errors import RecipeError
 from regard.muon import FlatMuon, orthogonal
 from regard.optimizer import FlatAdam
 from regard.paper import BASE
@@ -106,14 +105,6 @@ def test_a_copy_goes_on_to_the_same_bits(arithmetic: str, dtype: torch.dtype) ->
     for mine, its in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, its)
     assert all(torch.equal(first.state()[k], second.state()[k]) for k in first.state())
-
-
-def test_weight_decay_is_for_muon_and_goes_with_it() -> None:
-    with pytest.raises(RecipeError, match=r"weight_decay = 0.1 is for Muon: set optimizer"):
-        BASE.but(weight_decay=0.1)
-    muon = BASE.but(optimizer="muon", weight_decay=0.1)
-    assert muon.set("training.steps=9").training.weight_decay == 0.1
-    assert muon.set("training.optimizer=adam") == BASE
 
 
 def test_moments_are_saved_in_the_order_of_the_parameters() -> None:

@@ -167,9 +167,8 @@ class Recipe(Section):
         """This recipe changed by `{section: {field: value}}`.
 
         Fields that are derived from a changed field are derived again, unless they are given. If a
-        family other than the Transformer is chosen, and no layout, the layout is "grouped". If Adam
-        is chosen, and no weight_decay, there is none. Raises RecipeError for an unknown section or
-        field, or an invalid value.
+        family other than the Transformer is chosen, and no layout, the layout is "grouped". Raises
+        RecipeError for an unknown section or field, or an invalid value.
         """
         whole: dict[str, Any] = self.model_dump()
         for section, fields in changes.items():
@@ -181,8 +180,6 @@ class Recipe(Section):
             if section == "model":
                 for follower in {f for key in fields for f in _FOLLOW.get(key, ())}:
                     del whole[section][follower]  # derived again, unless it is given
-            if fields.get("optimizer") == "adam":
-                del whole[section]["weight_decay"]  # it is for Muon
             whole[section] = whole[section] | dict(fields)
         if _names_a_family(changes):
             whole["data"] |= {"layout": "grouped"}

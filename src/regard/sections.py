@@ -220,8 +220,8 @@ class TrainingRecipe(Section):
     """adam: as in the paper. muon: the matrices inside the layers learn by Muon (Jordan et al.
     2024), all other parameters by Adam, with the same rate."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """For Muon: at each update, the matrices shrink by the learning rate times this share of
-    themselves (decoupled weight decay, Loshchilov and Hutter 2019); the paper has none."""
+    """Muon also multiplies its matrices by 1 - learning rate x weight_decay at each update
+    (decoupled weight decay, Loshchilov and Hutter 2019). Adam has no decay, as in the paper."""
     beta1: _Fraction = 0.9
     """Adam's decay of the first moment."""
     beta2: _Fraction = 0.98
@@ -291,15 +291,6 @@ class TrainingRecipe(Section):
     def passes(self) -> int:
         """The number of forward passes over each batch."""
         return 2 if self.consistency else 1
-
-    @model_validator(mode="after")
-    def _decays_by_muon(self) -> Self:
-        if self.weight_decay and self.optimizer != "muon":
-            raise ValueError(
-                f'weight_decay = {self.weight_decay} is for Muon: set optimizer = "muon", or '
-                "weight_decay = 0"
-            )
-        return self
 
     @model_validator(mode="after")
     def _keeps_what_it_averages(self) -> Self:

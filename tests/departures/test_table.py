@@ -21,6 +21,7 @@ STARTS = {
     "data.row_length": ("base", BASE),  # grouped batches have no rows
     "model.max_positions": ("E", TABLE_3["E"]),  # sinusoids have no table
     "model.kernel": ("base", EXACT.but(family="convolutional")),  # a Transformer has no kernel
+    "training.weight_decay": ("base", EXACT.but(optimizer="muon")),  # Adam has no decay
 }
 """The row and the recipe of it in which a field has an effect, where the exact base has none."""
 UNSTATED = ["training.seed"]

@@ -30,11 +30,14 @@ def trees(path: Path) -> Iterator[Tree]:
 
 
 @banks
-def test_written_again_each_tree_is_the_line_it_was_read_from(regard_data: Path, name: str) -> None:
+def test_each_tree_is_the_line_it_was_read_from_and_comes_back_from_its_sequence(
+    regard_data: Path, name: str
+) -> None:
     path = regard_data / name
     count = words = brackets = 0
     for line, tree in zip(read_lines(path), trees(path), strict=True):
         assert bracketed(tree) == line
+        assert_comes_back(tree, with_traces=count % 5 == 0)
         count += 1
         words += len(tree.words())
         brackets += len(tree.words()) + len(tree.spans())
@@ -44,25 +47,24 @@ def test_written_again_each_tree_is_the_line_it_was_read_from(regard_data: Path,
     assert words == len(re.findall(r"[^()\s]\)", text))
 
 
+def assert_comes_back(tree: Tree, *, with_traces: bool) -> None:
+    """Assert that a tree is restored from its sequence, stripped and perhaps whole."""
+    plain = stripped(tree)
+    assert plain is not None
+    assert plain.words() == [leaf.word for leaf in tree.leaves() if leaf.label != TRACE]
+    assert plain.label not in OUTER
+    assert all(node.label == category(node.label) for node in plain.nodes())
+    for one in (plain, tree)[: 2 if with_traces else 1]:
+        words, tags = one.words(), one.tags()
+        assert delinearise(linearise(one), words) == one
+        assert delinearise(linearise(one, "normalised"), words, tags) == one
+
+
 def test_over_several_lines_each_tree_reads_the_same(regard_data: Path) -> None:
     some = [*trees(regard_data / "wsj-sample/test.mrg"), *trees(regard_data / "craft/dev.mrg")]
     lines = "\n".join(pretty(tree, 60) for tree in some).split("\n")
     assert len(lines) > 10 * len(some)
     assert list(read_trees(lines, "pretty")) == some
-
-
-@banks
-def test_every_tree_comes_back_from_its_sequence(regard_data: Path, name: str) -> None:
-    for number, tree in enumerate(trees(regard_data / name)):
-        plain = stripped(tree)
-        assert plain is not None
-        assert plain.words() == [leaf.word for leaf in tree.leaves() if leaf.label != TRACE]
-        assert plain.label not in OUTER
-        assert all(node.label == category(node.label) for node in plain.nodes())
-        for one in (plain, tree)[: 1 if number % 5 else 2]:
-            words, tags = one.words(), one.tags()
-            assert delinearise(linearise(one), words) == one
-            assert delinearise(linearise(one, "normalised"), words, tags) == one
 
 
 def test_evalb_counts_the_same_words_and_brackets(regard_data: Path) -> None:

@@ -68,7 +68,7 @@ class Certificate(BaseModel):
     date: str
     """The day and time of the conversion, in UTC."""
     versions: dict[str, str]
-    """Versions of the packages that ran the models before and after the conversion."""
+    """Versions of the packages that ran both sides, or of ours alone if only ours was run."""
     files: dict[str, str]
     """SHA-256 of the files that were read, by name."""
     not_run: str = ""

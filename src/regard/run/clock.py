@@ -82,7 +82,7 @@ class Clock:
         )
 
     def _is_late(self, seconds: float) -> bool:
-        """Whether the remaining time only suffices to validate, save, average and tune."""
+        """Whether no more time remains than it takes to validate, save, average and tune."""
         budget = 60 * self._recipe.minutes
         closing = max(self._closing, CLOSING * budget)
         return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
