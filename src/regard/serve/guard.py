@@ -84,9 +84,7 @@ class Guard:
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
             async with self._turn:  # one request per turn of the event loop, so that others run too
                 await asyncio.sleep(0)
-            if (
-                self._service.busy
-            ):  # a refusal by the route would take ten times as long
+            if self._service.busy:  # a refusal by the route would take ten times as long
                 scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
