@@ -162,10 +162,7 @@ def decide(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> Decision:
-    """Decide by this module's table how a run begins; write nothing.
-
-    Raises RegardError for a case that the table refuses.
-    """
+    """Decide by this module's table how a run begins; raises RegardError for a refused case."""
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)

@@ -25,8 +25,8 @@ from regard.cli.main import main
 from regard.machine.copies import can_be_copied
 from run.killing import PROCESSES
 
-COUNT = 1_920
-LINES = 128
+COUNT = 3_840
+LINES = 256
 """Lines of a block."""
 BLOCK = ["--window", str(LINES), "--no-retry"]
 """Without a second search, which most translations of this model would need."""
@@ -135,7 +135,7 @@ def test_a_file_is_what_standard_output_would_be(
     assert (world.folder / "new" / "out").read_text("utf-8") == expected.stdout
     assert contents(world.folder / "new").keys() == {"out"}
     assert re.search(
-        r"263 of 263 lines  [\d,.]+ lines/s  [\d,]+ source tokens/s  0:00:00 left\n$", result.stderr
+        r"519 of 519 lines  [\d,.]+ lines/s  [\d,]+ source tokens/s  0:00:00 left\n$", result.stderr
     )
 
 
