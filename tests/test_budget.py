@@ -86,7 +86,7 @@ def test_what_is_asked_for_is_kept() -> None:
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
 
 
-def test_weight_decay_can_be_chosen_whatever_the_optimizer() -> None:
+def test_weight_decay_can_be_asked_for_though_larger_models_have_adam() -> None:
     assert choose(SMALL_TEXT, 10, slow).recipe.training.weight_decay > 0
     asked = ("training.weight_decay=0.125",)
     assert choose(SMALL_TEXT, 10, slow, asked).recipe.training.weight_decay == 0.125

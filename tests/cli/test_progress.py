@@ -20,11 +20,14 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
             "tokens_per_second": 5.0, "seconds": 30.0}  # fmt: skip
     tried = [{"checkpoints": 9, "loss": 1.5}, {"checkpoints": 7, "loss": 1.0}]
     averaged = {"event": "averaged", "tried": tried}
-    tuned = {"event": "tuned", "tried": [{"beam": 6, "alpha": 1.2, "bleu": 30.0}]}
+    settings = [{"beam": 6, "alpha": 1.2, "bleu": 30.0}]
+    tuned = {"event": "tuned", "sentences": 1014, "tried": settings}
     for minutes, place in ((0.0, "5/9"), (1.0, "5 ")):
         with progress.TrainingDisplay() as display:
             for record in (start | {"minutes": minutes}, step, step | {"step": 5}, averaged, tuned):
                 display(record)
         assert place in shown.getvalue()
     assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
-    assert said[-1].startswith("beam 6 and alpha 1.2 are the best of 1 settings")
+    assert said[-1].startswith(
+        "beam 6 and alpha 1.2 are the best of 1 settings tried on 1,014 sent"
+    )

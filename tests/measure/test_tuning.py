@@ -98,5 +98,6 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(tmp_path: Path) -> None:
         [tuned] = [record for record in records if record["event"] == "tuned"]
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["tuned"] == tuned["tried"]
+    assert tuned["sentences"] == FEWEST
     search = open_model(out).recipe.search
     assert (search.beam, search.alpha) == (tuned["tried"][0]["beam"], tuned["tried"][0]["alpha"])

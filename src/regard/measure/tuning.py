@@ -144,7 +144,8 @@ def tune_run(run: Run) -> None:
         is_stopped=lambda: run.clock.interrupt.signum is not None,
     )  # fmt: skip
     keep_best(directory, tried)
-    run.journal.write("tuned", step=step, tried=[one._asdict() for one in tried])
+    results = [one._asdict() for one in tried]
+    run.journal.write("tuned", step=step, sentences=len(sources), tried=results)
 
 
 def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:
