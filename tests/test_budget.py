@@ -17,7 +17,7 @@ from regard.budget.choice import (
     tokens_per_second,
     weights_of,
 )
-from regard.budget.text import ParallelText
+from regard.budget.text import ParallelText, rule_of_times
 from regard.errors import DataError, RecipeError, RegardError
 from regard.families.choose import new_model
 from regard.inputs import TrainingFiles
@@ -84,6 +84,22 @@ def test_every_choice_is_a_recipe_that_can_end(
 def test_what_is_asked_for_is_kept() -> None:
     found = choose(SMALL_TEXT, 60, slow, ("model.dropout=0.45", "training.steps=9"))
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("data.source_tokens=4096", "data.target_tokens=4096"),
+        ("training.warmup_steps=1000",),
+    ],
+)
+def test_the_rate_is_lowered_only_for_what_is_smaller(asked: tuple[str, ...]) -> None:
+    def rate(*more: str) -> float:
+        return choose(SMALL_TEXT, 1, slow, more).recipe.training.rate
+
+    both = rate("data.source_tokens=4096", "data.target_tokens=4096", "training.warmup_steps=1000")
+    assert both == rule_of_times()["model"][0]["rate"]
+    assert rate() < rate(*asked) < both
 
 
 def test_weight_decay_can_be_asked_for_though_larger_models_have_adam() -> None:

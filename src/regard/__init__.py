@@ -30,7 +30,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public function `name`; its module is imported at first use, as PyTorch loads slowly."""
+    """The public function `name`; its module is imported at first use, as PyTorch loads slowly.
+
+    Raises AttributeError for any other name.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     module, function = _HOMES[name]

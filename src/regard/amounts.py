@@ -11,9 +11,10 @@ NUMBERS = {"M": 1e6, "thousand": 1e3, "": 1.0}
 
 
 def amount(value: float, units: Mapping[str, float]) -> str:
-    """`value` as text, in the largest of the `units` that it reaches, or in the last of all.
+    """`value` as text, in the largest unit that is not larger than `value`.
 
-    `units` maps names to sizes, in descending order.
+    `units` maps the names of units to their sizes, in descending order. A `value` below all of them
+    is given in the last unit.
 
     >>> amount(1_260_000_000, BYTES)
     '1.26 GB'
@@ -25,7 +26,9 @@ def amount(value: float, units: Mapping[str, float]) -> str:
 
 
 def seconds_in(duration: str) -> float:
-    """The seconds of a time such as 90s, 30m, 1h30m or 2d; raises RegardError for other text.
+    """The seconds in a time such as 90s, 30m, 1h30m or 2d.
+
+    Raises RegardError for other text, and for a time below 1s or above 6e7 s (694d).
 
     >>> seconds_in("1h30m")
     5400.0

@@ -66,10 +66,10 @@ def prepare(
         silver, silver_share        trees that a parser wrote, and their share, in (0, 1), among all
                                     training trees
         mix                         for each file of `source`, how often its pairs occur in an epoch
-        tokenizer                   a tokenizer.json to use; without it, one is learned
-        recipe                      a recipe, its name or its file; without it, small-parse for
-                                    trees, and for text small, with a vocabulary and a row length
-                                    that suit the text
+        tokenizer                   a tokenizer.json to use; by default, a tokenizer is learned
+        recipe                      a recipe, its name or its file; by default, the recipe
+                                    "small-parse" for trees, or the recipe "small" for text, with
+                                    a vocabulary and a row length that suit the text
         changes                     fields of the recipe to change: {"data.max_length": 100}
         workers                     processes for text; by default one for each usable core
         progress                    called with a `data.aligned.Progress`, again and again, while
@@ -133,14 +133,15 @@ def train(
 
         source ... mix, tokenizer, recipe, changes   as for `prepare`
         data              a directory that `prepare` made, in place of files
-        task              "translate" or "parse"; by default the files, data or model decide
-        minutes           the time of the run; without `recipe`, a recipe is chosen that suits it
-        start_from        a model directory, with whose weights training begins
+        task              "translate" or "parse"; by default, the files, data or model decide it
+        minutes           the time of the run; for a new translator without `recipe` and
+                          `start_from`, a recipe that suits this time is chosen
+        start_from        a model directory; training begins with the weights of its model
         accept_changes    continue although the recipe or the data has changed
         micro_batches     the number of parts that a batch is divided into: a larger number needs
                           less memory, and the update is the same
-        processes         the processes to train with, from `machine.processes.together`, in a
-                          program that torchrun starts
+        processes         the processes to train with, in a program that torchrun starts: the
+                          value of the context `machine.processes.together()`
         shard             divide weights and moments among the processes
         progress          called with a dict for each event. Its "event" is "prepare" while data is
                           prepared, with the fields of `data.aligned.Progress`, or "chosen", with
@@ -149,10 +150,11 @@ def train(
                           (with perplexity, accuracy and bleu or f1), "save", "finish"
         warn              called with each warning, a sentence
 
-    During training in the main thread, Ctrl-C and SIGTERM save a checkpoint, then raise
-    KeyboardInterrupt and SystemExit; a second signal stops at once, without the checkpoint. Raises
-    RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
-    TrainingError if training cannot continue, and RegardError if arguments exclude each other.
+    During training in the main thread, a checkpoint is saved after Ctrl-C or SIGTERM; Ctrl-C then
+    raises KeyboardInterrupt, and SIGTERM raises SystemExit. A second signal stops training at once,
+    without a checkpoint; with several processes, it is ignored. Raises RecipeError, DataError or
+    ModelError for a recipe, data or a model that cannot be used, TrainingError if training cannot
+    begin or continue, and RegardError if arguments exclude each other.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -192,13 +194,13 @@ def train(
 def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "list[Tree]":
     """Parse sentences with the parser in a model directory; return the tree of each (§6.3).
 
-    A sentence is a list of words, or a text, which is split into words as in the Penn Treebank; for
-    this, the optional dependencies `regard[parse]` must be installed. Each call reads the model: to
-    parse several times, open the parser once with `regard.load_parser`.
+    A sentence is a list of words, or a text, which is split into words as in the Penn Treebank; to
+    split text, the optional dependencies `regard[parse]` must be installed. Each call reads the
+    model: to parse several times, open the parser once with `regard.load_parser`.
 
     Raises ModelError if the directory does not hold a parser, DataError for a sentence without
-    words, MissingExtra for a text without these dependencies, and TypeError if `sentences` is a
-    single text.
+    words, MissingExtra for a text if the optional dependencies are not installed, and TypeError if
+    `sentences` is a single text.
 
     >>> [tree] = regard.parse("runs/parser", ["The dog barks ."])  # doctest: +SKIP
     >>> print(tree)                                                # doctest: +SKIP
@@ -266,5 +268,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`: it reads TOML, and JSON scalars are TOML."""
+    """Texts "section.key=value" for `Recipe.set`, which reads TOML; JSON scalars are TOML, too."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

@@ -22,7 +22,7 @@ def attention(
     mask: Bool[Tensor, "#rows 1 #queries keys"],
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "rows heads queries d_v"], Float[Tensor, "rows heads queries keys"]]:
-    """Equation (1): Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V, and the weights.
+    """Equation (1): softmax(Q K^T / sqrt(d_k)) V, and the softmax's weights before dropout.
 
     A query that may not attend to any key has zero weights and a zero output.
     """
@@ -47,8 +47,8 @@ def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length lengt
 class MultiHeadAttention(Computing):
     """§3.2.2: MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O.
 
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The projections of all h heads are one matrix.
-    `dropout` is on the attention weights; the paper's translation models have none.
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). Each of W_q, W_k and W_v serves all h heads.
+    `dropout` applies to the attention weights; the paper's translation models have none.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
@@ -69,13 +69,13 @@ class MultiHeadAttention(Computing):
         memory: Float[Tensor, "rows keys d_model"],
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
-        """Attend with queries from x, keys and values from `memory`; in self-attention it is x."""
+        """Attend from x (queries) to `memory` (keys and values), which is x in self-attention."""
         if x is memory:
             return self.attend(*self.project(x), mask)
         return self.attend(self.queries(x), *self.keys_values(memory), mask)
 
     def project(self, x: Float[Tensor, "rows length d_model"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Q W^Q, K W^K and V W^V of self-attention by head, in one matrix product."""
+        """Q W^Q, K W^K and V W^V for each head of self-attention, by one matrix product."""
         y = self.by.linear(x, self.W_q, self.W_k, self.W_v)
         query, keys, values = self._by_head(y, self.d_k, self.d_k, self.d_v)
         return query, keys, values
@@ -83,11 +83,11 @@ class MultiHeadAttention(Computing):
     def queries(
         self, x: Float[Tensor, "rows queries d_model"]
     ) -> Float[Tensor, "rows heads queries d_k"]:
-        """Q W^Q by head."""
+        """The queries of each head: Q W^Q."""
         return self._by_head(self.by.linear(x, self.W_q), self.d_k)[0]
 
     def keys_values(self, memory: Float[Tensor, "rows keys d_model"]) -> tuple[Tensor, Tensor]:
-        """K W^K and V W^V by head, in one matrix product."""
+        """The keys K W^K and the values V W^V of each head, by one matrix product."""
         y = self.by.linear(memory, self.W_k, self.W_v)
         keys, values = self._by_head(y, self.d_k, self.d_v)
         return keys, values
@@ -99,7 +99,7 @@ class MultiHeadAttention(Computing):
         values: Float[Tensor, "rows heads slots d_v"],
         mask: Mask,
     ) -> Float[Tensor, "rows queries d_model"]:
-        """Equation (1) in each head, then W^O."""
+        """Compute equation (1) in each head, and multiply the joined heads by W^O."""
         dropout = self.dropout if self.training else 0.0
         heads = self.by.attend(query, keys, values, mask, dropout)
         return self.by.linear(heads.transpose(1, 2).flatten(2), self.W_o)

@@ -64,7 +64,8 @@ TABLE_1: Mapping[str, LayerCosts] = MappingProxyType(
 """Table 1. The path of the convolutional layer is for dilated kernels."""
 
 CONTIGUOUS_PATH = Order("n/k", lambda s: s.n / s.k)
-"""§4: the path length, and the number of layers, of convolutions with contiguous kernels."""
+"""§4: the number of layers that convolutions with contiguous kernels need to connect all positions;
+the longest path has this length."""
 
 SEPARABLE_COMPLEXITY = Order("k n d + n d^2", lambda s: s.k * s.n * s.d + s.n * s.d**2)
 """§4: the number of operations in one layer of separable convolutions."""

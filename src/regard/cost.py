@@ -26,15 +26,16 @@ class Flop(NamedTuple):
     weights: int
     """Operations of products with weights: projections, feed-forward networks and logits."""
     attention: int
-    """Operations of Q K^T, and of its softmax times V. Masked positions are computed, so they
-    count."""
+    """Operations of the products Q K^T and softmax(Q K^T / sqrt(d_k)) V. Masked positions count,
+    because they are computed, too."""
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
-    """Count the operations of training on pairs of these lengths, in tokens without padding.
+    """Count the operations of training once on sentence pairs of these lengths.
 
-    A multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
-    forward pass, the backward pass has two.
+    `sources` and `targets` are lengths in tokens, without padding. A multiply-add is two
+    operations. Only matrix products (§3) are counted; for each product of the forward pass, the
+    backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
     weights = _with_weights(model, vocabulary, int(source.sum()), int(target.sum()))
@@ -50,8 +51,8 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
 def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArray[Any]:
     """For each sentence length, the number of pairs of positions whose scores are computed.
 
-    The scores are those of self-attention. With a neighbourhood, a block of queries is multiplied
-    with `windows` blocks of keys.
+    The scores are those of self-attention. If a neighbourhood restricts it (§4), each block of
+    queries is multiplied with `windows` blocks of keys.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -66,7 +67,7 @@ def _widths(model: ModelRecipe) -> int:
 
 
 def _of_a_token(model: ModelRecipe) -> int:
-    """Multiply-adds of a token with a layer's weights, except those of attention to the encoder."""
+    """Multiply-adds of one token with a layer's weights, without attention to the encoder."""
     return 2 * model.d_model * (_widths(model) + model.d_ff)
 
 
@@ -76,8 +77,8 @@ def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int)
         sizes = family_sizes(model)
         of_logits = vocabulary * model.d_model
         return 6 * (source * sizes.source + target * (sizes.target + of_logits))
-    # Attention to the encoder's output projects K and V of a source token, Q and the output of a
-    # target token.
+    # Attention to the encoder's output has four projections: those to K and V for each source
+    # token, and those to Q and of the joined heads for each target token.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory
     of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory
@@ -110,7 +111,7 @@ class Cost:
     counted_flop: float
     """The operations that `flop_of_tokens` counts."""
     seconds: float
-    """Seconds of training. For a run, validating and saving count; for a plan, they do not."""
+    """Seconds of training. A run's seconds include validating and saving; a plan's do not."""
     devices: int
     """The number of GPUs or, without a GPU, of processes of torchrun."""
     single_precision_flop_per_second: float

@@ -29,26 +29,27 @@ class DecoderState:
     past: tuple[Cache, ...]
     """Keys and values of the target so far, layer by layer."""
     ancestry: Bool[Tensor, "sentences beams slots"]
-    """True where a slot of the past belongs to this hypothesis."""
+    """True where a slot of `past` belongs to the hypothesis in this beam of the sentence."""
     filled: Int[Tensor, " sentences"]
     """The number of slots that a sentence uses; its other slots are not attended to."""
     uniform: bool
     """True while every sentence uses the same number of slots: until the first compaction."""
     length: int
-    """The number of tokens decoded so far, <s> included; or, with room for a granule
-    (`regard.granules`), the number at the end of the granule."""
+    """The number of tokens decoded so far, <s> included. With room for a granule of several steps
+    (`regard.granules`), it is the number of tokens at the end of the granule."""
     memory: tuple[Cache, ...]
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
     """True where the source is not padding."""
     position: Int[Tensor, "sentences beams"]
-    """The position of each hypothesis' last token, as embedded; -1 before <s>."""
+    """The position by which the last token of each hypothesis was embedded; -1 before <s>."""
     reach: int = 0
-    """If `when` is not None, a step attends to at most this many positions back."""
+    """If self-attention is restricted (§4): how many positions back a step attends at most."""
     when: Int[Tensor, "sentences slots"] | None = None
-    """The position that each slot holds; None unless self-attention is restricted (§4)."""
+    """If self-attention is restricted (§4): the position of the token in each slot; else None."""
     now: Int[Tensor, " one"] | None = None
-    """The number of tokens decoded so far, on the device; None without room for a granule."""
+    """If there is room for a granule: the number of tokens decoded so far, on the device; else
+    None."""
 
     @property
     def slots(self) -> int:
@@ -106,12 +107,12 @@ class DecoderState:
     def _compact(self) -> DecoderState:
         """Drop the slots that no longer belong to a hypothesis, after every `COMPACT_EVERY` tokens.
 
-        This is done even if few slots can be dropped: otherwise a sentence's slots would depend on
-        the other sentences of the batch.
+        The slots are dropped even if they are few: otherwise a sentence's slots would depend on the
+        other sentences of the batch.
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
-        if self.now is not None:  # compacted when room is made for the next granule
+        if self.now is not None:  # `with_room` drops the slots before the next granule
             return self
         return self._only(int(self.occupied()))
 
@@ -120,13 +121,14 @@ class DecoderState:
         return self.ancestry.shape[1] == 1 and self.when is None
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The number of slots that belong to a hypothesis, in the sentence where it is largest."""
+        """The largest number of slots of one sentence that belong to any of its hypotheses."""
         return self.ancestry.any(dim=1).sum(dim=1).amax()
 
     def with_room(self, steps: int, occupied: int) -> DecoderState:
         """This state with slots for `steps` more steps, during which its tensors keep their shapes.
 
-        `occupied` is the number of slots to keep. There is no compaction before the next call.
+        `occupied` is the number of slots to keep. Until the next call of `with_room`, no slot is
+        dropped.
         """
         slots, now = occupied + self.ancestry.shape[1] * steps, self.now
         state = self if self._keeps_all or not self.slots else self._only(slots)

@@ -51,20 +51,19 @@ WORKERS = 4
 """On a CPU, threads decode at most this many batches at the same time."""
 COPIES_FROM = 4096
 """For at least this many source tokens, each core decodes batches in a copy (fork) of this process.
-Starting and ending copies takes 0.05 s; unlike threads, they do not wait for each other's Python
+Starting and ending copies takes 0.05 s; unlike threads, copies do not wait for each other's Python
 code."""
 LOOPS_FROM = 8192
 """For at least this many source tokens, a thread or copy with one core computes by compiled loops
-(`arithmetic.one_core`), which load in 0.25 s; but not if a sentence must decode to the same bits in
-any batch."""
+(`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False, because with
+them the last bits of a sentence's results may depend on its batch."""
 FEW_FROM = 4096
 """Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
-not if a sentence must decode to the same bits in any batch. The loops of `FewRows` take 0.3 s
-to load and, the first time on a machine, about 20 s to compile. A server uses them from the
-start."""
+only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the first time on a
+machine, about 20 s to compile. A server uses them from the start."""
 FEW = 2 * 10**8
-"""A batch has few rows if their number, times the number of weights that a step multiplies by, is
-at most this."""
+"""A batch has few rows if its number of rows, times the number of weights that a step multiplies
+by, is at most this number."""
 COPY_BYTES = 2**30
 """Free memory, in bytes, that must be there for each copy; a copy with the paper's base model takes
 0.4 to 0.7 GB."""
@@ -81,7 +80,7 @@ class Searchable(Steppable[Rows, Any], Protocol):
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic that computes its equations."""
+        """The arithmetic that computes the model's equations."""
 
     @property
     def longest(self) -> int:
@@ -113,8 +112,8 @@ def open_to_decode(
 ) -> tuple[Model, bool | None]:
     """Open a model directory and lay out its weights for decoding on this machine.
 
-    Returns the model and `exact`; None is replaced by False in bf16 and int8. `translation.load`
-    explains the arguments and the errors, ModelError and RecipeError.
+    Returns the model and `exact`, in which None is replaced by False if the model computes in bf16
+    or int8. `translation.load` explains the arguments and the errors, ModelError and RecipeError.
     """
     precision, device = settled(precision), choose_device()
     int8 = precision == "int8"
@@ -130,7 +129,7 @@ def open_to_decode(
 
 
 class _Division(NamedTuple):
-    """The division of batches among copies of this process or, without copies, its threads."""
+    """The division of batches among copies of this process or, if `copies` is 0, among threads."""
 
     batches: list[list[int]]
     loops: bool
@@ -148,16 +147,17 @@ class _Division(NamedTuple):
 
 
 class Decoding:
-    """A model with its search.
+    """A model and the recipe of its search, to decode sentences in batches.
 
-    Only one thread may use it at a time: on a CPU, it divides PyTorch's threads among its batches,
-    or starts copies of this process that decode the batches.
+    Only one thread may use this object at a time: on a CPU, the object divides PyTorch's threads
+    among batches, or starts copies of this process that decode the batches.
     """
 
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
-        self.may_be_copied = True  # a server sets it to False, as a fork keeps its sockets open
-        self._tried: dict[tuple[int, int], bool] = {}  # whether batches agree, by beam and threads
+        self.may_be_copied = True  # a server sets False: its sockets would stay open in a fork
+        # The results of `batches_agree`, by the beam and the number of threads.
+        self._tried: dict[tuple[int, int], bool] = {}
         self._tokens = 0  # source tokens that were decoded so far
         self._few_rows: list[FewRows] | None = None  # one for each member, once they are made
 
@@ -178,8 +178,8 @@ class Decoding:
         """The hypotheses that `search` finds for each source.
 
         A source is a list of ids that ends in </s>. Unless `here` is True, `search` may run in a
-        copy of this process, and what it changes there is lost. Raises RegardError if a single
-        sentence does not fit the memory.
+        copy of this process; changes that `search` makes to objects of the copy are lost. Raises
+        RegardError if a single sentence does not fit the memory.
         """
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
@@ -197,13 +197,13 @@ class Decoding:
         return found
 
     def prepare_few_rows(self) -> None:
-        """Decode few rows by `FewRows` from now on, if sentences need not be exact."""
+        """Decode batches of few rows by `FewRows` from this call on, if `exact` is False."""
         if self.exact is False and self._few_rows is None:
             made = [for_few_rows(member) for member in self.model.members]
             self._few_rows = [] if None in made else made
 
     def _few(self, sentences: int) -> list[FewRows]:
-        """The `FewRows` of all members, or [] if they do not decode batches of `sentences`."""
+        """The `FewRows` of all members, or [] if batches of so many sentences do not use them."""
         if self._tokens >= FEW_FROM:
             self.prepare_few_rows()
         rows, few = sentences * self.recipe.beam, self._few_rows or []
@@ -265,7 +265,7 @@ class Decoding:
 
 
 def _workers() -> int:
-    """The number of batches to decode at the same time: up to `WORKERS`, so that few cores idle."""
+    """The number of batches to decode at the same time: at most `WORKERS`, with few cores idle."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 
@@ -280,7 +280,7 @@ def _useful_copies(batches: int) -> int:
 def _by_copies(
     decode: Callable[[list[int]], Found], batches: Sequence[list[int]], count: int
 ) -> Iterator[Found]:
-    """Decode each batch on one core, in copies of this process or, if that fails, in threads."""
+    """Decode each batch on one core: in copies of this process, or in threads if forking fails."""
     try:
         copies = Copies(decode, batches, count, partial(torch.set_num_threads, 1))
     except OSError:
@@ -293,8 +293,9 @@ def _by_copies(
 def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Iterator[list[int]]:
     """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
 
-    Padding counts. A longer sentence is a batch of its own. Yields the batches as lists of indices
-    into `sources`. Each worker gets the same number of batches, of similar size.
+    Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Yields
+    the batches as lists of indices into `sources`. Batches are made smaller than `slots`, but not
+    smaller than `SMALL_BATCH`, so that all workers have about equally much to decode.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))

@@ -1,7 +1,8 @@
 """The interface of a model: an encoder and a decoder, for training, search and everything else.
 
 The paper's Transformer has this interface (`regard.transformer`), and so have the models that it is
-compared with (`regard.families`). All embed tokens and compute logits with one matrix (§3.4).
+compared with (`regard.families`). In the paper's recipes, one matrix embeds all tokens and computes
+the logits (§3.4).
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ class Attends(Protocol):
 
 
 class EncoderDecoder(Computing, ABC):
-    """A model that computes a decoder's states from source rows, and logits from the states."""
+    """A model that computes decoder states from source and target rows, and logits from states."""
 
     whole_rows = False
-    """Whether attention to long rows is computed undivided, so that its weights can be recorded."""
+    """Whether restricted attention (§4) is computed for whole rows and not in blocks, so that the
+    attention weights can be recorded."""
     encoder: Sequence[nn.Module]
     """The encoder's layers. A sharded model gathers the weights of one layer at a time."""
     decoder: Sequence[nn.Module]
     """The decoder's layers."""
     few_rows: Any = None
-    """A `FewRows` that computes `start` and `step` of a Transformer; None if modules do."""
+    """A `FewRows` that computes `start` and `step` of a Transformer, or None if the model's modules
+    compute them."""
 
     def __init__(
         self,
@@ -94,14 +97,14 @@ class EncoderDecoder(Computing, ABC):
 
     @abstractmethod
     def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
-        """The modules that attend, by kind, first layer first; kinds that it lacks are left out."""
+        """The attention modules of each kind that the model has, first layer first."""
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "rows target vocabulary"]:
         """Figure 1 up to the softmax: the logits of each next token, given the tokens before it."""
         return self.logits(self.decode(target, self.encode(source), source))
 
     def logits(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocabulary"]:
-        """The linear layer before the softmax."""
+        """The logits of decoder states: the linear layer before the softmax (§3.4)."""
         return self.by.logits(states, self.output_matrix, self.output_bias)
 
     def factors(

@@ -1,4 +1,4 @@
-"""An ensemble of models: the mean of their probabilities is searched (Sutskever et al. 2014)."""
+"""An ensemble of models: a search uses their mean probabilities (Sutskever et al. 2014)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Mask:
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
-        """`allowed` is True where a query may attend. The output of a query without keys is 0."""
+        """`allowed` is True where a query may attend; a query without any key has output 0."""
         self.allowed = allowed
 
 
@@ -44,7 +44,7 @@ class Cache:
         multiple: int = 1,
     ):
         self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
-        # Contiguous, as matrix products need it: copied once here instead of at each step.
+        # Matrix products need contiguous tensors: this copies once what each step would copy.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -57,11 +57,12 @@ class Cache:
         """Add slots, in place while there is capacity, and write the new keys and values.
 
         `places` are the slots of each sentence to write to; None means the added slots, which is
-        faster. To a cache that `with_room` made, no slots are added: it has them already.
+        faster. No slots are added to a cache that `with_room` made: the cache has them already.
         """
         if not self._roomy:
             self.slots += keys.shape[2]
-            # Capacity grows in small steps, as a product with part of a larger tensor copies it.
+            # Capacity grows in small steps: if it were much larger than the used slots, each matrix
+            # product would copy the part of the tensor that holds these slots.
             self.keys = padded(self.keys, self.slots, self._multiple)
             self.values = padded(self.values, self.slots, self._multiple)
         sentences = None if places is None else torch.arange(len(places), device=places.device)
@@ -89,7 +90,7 @@ class Cache:
         """A cache that holds only these slots of each sentence; they are renumbered from 0."""
         sentences, heads, capacity, _ = self.keys.shape
         first = torch.arange(0, sentences * heads * capacity, capacity, device=slots.device)
-        # [sentences, heads, slots]: indices into these three dimensions flattened
+        # places[sentence, head, slot] is an index into the first three dimensions, flattened.
         places = first.view(sentences, heads, 1) + slots[:, None]
 
         def gathered(store: Tensor) -> Tensor:
@@ -115,7 +116,7 @@ class Ranking(NamedTuple):
     tokens: Int[Tensor, "sentences count"]
     """The token that each continuation adds."""
     log_p: Float[Tensor, "sentences count"]
-    """log P of each continuation: of the hypothesis and its new token."""
+    """log P of each continuation, that is, of the hypothesis together with its new token."""
 
 
 class Adam(NamedTuple):
@@ -155,7 +156,7 @@ class Arithmetic(ABC):
     side_by_side: bool = True
     """Whether decoding computes several batches at the same time, each with some of the cores."""
     granule: Granule = ONE_STEP
-    """The steps of a search between two times that the host looks at its results."""
+    """The granule of a search: the steps between two times when the host looks at results."""
 
     @abstractmethod
     def mask(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]) -> Mask:
@@ -223,7 +224,7 @@ class Arithmetic(ABC):
     ) -> Float[Tensor, "*batch outputs"]:
         """x W^T + b of one or more layers, side by side in the last dimension.
 
-        With `relu`, max(0, x W^T + b), the inner part of equation (2).
+        With `relu`, the result is max(0, x W^T + b), the inner part of equation (2).
         """
 
     @abstractmethod
@@ -261,10 +262,11 @@ class Arithmetic(ABC):
         smoothing: float,
         consistency: float = 0.0,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """The (smoothed, plain) loss of the logits x E^T, in nats, summed over tokens (§5.4).
+        """The smoothed loss and the plain loss, in nats, summed over tokens (§5.4).
 
-        Labels of 0 are padding and do not count. Only the smoothed loss has a gradient. With
-        `consistency`, the loss is `loss.consistency_loss` with this weight, and `states` holds the
+        The logits are the product of `states` and the transposed `embedding`. Labels of 0 are
+        padding and do not count. Only the smoothed loss has a gradient. If `consistency` is not 0,
+        the losses are those of `loss.consistency_loss` with this weight, and `states` holds the
         states of all tokens in a first pass, then in a second pass.
         """
 
@@ -276,10 +278,10 @@ class Arithmetic(ABC):
         never: tuple[int, ...],
         count: int,
     ) -> Ranking:
-        """The `count` largest of live + log softmax(logits) of each sentence (§6.1).
+        """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
-        `live` is log P of each hypothesis. Tokens in `never` are left out. Equal continuations are
-        in the order of their hypotheses, then of their tokens.
+        `live` is log P of each hypothesis (§6.1). Tokens in `never` are left out. Equally likely
+        continuations are in the order of their hypotheses, then of their tokens.
         """
 
     choose: Callable[..., Any]
@@ -289,13 +291,14 @@ class Arithmetic(ABC):
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
         """Update `master` and the moments with gradient / tokens (§5.3), in place.
 
-        Then round `master` to `weights`, and set the gradient to 0.
+        Then copy `master`, rounded, to `weights`, and set the gradient to 0.
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
         """Test whether a sentence decodes to the same bits with any other sentences in its batch.
 
-        The test is made with this beam and each of these numbers of threads.
+        The test is made with this beam and each of these numbers of threads. An arithmetic without
+        a test returns False.
         """
         return False
 

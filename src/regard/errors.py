@@ -4,7 +4,7 @@
     ├── RecipeError        an invalid key or value in a recipe or in an option
     ├── DataError          a corpus that is missing, misaligned, not UTF-8, empty or unreadable
     ├── ModelError         a model directory or checkpoint that is missing or damaged
-    │   └── Unreadable     one that may be undamaged but cannot be read now, or by this version
+    │   └── Unreadable     a model or checkpoint that cannot be read now, or by this version
     ├── TrainingError      training that cannot begin or continue
     │   └── Diverged       training whose loss, or a weight, is no longer a number
     └── MissingExtra       an optional dependency that is not installed
@@ -32,10 +32,10 @@ class RecipeError(RegardError):
 def unknown(
     what: str, name: str, names: list[str], part: Callable[[str], str] = str
 ) -> RecipeError:
-    """A RecipeError for a `name` that is not in `names`; it suggests the most similar name.
+    """A RecipeError whose message suggests, for an unknown `name`, the most similar of `names`.
 
-    `part` returns the part of a name that is compared. If no name is similar, the error lists the
-    first twenty names.
+    In the message, `what` says what kind of name is unknown. `part` returns the part of a name that
+    is compared. If none of `names` is similar, the message lists the first twenty.
     """
     from difflib import get_close_matches
 

@@ -1,8 +1,9 @@
-"""A granule: the steps of a search from one look at its results to the next.
+"""A granule: the steps that a search makes between two looks at its results.
 
 To look at the results, the host waits until the GPU has done all its work, and then the GPU waits
-for new work. So a granule has several steps on a GPU, and one on a CPU. Within a granule, no tensor
-changes its shape, and the host reads no number from the GPU: states make room before the granule.
+for new work. For this reason, a granule has several steps on a GPU, and one on a CPU. Within a
+granule, no tensor changes its shape, and the host reads no number from the GPU: the states make
+room for the tokens of all steps before the granule begins.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class Roomy(Protocol):
 
 
 def occupied(state: Any) -> list[Int[Tensor, ""]]:
-    """The numbers that the `Roomy` states in this state need before the next granule."""
+    """The results of `Roomy.occupied` of all `Roomy` states that `state` contains."""
     return [one.occupied() for one in _roomy(state)]
 
 
 def with_room(state: Value, steps: int, known: Iterator[int]) -> Value:
-    """This state with room in each `Roomy` state that it contains.
+    """This state, with room for `steps` more steps in each `Roomy` state that it contains.
 
-    `known` yields the numbers of `occupied`, in the same order.
+    `known` yields the numbers that `occupied` returned, in the same order.
     """
     if isinstance(state, Roomy):
         return cast(Value, state.with_room(steps, next(known)))
@@ -87,15 +88,15 @@ def _roomy(state: Any) -> Iterator[Roomy]:
 def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     """Overwrite the tensors of `value` with those of `step(value)`.
 
-    So the next step reads and writes the same memory, which a recording of the step needs. Raises
-    ValueError, before anything is overwritten, if the step changes a number that is not in a tensor
-    or the shape or dtype of a tensor, or if tensors to overwrite share memory.
+    The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
+    requires. Raises ValueError, before anything is overwritten, if the step changes the shape or
+    dtype of a tensor, or a number that is not in a tensor, or if tensors to overwrite share memory.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
     changed = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
     _refuse_changes(pairs, changed)
-    # A result may be a tensor of the value, which must be read before it is written over.
+    # A new tensor may share memory with an old one: it is copied before the old one is written to.
     held = {_memory(a) for a in tensors(value)}
     apart = [b.clone() if _memory(b) in held else b for _, b in changed]
     for (a, _), b in zip(changed, apart, strict=True):
@@ -114,12 +115,12 @@ def _refuse_changes(pairs: list[tuple[Any, Any]], changed: list[tuple[Tensor, Te
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """All tensors in a value, a state, or beams of a search."""
+    """All tensors in a value, for example in a model's state or in the beams of a search."""
     return (leaf for leaf in _leaves(value) if isinstance(leaf, Tensor))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield all tensors in a value, at any depth, and all other objects that hold no objects."""
+    """Yield all tensors in a value, at any depth, and all other objects without attributes."""
     inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
     if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
         yield value

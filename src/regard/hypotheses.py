@@ -30,11 +30,16 @@ class Hypothesis:
     log_probability: float
     """log P(y | x) (natural logarithm); if the hypothesis ends in </s>, </s> is included."""
     finished: bool
-    """Whether it ends in </s>. If not, it has the maximum length, or no token can follow."""
+    """Whether the hypothesis ends in </s>. If not, it has the maximum length, or no token can
+    follow the last one."""
 
 
 class Hypotheses(NamedTuple):
-    """Hypotheses of several sentences, best first; log p and score of an empty place are -inf."""
+    """Hypotheses of several sentences, best first.
+
+    Each sentence has the same number of places; in a place without a hypothesis, called empty,
+    `log_p` and `score` are -inf.
+    """
 
     tokens: Int[Tensor, "sentences places length"]
     """Tokens from <s> on; `UNWRITTEN` after the last token of a hypothesis."""
@@ -101,7 +106,7 @@ class Hypotheses(NamedTuple):
     def read(self, eos: int) -> list[list[Hypothesis]]:
         """Copy the hypotheses of each sentence to the host, without empty places.
 
-        Raises ModelError if a log p is NaN.
+        `eos` is the number of </s>. Raises ModelError if a log p is NaN.
         """
         numbers = torch.stack([self.log_p, self.score]).cpu()
         if numbers[0].isnan().any():
@@ -136,6 +141,7 @@ class Chosen(NamedTuple):
     live: Hypotheses
     finished: Hypotheses
     going: Bool[Tensor, " sentences"]
+    """True for each sentence that goes on."""
 
 
 def choose_best(
@@ -147,8 +153,9 @@ def choose_best(
 ) -> Chosen:
     """Choose the candidates that stay alive, and the best of all hypotheses that have finished.
 
-    `candidates` are the continuations of a step, best first, whose last token is at `length`. A
-    sentence goes on if it has room and a live hypothesis that may yet be one of its best.
+    `candidates` are the continuations of a step, best first, whose last token has the index
+    `length`. A sentence goes on if `length` is below its maximum length and a live hypothesis
+    may yet become one of its best finished hypotheses.
     """
     beam = rules.beam
     final = candidates.tokens.index_select(-1, length).squeeze(-1) == rules.eos
@@ -157,8 +164,8 @@ def choose_best(
         final = final | (max_lengths == length).unsqueeze(1)
         final[:, beam:] = False
     finished = finished.beside(candidates.only(final)).best(beam)
-    # No live hypothesis can score more: log p only falls, and the penalty of the longest output
-    # is the largest. Searches that finish by "beam" guess the bound from the present length.
+    # No live hypothesis can ever score above `bound`: log p only falls, and the longest output has
+    # the largest penalty. Searches that finish by "beam" guess `bound` from the present length.
     longest = length if rules.finish_by_beam else max_lengths
     bound = live.log_p[:, 0] / rules.penalty.index_select(0, longest)
     return Chosen(live, finished, (bound > finished.score[:, -1]) & (length < max_lengths))
@@ -172,9 +179,9 @@ def most_likely(
 ) -> Ranking:
     """The `count` most likely continuations of each sentence, by live + log softmax(logits).
 
-    The most likely one is first. Tokens in `never` are left out. Equally likely continuations are
-    in the order of their beams, then of their tokens. A row in which no token is possible has no
-    continuation: its log p are -inf.
+    The most likely continuation is first. Tokens in `never` are left out. Equally likely
+    continuations are in the order of their beams, then of their tokens. A row in which all logits
+    are -inf has no continuation: the log p of all its tokens are -inf.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     log_p = logits.float().log_softmax(-1)
@@ -194,7 +201,8 @@ def ranking(
     A value and its place are joined to one integer, so that no two integers are equal. NaN counts
     as the largest value.
     """
-    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)  # no -0, one NaN
+    # This turns -0 into 0, and every NaN into the same NaN.
+    values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
     bits = values.view(torch.int32)
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # negative floats have descending bits
     places = torch.arange(values.shape[1], device=values.device)

@@ -1,4 +1,4 @@
-"""Files that a model learns from, sentence pairs or trees; data is prepared from them here."""
+"""Files that a model learns from, sentence pairs or trees, and the preparation of their data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class TrainingFiles:
 
     @property
     def can_be_prepared(self) -> bool:
-        """Whether there are enough files to prepare data: both sides of text, or trees."""
+        """Whether there are enough files to prepare data: source and target text, or trees."""
         return bool(self.trees or (self.source and self.target))
 
     def refuse_unfit(self, task: str | None = None) -> None:
@@ -76,9 +76,9 @@ class TrainingFiles:
     def suited(self, tokenizer: Path | None = None) -> Recipe:
         """The default recipe for these files.
 
-        It is small-parse for trees. For text, it is small with a vocabulary and a row length that
-        suit the text, and the tokenizer if it is given; raises DataError if the text cannot be
-        read.
+        For trees, this is the recipe "small-parse". For text, it is the recipe "small", changed to
+        have a vocabulary and a row length that suit the text, and `tokenizer` if that is given.
+        Raises DataError if the text cannot be read.
         """
         if self.trees:
             return SMALL_PARSE
@@ -146,11 +146,11 @@ def prepare_files(
     workers: int | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Report:
-    """Prepare data by `recipe` (default: `files.suited()`), changed by `assignments`.
+    """Prepare data in `out` by `recipe` or, if it is None, by `files.suited(tokenizer)`.
 
-    An assignment is a string "section.key=value", as for `Recipe.set`. Raises RegardError if the
-    files exclude one another, are too few, or do not fit the recipe; RecipeError for an unknown
-    recipe or field; and the errors of `TrainingFiles.prepare`.
+    `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. Raises
+    RegardError if the files exclude one another, are too few, or do not fit the recipe; RecipeError
+    for an unknown recipe or field; and the errors of `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
     named = recipe_named(recipe) if isinstance(recipe, str) else recipe

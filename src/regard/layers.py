@@ -23,7 +23,7 @@ class FeedForward(Computing):
         self.relu_dropout = relu_dropout
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """Equation (2)."""
+        """Equation (2); in training, with `relu_dropout` on max(0, x W_1 + b_1)."""
         inner = self.by.linear(x, self.W_1, relu=True)
         if self.training and self.relu_dropout:
             inner = self.by.drop(inner, self.relu_dropout)
@@ -47,7 +47,7 @@ class AddNorm(Computing):
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)); PE(pos, 2i+1) is the cosine."""
-    # On the CPU, because the device "meta", if it is the default, would load a compiler for this.
+    # The CPU computes this table, because the device "meta" (a possible default) loads a compiler.
     numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
     positions = numbers[:length, None]
     rates = torch.exp(numbers[:d_model:2] * (-math.log(1e4) / d_model))
@@ -66,7 +66,7 @@ class Embedding(Computing):
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__()
-        empty = torch.empty(vocabulary, recipe.d_model)  # the model fills it
+        empty = torch.empty(vocabulary, recipe.d_model)  # the model initialises the matrix
         self.tokens = nn.Embedding(vocabulary, recipe.d_model, _weight=empty)
         self.scale = recipe.d_model**0.5 if recipe.embedding_scale else 1.0
         self.dropout = recipe.dropout
@@ -104,17 +104,17 @@ class Embedding(Computing):
         segments: Int[Tensor, "rows length"],
         positions: Int[Tensor, "rows length"],
     ) -> Int[Tensor, "rows length"]:
-        """The position of each token to embed; the arguments are the fields of a `Rows`."""
+        """The position by which each token is embedded; the arguments are fields of a `Rows`."""
         return positions
 
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token, given that of the token before it, which is -1 before <s>."""
+        """The position of each token; `position` is that of the token before, or -1 before <s>."""
         return position + 1
 
     def table(self, longest: int) -> Float[Tensor, "positions d_model"]:
-        """The learned positions; or sinusoids, which are extended if `longest` requires it."""
+        """The vectors of all learned positions, or sinusoids of at least `longest` positions."""
         table = self.positions
         if longest > len(table) and not self.learned:
             size = max(longest, 2 * len(table)), self.tokens.embedding_dim

@@ -1,8 +1,8 @@
 """§5.4 Label smoothing: the target distribution is (1 - epsilon) · onehot + epsilon / V.
 
 epsilon is spread over all V entries of the vocabulary, the label included, as in the definition by
-Szegedy et al., whom the paper cites. A loss is a sum over tokens, never a mean: the update divides
-once, by the number of tokens of all processes and all parts of the batch.
+Szegedy et al., whom the paper cites. A loss is a sum over tokens, never a mean: the optimizer
+divides the gradient once, by the number of tokens of all processes and all parts of the batch.
 """
 
 import math
@@ -19,8 +19,8 @@ def smoothed_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The cross-entropy with the smoothed target, and the plain -log p(label), in nats.
 
-    Both are summed over tokens; labels of 0 are padding and do not count. This is the definition;
-    `arithmetic.cross_entropy` computes it without keeping the logits of a batch.
+    Both are summed over tokens; labels of 0 are padding and do not count. This function is the
+    definition; `arithmetic.cross_entropy` computes both without keeping the logits of a batch.
     """
     log_p = logits.float().log_softmax(-1)
     real = labels != 0

@@ -7,10 +7,11 @@ from regard.start import MINUTES, Start
 
 
 def members(start: Start, count: int) -> Iterator[Start]:
-    """Yield the starts of `count` runs, in OUT/seed-1, OUT/seed-2 and so on, with different seeds.
+    """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs divide the time, and share the data, the tokenizer and the recipe of the first run. The
-    first run must have begun before the second start is taken.
+    The runs are in seed-1, seed-2 and so on, in `start.out`. If there is a time,
+    they divide it equally. The other runs use the data, the tokenizer and the recipe of the first
+    run, so the first run must have begun before another run begins.
     """
     timed = start.minutes or (MINUTES if start.chooses_for_text else None)
     minutes = timed and timed / count

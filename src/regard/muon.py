@@ -1,9 +1,9 @@
-"""Muon: an optimizer for the matrices inside the layers, which learns from fewer steps than Adam.
+"""Muon: an optimizer for the matrices inside the layers, which needs fewer steps than Adam.
 
-Adam divides the gradient of each number by its own recent size. Muon (Jordan et al. 2024) regards a
-matrix as a whole: its update is an almost orthogonal matrix, which changes the outputs for all
-inputs of one length by nearly the same amount. Embeddings, biases and gains still learn by Adam
-(§5.3).
+Adam divides each number of the gradient by the recent size of that number. Muon (Jordan et al.
+2024) regards a matrix as a whole: the update of a matrix is an almost orthogonal matrix, which
+changes the outputs for all inputs of equal norm by nearly the same amount. Embeddings, biases and
+gains still learn by Adam (§5.3).
 """
 
 from itertools import groupby
@@ -21,10 +21,10 @@ from regard.recipe import TrainingRecipe
 MOMENTUM = 0.95
 """The decay of the mean of the gradients."""
 UPDATE_SIZE = 0.2
-"""The root mean square of the numbers of an update, as a multiple of the rate. Adam's updates are
-about as large, so both have the same rate (Liu et al. 2025)."""
+"""The root mean square of the numbers of an update, as a multiple of the learning rate. Adam's
+updates are about as large, so one rate serves both optimizers (Liu et al. 2025)."""
 ROUNDS = 5
-"""The number of rounds of Newton's and Schulz's iteration."""
+"""The number of rounds of the Newton-Schulz iteration, by which `orthogonal` computes."""
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
 """The coefficients of the iteration (Jordan et al. 2024)."""
 
@@ -33,9 +33,9 @@ class Alike(NamedTuple):
     """Matrices of one shape, which follow each other in the flat buffers."""
 
     place: slice
-    """The part of the flat buffers that holds them."""
+    """The part of each flat buffer that holds the matrices."""
     matrices: int
-    """Their number."""
+    """The number of these matrices."""
     rows: int
     columns: int
 
@@ -65,7 +65,7 @@ class FlatMuon(FlatAdam):
         self._rest = slice(0, min(starts, default=len(self.master)))
 
     def _arranged(self, model: nn.Module) -> list[str]:
-        """All parameters that learn by Adam first, then the matrices, sorted by shape."""
+        """The names of the parameters that learn by Adam, then of the matrices, sorted by shape."""
         matrices = _matrices(model)
         others = set(dict(model.named_parameters())).difference(matrices)
         return [name for name in super()._arranged(model) if name in others] + matrices
@@ -84,7 +84,7 @@ def _matrices(model: nn.Module) -> list[str]:
 
 
 def _part(learned: Learned, place: slice) -> Learned:
-    """The views of a part of the flat buffers."""
+    """Views of the part `place` of all flat buffers."""
     master, weights, gradient, (updates, mean, variance) = learned
     moments = Moments(updates, mean[place], variance[place])
     part = master[place]
@@ -107,9 +107,9 @@ def _move(learned: Learned, alike: Alike, rate: float, decay: float, tokens: int
 def orthogonal(
     matrices: Float[Tensor, "count rows columns"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "count rows columns"]:
-    """Matrices with the same singular vectors, and with singular values between about 0.7 and 1.2.
+    """Matrices with the singular vectors of `matrices`, and singular values from about 0.7 to 1.2.
 
-    A singular value that is very small beside the norm of its matrix becomes less than that. The
+    A singular value that is very small beside the norm of its matrix becomes a value below 0.7. The
     matrices are multiplied in `dtype`; the result is in fp32.
     """
     tall = matrices.shape[1] > matrices.shape[2]

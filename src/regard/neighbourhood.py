@@ -1,9 +1,9 @@
-"""§4 Restricted self-attention: "considering only a neighborhood of size r in the input sequence
-centered around the respective output position".
+"""§4 Restricted self-attention: a position attends to positions that are at most r / 2 away.
 
-A position attends to positions that are at most r / 2 away. A long row is computed in blocks of
-r / 2 queries, each with the keys of the blocks around it: memory and time grow with n r, not n^2.
-Each implementation of the equations computes the blocks as if they were rows.
+The paper describes it as "considering only a neighborhood of size r in the input sequence centered
+around the respective output position". A long row is computed in blocks of r / 2 queries, each with
+its own keys and those of the blocks beside it: memory and time grow with n r, not n^2. Every
+implementation of the equations computes the blocks as if they were rows.
 """
 
 from typing import Any
@@ -21,13 +21,13 @@ from regard.sizes import BLOCKED_FROM
 class RestrictedAttention(MultiHeadAttention):
     """Self-attention to positions at most `reach` away.
 
-    It does not compute scores: `restricted` joins it with a class of attention that does.
+    This class computes no scores itself: `restricted` joins it with a class that computes them.
     """
 
     reach: int
 
     def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
-        """Self-attention; `neighbourhood_mask` must have made the mask, for the same rows."""
+        """Self-attention of x; `mask` must come from `neighbourhood_mask`, for the same rows."""
         query, keys, values = self.project(x)
         length, width = x.shape[1], max(1, self.reach)
         if mask.allowed.shape[2] == length:  # the mask is for whole rows
@@ -56,7 +56,8 @@ def neighbourhood_mask(
 ) -> Mask:
     """The mask that lets positions of one segment attend to each other up to `reach` apart.
 
-    The mask is for whole rows if the rows are short or `whole` is True, otherwise for their blocks.
+    With `causal`, a position does not attend to later positions. The mask is for whole rows if the
+    rows are short or `whole` is True, otherwise for the blocks of the rows.
     """
     length, width = segments.shape[1], max(1, reach)
     if whole or length <= BLOCKED_FROM * width:
@@ -65,7 +66,7 @@ def neighbourhood_mask(
     windows = 2 if causal else 3
     places = torch.arange(windows * width, device=segments.device)
     near = _near(places[width : 2 * width], places, reach, causal)
-    # Positions beyond the row get their own segment number: nothing in the row attends to them.
+    # Beyond the row, queries get the segment -1 and keys the segment -2, which match no segment.
     each = segments[:, None, :, None]
     queries = _blocks(each, width, -1)[:, 0, :, 0]
     keys = _windows(each, width, windows, -2)[:, 0, :, 0]

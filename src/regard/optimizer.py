@@ -1,9 +1,9 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
 All weights are in one tensor, and all gradients in another; the model's parameters are views of the
-first. So an update passes over them once, however many layers there are. In bf16, a master copy of
-the weights and the sum of the gradients are in fp32, where steps far below bf16's resolution add
-up.
+first. An update is therefore one pass over these tensors, however many layers there are. In bf16, a
+master copy of the weights and the sum of the gradients are kept in fp32, so that small changes,
+which bf16 would round away, add up.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class FlatAdam:
         self._passed = True
 
     def _collect(self) -> None:
-        """Add the gradient of the last backward pass, if any, to the sum, in fp32; clear it."""
+        """Add the last backward pass's gradient, if any, to the fp32 sum; set its buffer to 0."""
         if not self._passed:
             return
         if self._collected:
@@ -80,7 +80,10 @@ class FlatAdam:
 
     @torch.no_grad()
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update with the summed gradient divided by `tokens`, the tokens of the summed loss."""
+        """Update the weights with the learning rate `rate` and the summed gradient / `tokens`.
+
+        `tokens` is the number of tokens over which the loss was summed.
+        """
         assert self._passed or self._collected, "there is no gradient since the last step"
         if self._collected:
             self._collect()

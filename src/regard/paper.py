@@ -17,13 +17,14 @@ BASE = Recipe().but(initial="joined", save_every=1500, save_minutes=0.0, resume_
 """The base model, English to German (§3, §5).
 
 §6.1 averages 5 checkpoints "written at 10-minute intervals". At 0.4 s a step (§5.2), 10 minutes are
-1,500 steps, so a checkpoint is saved every 1,500 steps, however fast the machine is; saves every 10
-minutes serve only to resume. The paper does not print how weights are initialised; here it is done
-as in the authors' code. All other values are the defaults of `Recipe`.
+1,500 steps, so a checkpoint for the average is saved every 1,500 steps, however fast the machine
+is. The checkpoints that are saved every 10 minutes as well serve only to resume the run. The paper
+does not print how weights are initialised; this recipe initialises them as the authors' code does.
+All other values are the defaults of `Recipe`.
 """
 
 BASE_EN_FR = BASE.but(kind="wordpiece", vocabulary=32_000)
-"""The base model, English to French: 38.1 BLEU in Table 2; 32,000 word pieces (§5.1)."""
+"""The base model, English to French, with 32,000 word pieces (§5.1); Table 2 prints 38.1 BLEU."""
 
 BIG = BASE.but(
     d_model=1024, d_ff=4096, heads=16, dropout=0.3, steps=300_000, save_every=600, keep=20,
@@ -31,14 +32,15 @@ BIG = BASE.but(
 )  # fmt: skip
 """The big model, English to German: the last row of Table 3.
 
-20 checkpoints are averaged (§6.1), 10 minutes apart, which at 1.0 s a step (§5.2) are 600 steps.
+The average is of 20 checkpoints (§6.1), saved 10 minutes apart: 600 steps at 1.0 s a step (§5.2).
 """
 
 BIG_EN_FR = BIG.but(dropout=0.1, kind="wordpiece", vocabulary=32_000)
 """The big model, English to French: dropout 0.1 (§6.1) and 32,000 word pieces (§5.1).
 
 The authors' code for this model has d_ff 8192, and a matrix before the softmax that is not shared
-with the embeddings; the paper's text and the parameter count of its table have neither.
+with the embeddings. The paper's text mentions neither, and the parameter count of the big model in
+Table 3 is that of a model with neither.
 """
 
 TABLE_3: Mapping[str, Recipe] = MappingProxyType(
@@ -66,13 +68,14 @@ TABLE_3: Mapping[str, Recipe] = MappingProxyType(
     }
 )
 """Table 3 in the paper's order. The letters are the paper's groups; the digits number the rows of a
-group and are ours. The paper does not print how many positions row E learned: 306 are enough for
-the longest training sentence, 256 pieces, and the 50 more that its translation may have (§6.1).
+group and are not printed in the paper. The paper does not print how many positions row E learned:
+306 are enough for the longest training sentence, 256 pieces, and the 50 more that its translation
+may have (§6.1).
 
 Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. The last
-validation of a run measures the same if newstest2013 is its validation set and all 3,000 sentences
-are decoded: `training.validate_sentences = 3000`. It measures the weights of the last step; the
-final model, an average, is for Table 2.
+validation of a run scores in the same way if newstest2013 is the validation set of the run and all
+3,000 sentences are decoded (`training.validate_sentences = 3000`), because a validation measures
+the weights of one step. The final model of the run is an average, as in Table 2.
 """
 
 WSJ = BASE.but(
@@ -82,20 +85,21 @@ WSJ = BASE.but(
 )  # fmt: skip
 """§6.3: the parser trained on the Wall Street Journal only.
 
-The paper tuned both dropouts and the learning rate on section 22 and does not print them. The
-authors' released code has dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces and
-word pieces, as here. In that code the factor of the rate is 0.05, and for base 0.1, so the parser's
-rate is half of equation (3). An earlier file of the authors has 0.5, five times equation (3); we
-guess that the later value corrects it. Their code has 6 layers, and a separate matrix before the
-softmax; this recipe, like the paper, has 4 layers and one matrix.
+The paper tuned both dropouts and the learning rate on section 22 and does not print them. This
+recipe takes dropouts of 0.2, 16,000 warm-up steps, sentences of up to 512 pieces, and word pieces
+from the authors' released code. In that code the factor of the learning rate is 0.1 for the base
+model and 0.05 for the parser, so the parser's rate is half the rate of equation (3). An earlier
+file of the authors has the factor 0.5, which is five times equation (3); we guess that the later
+factor, 0.05, corrects the earlier one. The authors' code has 6 layers, and a separate matrix before
+the softmax; this recipe, like the paper, has 4 layers and one matrix.
 """
 
 WSJ_SEMI = WSJ.but(dropout=0.1, attention_dropout=0.1, warmup_steps=4000, vocabulary=32_000)
 """§6.3: the semi-supervised parser.
 
-Residual dropout, warm-up and rate are as in the authors' released code. Its model differs
-otherwise: it is big, with 16 heads and d_ff 4096, while the paper has the sizes of `WSJ`. The
-attention dropout of 0.1 is a guess: the paper tuned it and does not print it, and the early file of
+Residual dropout, warm-up and rate are as in the authors' released code. The model of that code has
+16 heads and d_ff 4096; this recipe, like the paper, has the sizes of `WSJ`. The attention dropout
+of 0.1 is a guess: the paper tuned the attention dropout and does not print it, and an early file of
 the authors has none.
 """
 
@@ -228,23 +232,24 @@ TABLE_3_RESULTS: Mapping[str, Table3Row] = MappingProxyType(
 """The results of Table 3, in the order of `TABLE_3`; blanks are filled with the values of base."""
 
 TABLE_3_VOCABULARY = 40_960
-"""A vocabulary that gives the parameter count of every row of Table 3 except big; see `parameters`.
-The authors' code padded the 37,000 entries of §5.1 to this size."""
+"""A vocabulary size that gives the parameter count of each row of Table 3 except big; `parameters`
+has the counts. The authors' code padded the 37,000 entries of §5.1 to this size."""
 
 BIG_VOCABULARY = 36_000
-"""A vocabulary that gives the big row its 213 million parameters; see `parameters`."""
+"""A vocabulary size that gives the big row of Table 3 its 213 million parameters."""
 
 
 def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None) -> int:
     """The number of parameters of a model, from its sizes alone (§3.1 to §3.5).
 
-    `source_vocabulary` is the size of the source's vocabulary, if it is not `vocabulary`. In the
-    paper's models, source, target and softmax share one embedding matrix (§3.4), the softmax has no
-    bias, and encoder and decoder share one table of learned positions. The four projections of an
-    attention and both layers of a feed-forward network have biases; a LayerNorm has a gain and a
-    bias.
+    `vocabulary` is the size of the target's vocabulary, in entries, and `source_vocabulary` the
+    size of the source's, if it differs. In the paper's models, source, target and softmax share one
+    embedding matrix (§3.4), the softmax has no bias, and encoder and decoder share one table of
+    learned positions. The four projections of an attention and both layers of a feed-forward
+    network have biases; a LayerNorm has a gain and a bias.
 
-    The vocabularies whose counts round to the digits printed in Table 3:
+    This table has, for each row of Table 3, the millions of parameters that the paper prints, the
+    millions at a vocabulary of 40,960, and the vocabularies whose count rounds to the printed one:
 
         row    printed   at 40,960   vocabulary from - to
         base      65        65.11     39,769 - 41,721     (A) and (D) have the same count
@@ -265,7 +270,8 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     has 213.7 million, which gives 213 if truncated instead of rounded.
     """
     positions = model.max_positions if model.positions == "learned" else 0
-    rows = (source_vocabulary or vocabulary) + positions  # then the matrices apart from this one:
+    # Rows of the source's embedding; then rows of the matrices that are not shared with it.
+    rows = (source_vocabulary or vocabulary) + positions
     rows += (vocabulary + positions) * (model.embeddings in ("target", "apart"))
     rows += vocabulary * (model.embeddings in ("inputs", "apart"))
     embeddings = rows * model.d_model + vocabulary * model.output_bias
@@ -281,7 +287,7 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
 
 
 def _sublayers(model: ModelRecipe) -> tuple[int, int]:
-    """The parameters of an attention and of a feed-forward network of these sizes."""
+    """The parameters of one attention and of one feed-forward network, in the sizes of `model`."""
     keys, values = model.heads * model.d_k, model.heads * model.d_v
     attention = (
         2 * (model.d_model + 1) * keys  # W^Q and W^K

@@ -34,8 +34,8 @@ from regard.trees.tree import Tree
 from regard.wellformed import Alphabet, ParserInput, WellFormed, kind_of
 
 LONGEST = 2048
-"""A sentence of more pieces than this is parsed in parts; learned positions may lower the limit. A
-sentence longer than those in training is parsed, too, but less accurately."""
+"""A sentence of more pieces than this, </s> included, is parsed in parts; learned positions may
+lower the limit. A sentence longer than those in training is parsed, too, but less accurately."""
 
 Split = Callable[[str], Sequence[str]]
 """A function that splits a line into words."""
@@ -78,7 +78,8 @@ class Parser(Decoding):
         """Raises ModelError if the tokenizer has no symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
-        self.longest = min(LONGEST, model.longest - 2)  # a tree adds two symbols
+        # The decoder needs two more positions than the words: for (S and )S.
+        self.longest = min(LONGEST, model.longest - 2)
         self.alphabet = Alphabet(tokenizer.symbols, model.device)
         self._trees = WellFormed(model, self.alphabet)
 
@@ -104,8 +105,8 @@ class Parser(Decoding):
         """Yield up to `n_best` trees of each sentence, best first.
 
         `window` sentences are decoded together. A sentence without words has no trees. A sentence
-        of more than `longest` pieces is parsed in parts, whose trees become children of one phrase.
-        Raises TypeError if a sentence is a str.
+        of more than `longest` pieces, </s> included, is parsed in parts, whose trees become
+        children of one phrase. Raises TypeError if a sentence is a str.
         """
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
@@ -118,9 +119,10 @@ class Parser(Decoding):
                 yield [_joined(one) for one in zip(*best, strict=False)]
 
     def _parts(self, words: Sequence[str]) -> list[tuple[Sequence[str], list[int]]]:
-        """The words with their pieces, divided in halves until each part is short enough to parse.
+        """Divide a sentence in halves until each part is short enough to parse.
 
-        If a single word has too many pieces, its last pieces are left out. Returns [] for no words.
+        Returns the words and the pieces of each part, or [] for no words. If a single word has too
+        many pieces, its last pieces are left out.
         """
         [pieces] = self.tokenizer.encode([as_text(words)])
         if len(words) < 2 or len(pieces) < self.longest:
@@ -138,7 +140,7 @@ class Parser(Decoding):
         def found(rows: Rows, limits: Tensor, batch: list[int]) -> Found:
             kinds = [torch.tensor(list(map(kind_of, reversed(sentences[i])))) for i in batch]
             words = counts[batch].to(limits.device)
-            limits = torch.maximum(limits, words + 3)  # room for (S, its words, )S and </s>
+            limits = torch.maximum(limits, words + 3)  # room for (S, a leaf per word, )S and </s>
             inputs = ParserInput(rows, words, pad_sequence(kinds, True).to(limits.device), limits)
             return search(
                 self._trees, inputs, limits, self.recipe, n_best=n_best, bos=BOS, eos=EOS, pad=PAD,

@@ -157,7 +157,7 @@ class Recipe(Section):
         return self
 
     def but(self, **changes: Any) -> Recipe:
-        """This recipe with some fields changed, as by `merged`, but without naming sections."""
+        """This recipe with some fields changed as by `merged`, but named without their sections."""
         sections: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             sections.setdefault(_section_of(key), {})[key] = value
@@ -166,9 +166,9 @@ class Recipe(Section):
     def merged(self, changes: Mapping[str, Any]) -> Recipe:
         """This recipe changed by `{section: {field: value}}`.
 
-        Fields that are derived from a changed field are derived again, unless they are given. If a
-        family other than the Transformer is chosen, and no layout, the layout is "grouped". Raises
-        RecipeError for an unknown section or field, or an invalid value.
+        Fields that are derived from a changed field are derived again, unless they are given. If
+        the changes choose a family other than the Transformer, but no layout, the layout becomes
+        "grouped". Raises RecipeError for an unknown section or field, or an invalid value.
         """
         whole: dict[str, Any] = self.model_dump()
         for section, fields in changes.items():
@@ -191,7 +191,8 @@ class Recipe(Section):
     def set(self, *assignments: str) -> Recipe:
         """This recipe changed by texts `section.key=value`, as `merged` changes it.
 
-        A value is read as TOML, or as text if it is not TOML.
+        A value is read as TOML, or as text if it is not TOML. Raises RecipeError as `merged` does,
+        and for a text that lacks the dot or the equals sign.
 
         >>> Recipe().set("training.steps=4000").training.steps
         4000
@@ -220,7 +221,7 @@ class Recipe(Section):
     ) -> Recipe:
         """Read TOML; `base = "name"` starts from one of `bases` instead of the defaults.
 
-        Raises RecipeError; its message begins with `where`.
+        Raises RecipeError if the text is no recipe; the error's message begins with `where`.
         """
         try:
             table = tomllib.loads(text)
@@ -250,7 +251,7 @@ class Recipe(Section):
 
 
 def _names_a_family(changes: Mapping[str, Any]) -> bool:
-    """Whether changes choose a family that needs grouped batches, and do not choose the layout."""
+    """Whether changes choose a family that needs grouped batches, but do not set the layout."""
     family = changes.get("model", {}).get("family", "transformer")
     return family != "transformer" and "layout" not in changes.get("data", {})
 
@@ -263,7 +264,8 @@ def _section_of(key: str) -> str:
 def _check_field(section: str, key: str) -> None:
     homes = _homes()
     if homes.get(key) != section:
-        near = sorted(homes, key=lambda other: homes[other] != section)  # the section's own first
+        # The names of this section's fields come first.
+        near = sorted(homes, key=lambda other: homes[other] != section)
         names = [f"{homes[other]}.{other}" for other in near]
         raise unknown("key", f"{section}.{key}", names, lambda name: name.partition(".")[2])
 

@@ -25,6 +25,9 @@ def lstm_cell(
 def first_state(
     like: Float[Tensor, "..."], *shape: int
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """h and c before the first position: zeros of this shape; c is in fp32 or better."""
+    """Return h and c before the first position, both with zeros in the given shape.
+
+    h has the dtype of `like`; c is in fp32 or better.
+    """
     precise = torch.promote_types(like.dtype, torch.float32)
     return like.new_zeros(shape), like.new_zeros(shape, dtype=precise)

@@ -5,10 +5,10 @@ A hypothesis y has the score log P(y | x) / ((5 + |y|) / 6)^alpha, where |y| cou
 Candidates that end in </s> are set aside as finished, and the best `beam` of the others stay live.
 The search uses nothing of the model except `start` and `step`.
 
-With `finish = "beam"`, it is the search of the library transformers. Only candidates among the best
-`beam` are set aside, if they end in </s> or have the maximum length. A sentence ends when it has
-`beam` finished hypotheses, and the score of its best live one, at its present length, is not above
-the lowest of their scores.
+With `finish = "beam"`, the search is that of the library transformers. A candidate is set aside as
+finished only if it is among the best `beam` candidates, and ends in </s> or has the maximum length.
+A sentence ends when it has `beam` finished hypotheses, and its best live hypothesis, at its present
+length, does not score above the worst finished hypothesis.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from regard.hypotheses import Choosing, Chosen, Hypotheses, Hypothesis, choose_b
 from regard.recipe import SearchRecipe
 
 LEAVE_AT = 0.9
-"""Ended sentences are removed once at most this share of a batch goes on, as removal copies it."""
+"""Ended sentences are removed from a batch once at most this share of its sentences goes on. They
+are not removed one at a time, because each removal copies the rest of the batch."""
 
 
 class Selectable(Protocol):
@@ -92,17 +93,17 @@ def search(
 
     A sentence ends at its maximum length, when no token can follow, or when it has `beam` finished
     hypotheses and no live one can reach a higher score than the worst of them. Its result is its
-    finished hypotheses, possibly fewer than `n_best`. Without finished ones, the result is its live
-    ones or, if no token could follow, the live ones before that step. With beam 1, only the best
-    continuation is considered: this is greedy search. Equal continuations are in the order of their
-    hypotheses, then of their tokens.
+    finished hypotheses, possibly fewer than `n_best`. If it has none, its result is its live
+    hypotheses or, if no token could follow them, the last live hypotheses that it had. With beam 1,
+    only the best continuation is considered: this is greedy search. Equally likely continuations
+    are in the order of their hypotheses, then of their tokens.
 
     `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` and `chooser` compute what
     `most_likely` and `choose_best` define. After each `granule` of steps, or with `listen` after
-    each step, the host checks which sentences have ended. This does not change the results. Raises
-    RecipeError if `n_best` is not between 1 and the beam, ValueError if a maximum length is below
-    1, ModelError if a log p is NaN.
+    each step, the host checks which sentences have ended; `granule` does not change the results.
+    Raises RecipeError if `n_best` is not between 1 and the beam, ValueError if a maximum length is
+    below 1, ModelError if a log p is NaN.
     """
     if not 1 <= n_best <= recipe.beam:
         raise RecipeError(f"n_best = {n_best} must lie between 1 and beam = {recipe.beam}")
@@ -129,7 +130,10 @@ def search(
 
 
 def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
-    """Copy `going` and `numbers` to the host; nothing else in a granule waits for a GPU."""
+    """Copy `going` and `numbers`, those of `granules.occupied`, to the host, and return both.
+
+    In a granule, nothing else waits for a GPU.
+    """
     if not numbers:
         return going.cpu(), iter(())
     read = torch.cat([going.long(), torch.stack(numbers)]).cpu()
@@ -145,9 +149,10 @@ class _Host:
         self._ended: list[tuple[Tensor, list[Hypotheses]]] = []
 
     def without_ended(self, beams: _Beams, goes_on: Bool[Tensor, " sentences"]) -> _Beams:
-        """Keep the results of sentences that have ended; if many have ended, remove them.
+        """Keep the results of sentences that have ended; return the beams for the next steps.
 
-        This does not wait for a GPU.
+        If many sentences have ended, the returned beams lack the ended sentences. This method does
+        not wait for a GPU.
         """
         device = beams.going.device
         if not torch.equal(goes_on, self._going):
@@ -163,7 +168,10 @@ class _Host:
         return beams
 
     def results(self, eos: int) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, by the pools that `_Beams.results` returns."""
+        """The best hypotheses of each sentence, from the first of its pools that has any.
+
+        `_Beams.results` explains the pools.
+        """
         numbers = torch.cat([sentences for sentences, _ in self._ended]).tolist()
         pools = zip(*(pools for _, pools in self._ended), strict=True)
         choices = zip(*(Hypotheses.joined(pool).read(eos) for pool in pools), strict=True)
@@ -172,7 +180,10 @@ class _Host:
 
 
 def _length_penalties(lengths: Tensor, recipe: SearchRecipe) -> Float[Tensor, " lengths"]:
-    """The length penalty of every length from 0 to the largest of `lengths`."""
+    """The length penalty of every length from 0 to the largest of `lengths`.
+
+    Raises ValueError if one of `lengths` is below 1.
+    """
     shortest, longest = (int(length) for length in lengths.aminmax())
     if shortest < 1:
         raise ValueError(f"a maximum length of {shortest} has no room for </s>: it is at least 1")
@@ -194,8 +205,9 @@ class _Beams(NamedTuple):
     live: Hypotheses
     finished: Hypotheses
     before: Hypotheses
-    """The live hypotheses before the last step or, in a granule, the last ones that a sentence had.
-    They are the sentence's results if it has no finished and no live hypothesis."""
+    """The live hypotheses before the last step or, in a granule of several steps, the last live
+    hypotheses that each sentence had. A sentence without finished or live hypotheses has the
+    hypotheses `before` as its results."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None
 
@@ -252,7 +264,10 @@ class _Rules:
         return Choosing(self.recipe.beam, self.recipe.finish == "beam", self.eos, self.penalty)
 
     def begin(self, state: Any, max_lengths: Int[Tensor, " sentences"], places: int) -> _Beams:
-        """The beams before the first step: <s> in the first of `places` places."""
+        """The beams before the first step: each sentence has <s> in the first of `places` places.
+
+        The other places are empty.
+        """
         sentences = len(max_lengths)
         nothing = self.penalty.new_full((self.recipe.beam,), -torch.inf)
         first = nothing[:places].clone()
@@ -281,7 +296,10 @@ class _Rules:
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
 
     def unseen_step(self, beams: _Beams) -> _Beams:
-        """The beams after one more token; nothing is added to sentences that have ended."""
+        """The beams after one more token, for a step whose results the host does not look at.
+
+        Nothing is added to sentences that have ended.
+        """
         after = self.step(beams)
         live, going = after.live, beams.going.unsqueeze(1)
         some = going & (live.log_p[:, :1] != -torch.inf)
@@ -297,7 +315,10 @@ class _Rules:
         logits: Float[Tensor, "rows vocabulary"],
         length: Int[Tensor, " one"],
     ) -> Hypotheses:
-        """The best 2 x beam hypotheses that are one token longer than the live ones."""
+        """The best 2 x beam hypotheses that are one token longer than the live ones.
+
+        With beam 1, only the best one is returned.
+        """
         sentences, beams = live.log_p.shape
         count = 1 if self.recipe.beam == 1 else 2 * self.recipe.beam
         never = tuple({self.bos, self.pad} - {self.eos})

@@ -101,7 +101,7 @@ class ModelRecipe(Section):
 
     @property
     def decoder(self) -> Self:
-        """This section with the sizes of a decoder layer in the fields of an encoder layer."""
+        """A copy of this section whose heads, d_ff, d_k and d_v are those of a decoder layer."""
         sizes = {"heads": self.decoder_heads, "d_ff": self.decoder_d_ff}
         if self.decoder_heads != self.heads:
             sizes |= dict.fromkeys(("d_k", "d_v"), max(1, self.d_model // self.decoder_heads))
@@ -125,7 +125,10 @@ class ModelRecipe(Section):
 
     @model_validator(mode="after")
     def _suits_the_family(self) -> Self:
-        """If this is not a Transformer, refuse settings that it cannot use, except `_WIDTHS`."""
+        """Raise ValueError if a family other than the Transformer has settings that it cannot use.
+
+        The fields in `_WIDTHS` may have any value.
+        """
         if self.family == "transformer":
             return self
         if self.positions == "words":
@@ -157,8 +160,8 @@ _OF_ALL_FAMILIES = {
 _WIDTHS = {
     *("d_ff", "heads", "d_k", "d_v", "decoder_heads", "decoder_d_ff", "relu_dropout", "initial"),
 }
-"""Fields of a Transformer that may have any value in another family, which does not use them: a
-recipe of a Transformer of any size can then be changed to another family."""
+"""Fields that other families than the Transformer do not use, but that may have any value there, so
+that a recipe of a Transformer of any size can be changed to another family."""
 
 
 class TokenizerRecipe(Section):
@@ -253,8 +256,8 @@ class TrainingRecipe(Section):
     validate_every: Count = 1000
     """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Training stops early after this many validations in a row without a lower loss, or a higher
-    BLEU or F1 if `best` names it; 0 means that it does not."""
+    """Training stops early after this many validations in a row without a lower loss or, if `best`
+    names BLEU or F1, without a higher one. 0 means that training never stops early."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """The number of sentences decoded for BLEU at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
@@ -265,9 +268,9 @@ class TrainingRecipe(Section):
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
     """Minutes from one checkpoint to the next; with 0, only save_every counts."""
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
-    """Minutes between saves that serve only to resume the run; 0 means no such saves. If it is not
-    0, only checkpoints that were due by save_every or save_minutes are averaged, and others, such
-    as that of the last step, only if these are too few or `average` is 1."""
+    """Minutes between saves that serve only to resume the run; 0 means no such saves. Unless this
+    is 0, the final model averages the checkpoints that save_every or save_minutes ask for. Others,
+    such as that of the last step, are averaged only if those are too few or `average` is 1."""
     keep: Count = 5
     """The number of newest checkpoints that are kept. Older ones are removed, except those that may
     be averaged by `best`."""
@@ -275,9 +278,9 @@ class TrainingRecipe(Section):
     """The number of checkpoints averaged to the final model (§6.1: the last 5 for base, 20 for
     big)."""
     best: Literal["last", "loss", "bleu", "f1"] = "last"
-    """Which checkpoints are averaged. last: the last ones. loss, bleu, f1: those whose steps are
-    nearest to the best validation by this number. `patience` compares validations by the same
-    number; with last, by the loss."""
+    """Which checkpoints are averaged. last: the last ones. loss, bleu or f1: those whose steps are
+    nearest to the step of the validation with the best loss, BLEU or F1. `patience` compares
+    validations by the same measure or, with last, by the loss."""
     tune: bool = False
     """Whether beam, alpha and the number of averaged checkpoints, at most `average`, are chosen on
     the validation set at the end of training (§6.1)."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from regard.recipe import ModelRecipe
 
 BLOCKED_FROM = 3
-"""Restricted self-attention divides a row into blocks only if there are more blocks than this, as
-shorter rows would not gain from it."""
+"""Restricted self-attention (§4) divides a row into blocks only if the row has more blocks than
+this, because shorter rows would gain nothing from the division."""
 
 
 class FamilySizes(NamedTuple):
@@ -20,11 +20,11 @@ class FamilySizes(NamedTuple):
     parameters: int
     """The parameters of all layers."""
     source: int
-    """Multiply-adds of a source token with weights."""
+    """Multiply-adds with weights for each source token."""
     target: int
-    """Multiply-adds of a target token with weights."""
+    """Multiply-adds with weights for each target token."""
     pair: int
-    """Multiply-adds of each source token for each target token, in attention."""
+    """Multiply-adds of attention for each combination of a source token and a target token."""
 
 
 def family_sizes(model: ModelRecipe) -> FamilySizes:
@@ -33,7 +33,7 @@ def family_sizes(model: ModelRecipe) -> FamilySizes:
 
 
 def _recurrent(model: ModelRecipe) -> FamilySizes:
-    """Count a recurrent model: gates of an LSTM have two biases, for the input and the state."""
+    """Count a recurrent model, in which each gate has two biases, for the input and the state."""
     d, higher = model.d_model, model.decoder_layers - 1
     one, joined, bias = 4 * d * (d + d), 4 * d * (2 * d + d), 8 * d
     encoder = 2 * one + joined + (model.layers - 2) * one
@@ -46,13 +46,13 @@ def _recurrent(model: ModelRecipe) -> FamilySizes:
 
 
 def _convolutional(model: ModelRecipe) -> FamilySizes:
-    """Count a convolutional model: each decoder layer projects queries and outputs, but no keys."""
+    """Count a convolutional model, whose decoder layers project queries and outputs, not keys."""
     d, encoder, decoder = model.d_model, model.layers, model.decoder_layers
     square, convolution = d * d, model.kernel * d * 2 * d
     parameters = (
         (encoder + decoder) * (convolution + 2 * d)
         + decoder * 2 * (square + d)
-        + 4 * (square + d)  # the ends of both stacks
+        + 4 * (square + d)  # the linear layers before and after both stacks
     )
     return FamilySizes(
         parameters,
@@ -63,7 +63,7 @@ def _convolutional(model: ModelRecipe) -> FamilySizes:
 
 
 def _dilated(model: ModelRecipe) -> FamilySizes:
-    """Count a dilated model: its encoder writes 1.2 times the positions it reads, rounded up."""
+    """Count a dilated model, whose encoder writes 1.2 times as many positions as it reads."""
     d, inner = model.d_model, model.d_model // 2
     block = 2 * d * inner + model.kernel * inner * inner
     others = (2 * inner + d) + 2 * (d + 2 * inner)  # biases; gains and biases of three norms

@@ -36,13 +36,14 @@ difference. The first row that fits decides.
      25  E    no      -     -        -       yes       -          the named one     prepared now
      26  E    no      -     -        -       no        -          that of RUN       prepared now
 
-"Prepared now" means in RUN/data, with the tokenizer of the model of --from if there is one. A
-recipe marked ** is chosen for the text, this machine and the time (`regard.budget`): in row 11
-always, for MINUTES without --time; in rows 17 and 20 if --time is given. A run by any other recipe
-ends after --time, or at its last step if that is earlier. In the recipe, --task or --trees sets
-task.output, then --set applies. A recipe marked * then takes from the data the fields that describe
-how it was prepared (DECIDED). If RUN was begun, `Run` refuses a recipe that differs from RUN's own,
-unless changes are accepted; the time and the settings of the search may differ.
+"Prepared now" means that the data is prepared in RUN/data, with the tokenizer of the model of
+--from if there is one. A recipe marked ** is chosen for the text, this machine and the time
+(`regard.budget`): in row 11 always, for MINUTES if no time is given; in rows 17 and 20 only if
+--time is given. A run by any other recipe ends after --time, or at its last step if that is
+earlier. In the recipe, --task or --trees sets task.output, then --set applies. A recipe marked *
+then takes from the data the fields that describe the data's preparation (DECIDED). If RUN was
+begun, `Run` refuses a recipe that differs from RUN's own, unless changes are accepted; the time and
+the settings of the search may differ.
 
 Refused as well, before anything is written:
 
@@ -53,9 +54,9 @@ Refused as well, before anything is written:
     e  --from, with a model of the other task
     f  --from, with another --tokenizer, or with tokenizer.* set
     g  --from, with a recipe of another shape than the model
-    h  --from, with RUN itself; or with a RUN that was begun without it, or with another model
-    i  files other than those that RUN/data was made of, where RUN/data is used
-    j  data that is not prepared now, made for another task than the recipe's
+    h  --from, if it names RUN itself; or if RUN was begun without --from, or with another model
+    i  files other than those that RUN/data was made of, in the rows that use RUN/data
+    j  data that was prepared earlier for another task than the recipe's
     k  --set of a field that a recipe marked * takes from the data
     l  a recipe whose arithmetic this machine does not have; where data is prepared now, also one
        whose batches have no room for a sentence, or whose tokenizer for BLEU is not installed
@@ -117,20 +118,20 @@ class Start:
 
     @property
     def chooses_for_text(self) -> bool:
-        """Whether row 11 of this module's table applies, before any text is read."""
+        """Whether row 11 of this module's table applies; no text is read to find this out."""
         new = self.data is None and self.start_from is None and begun(self.out) is None
         given = self.recipe is None and not self.is_for_trees and self.files.can_be_prepared
         return new and given
 
 
 class Decision(NamedTuple):
-    """The recipe and data of a row of the table."""
+    """The recipe and the data that a row of this module's table gives."""
 
     recipe: Recipe
     data: Path
     """A directory of prepared data."""
     is_prepared: bool
-    """Whether the data is there already; if not, it must be prepared."""
+    """Whether `data` exists already; if not, the data must be prepared in that directory."""
 
 
 def begin(
@@ -183,7 +184,7 @@ def decide(
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError if options exclude one another (rows 1 to 5, a to c)."""
+    """Raise RegardError if options exclude one another (rows 1 to 5, a to c of the module)."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -193,7 +194,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The data by the table, and whether it is prepared; raises RegardError for rows 7 and 8."""
+    """The data's directory, and whether it is prepared; raises RegardError in rows 7 and 8."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared
@@ -229,7 +230,7 @@ def _model(start: Start, directory: Path) -> Model:
 def _recipe(
     start: Start, began_with: Recipe | None, prepared: Path | None, chose: _Chose
 ) -> Recipe:
-    """The recipe by the table, with task.output, --time and --set applied."""
+    """The recipe that the module's table gives, changed by --task or --trees, --time and --set."""
     if isinstance(start.recipe, Recipe):
         found = start.recipe
     elif start.recipe is not None:
@@ -259,7 +260,7 @@ def _recipe(
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe expected to be best in the time of the run; it keeps the fields `made`."""
+    """The recipe expected to be best in the run's time; it keeps the data's fields `made`."""
     minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)

@@ -130,12 +130,13 @@ class Compiled(Whole):
 
     def learn(self, batch: Batch) -> Float[Tensor, "2"]:
         """Add the gradient of the batch; see `Steps`."""
-        # A search may have made a longer table, for which the program would be compiled again.
+        # A search may have replaced a table of positions by a longer one, for which the program
+        # would be compiled again: put the original table back.
         for embedding, positions in self._tables:
             embedding.positions = positions
         try:
             return add_gradient(*self._program(self.model, batch, self.smoothing))
-        except Exception as error:  # from the compiler; nothing has been added to the gradient
+        except Exception as error:  # the compiler failed; nothing has been added to the gradient
             if isinstance(error, RegardError) or is_out_of_memory(error) or not self._next:
                 raise
             name, self._program = self._next.pop(0)
@@ -217,7 +218,7 @@ class BySize:
 
     @cached_property
     def _large(self) -> Arithmetic:
-        """The arithmetic for large batches that are not halved; made for the first of them."""
+        """The arithmetic for large batches that are not halved, made when the first one comes."""
         parts = self._chosen.parts()
         return parts[0] if len(parts) == 1 else self._chosen.whole
 

@@ -37,10 +37,10 @@ def train_prepared(
 ) -> None:
     """Train on prepared data until the run is over, and write the model to `out`.
 
-    `listeners` are called with each record of the journal. `announce` is called once, before the
-    first step, with the memory and disk space that the run takes. With several `processes`, each
-    must call this function, and only the first writes and warns. Raises the errors of `Run` and
-    `train`, and Interrupted, after saving, if `interrupt` records a signal.
+    `announce` is called once, before the first step, with the memory and disk space that the run
+    takes. The other arguments are those of `Run`. With several `processes`, each must call this
+    function, and only the first writes and warns. Raises the errors of `Run` and `train`, and
+    Interrupted, after saving, if `interrupt` records a signal.
     """
     refuse_more_parts(micro_batches or 1, recipe.data)
     validate = validator(data, recipe, processes)

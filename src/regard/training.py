@@ -30,9 +30,9 @@ Validate = Callable[[EncoderDecoder], dict[str, Any]]
 def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
     """Train until the run is over by its steps, time or patience; return the averaged weights.
 
-    Continues from the run's newest checkpoint. Of several processes, the first returns the weights,
-    in fp32 (§6.1), the others {}. Raises Interrupted, after saving, if a signal has come, and
-    Diverged if the loss or a weight is no longer finite.
+    Continues from the run's newest checkpoint. Of several processes, the first returns the weights
+    in fp32 (§6.1), and the others return {}. Raises Interrupted, after saving, if a signal has
+    come, and Diverged if the loss or a weight is not finite.
     """
     training, setup = run.resume_or_start(), run.setup
     (model, optimizer, _, state), recipe = training, setup.recipe
@@ -58,7 +58,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
 
 class Loss(NamedTuple):
-    """Losses of one step, summed over its tokens, in nats; and the sums of `Clock.wishes`."""
+    """Losses of one step, summed over its target tokens, in nats; and sums of `Clock.wishes`."""
 
     smoothed: Tensor
     plain: Tensor
@@ -82,7 +82,7 @@ def update(
     """Make an optimizer step on the loss per target token of all processes' batches (§5.3).
 
     `batches` are this process's share. The losses stay on the device, so nothing waits for a GPU.
-    If one process lacks memory, all raise OutOfMemory; `wishes()` is summed over the processes.
+    All results are sums over the processes. If one process lacks memory, all raise OutOfMemory.
     """
     try:
         losses: Tensor | None = None

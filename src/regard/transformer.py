@@ -52,7 +52,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention over the encoder's output, feed-forward network."""
+    """Masked self-attention, attention to the encoder's output, FFN; each with Add & Norm."""
 
     def __init__(self, recipe: ModelRecipe):
         super().__init__()
@@ -84,9 +84,10 @@ class DecoderLayer(nn.Module):
         memory: Cache,
         memory_mask: Mask,
     ) -> Float[Tensor, "sentences beams d"]:
-        """The layer's output at one more position; its keys and values go to `places` of `past`.
+        """The layer's output at one more position of each hypothesis.
 
-        `ancestry` masks the past, `memory_mask` the encoded source.
+        The keys and values of these positions are written to the slots `places` of `past`; None
+        means new slots. `ancestry` masks the past, `memory_mask` the encoded source.
         """
         query, keys, values = self.self_attention.project(y)
         past.append(keys, values, places)
@@ -130,9 +131,10 @@ class Transformer(EncoderDecoder):
         }
 
     def _join_projections(self) -> None:
-        """Initialise the projections of the same input like one joined matrix.
+        """Scale the weights of projections with a common input like those of one joined matrix.
 
-        Joined are W^Q, W^K and W^V of self-attention, and W^K and W^V of the encoder's output.
+        One matrix would join W^Q, W^K and W^V of a self-attention, and another W^K and W^V of
+        attention to the encoder's output.
         """
         for layer in (*self.encoder, *self.decoder):
             own = cast(MultiHeadAttention, layer.self_attention)
@@ -225,7 +227,8 @@ def _stack(layers: Iterable[nn.Module]) -> Any:
 
 def _initialise(module: nn.Module) -> None:
     """Initialise projections by Glorot uniform, embeddings by N(0, 1 / d_model)."""
-    if any(p.is_meta for p in module.parameters()):  # no memory; drawing would load a compiler
+    # Parameters on the device "meta" have no memory, and drawing them would load a compiler.
+    if any(p.is_meta for p in module.parameters()):
         return
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -237,7 +240,7 @@ def _initialise(module: nn.Module) -> None:
 
 
 def _join(*layers: nn.Linear) -> None:
-    """Scale weights from each matrix's Glorot limit to the limit of one matrix of all outputs."""
+    """Scale weights from their own matrix's Glorot limit to that of one matrix of all outputs."""
     outputs = sum(layer.out_features for layer in layers)
     for layer in layers:
         ratio = (layer.in_features + layer.out_features) / (layer.in_features + outputs)

@@ -32,7 +32,8 @@ CLAUSE_ENDS = re.compile(
     r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
 )
 BLANKS = re.compile(r"\s+")
-"""A line that is too long is cut at the end of a clause, else at a blank, else in its middle."""
+"""A line that is too long is cut at one of CLAUSE_ENDS, else at one of BLANKS, else in the
+middle."""
 UNSPACED = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f]")
 """Chinese and Japanese characters and marks, which are written without blanks."""
 MOST_PIECES = 2048
@@ -68,13 +69,13 @@ def load(
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
-    second, finds out whether this processor can do this in batches. If it cannot, and on a GPU,
-    sentences are decoded one at a time. None leaves out the test: in fp32, results are exact on
-    processors that would pass it. In bf16 and int8, which are chosen for their speed, None means
-    False: the last bits may vary.
+    second, finds out whether this processor computes the same bits in batches. If it does not, and
+    always on a GPU, sentences are decoded one at a time. If `exact` is None, there is no test: in
+    fp32, results are exact on processors that would pass it. In bf16 and int8, which are chosen for
+    their speed, None means False: the last bits may vary.
 
-    With `others`, the models translate together, as an `Ensemble`, with the search of the first
-    model's recipe. Raises ModelError if they do not have the same tokenizer.
+    With `others`, all models translate together, as an `Ensemble`, with the search of the first
+    model's recipe. Raises ModelError if the models have different tokenizers.
     """
     models: list[Model] = []
     for path in (directory, *others):
@@ -126,10 +127,10 @@ class Translator(Decoding):
         """Do nothing: regard can do any search. Another engine raises RecipeError if it cannot."""
 
     def accept_longer(self) -> None:
-        """Accept sentences of up to `MOST_PIECES` pieces from now on, longer than in training.
+        """Accept sentences of up to `MOST_PIECES` pieces from now on.
 
-        Sinusoids allow this (§3.5), but the translations may be worse. Raises ModelError if the
-        model has too few learned positions.
+        Sinusoids allow longer sentences than in training (§3.5), but the translations may be worse.
+        Raises ModelError if the model has too few learned positions.
         """
         if self.model.longest < MOST_PIECES:
             raise ModelError(
@@ -200,7 +201,11 @@ class Translator(Decoding):
         where: str,
         warn: Callable[[str], object],
     ) -> list[list[list[int]]]:
-        """The parts of each sentence, which end in </s>; a blank sentence has no parts."""
+        """The ids of each sentence's parts; each part ends in </s>.
+
+        A sentence has one part, several parts if it was split, or no part if it is blank. Raises
+        TypeError if a sentence is not a str, and DataError if it is too long and not to be split.
+        """
         for number, line in numbered:
             if not isinstance(line, str):
                 raise TypeError(f"{where}:{number}: expected a str, not {type(line).__name__}")
@@ -226,9 +231,10 @@ class Translator(Decoding):
         return sources
 
     def _split(self, line: str, code: str = "") -> list[str]:
-        """Cut a long line at the end of a clause if possible, or else between words, or anywhere.
+        """Cut a line in two, again and again, until each part is short enough; return the parts.
 
-        Each part begins with the `code` of the language, if there is one.
+        A line is cut at the end of a clause if possible, else between words, else in its middle.
+        Each part begins with `code`, the tokenizer's `prefix` of the line, such as `>>de<<`.
         """
         line = line.strip()
         if len(line) < 2 or len(self.tokenizer.encode([code + line])[0]) < self.longest:
@@ -288,7 +294,7 @@ class Translator(Decoding):
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    """Join sentences, or parts of one, by blanks, except next to Chinese or Japanese characters."""
+    """Join sentences or their parts by blanks, except next to Chinese or Japanese characters."""
     whole = ""
     for part in filter(None, parts):
         blank = "" if not whole or UNSPACED.search(whole[-1] + part[0]) else " "

@@ -31,11 +31,12 @@ class UnscaledAttention(MultiHeadAttention):
 class AdditiveAttention(MultiHeadAttention):
     """§3.2.1's "additive attention": a network with one hidden layer scores each query and key.
 
-    score(q, k) = w · tanh(q + k) in each head (Bahdanau et al. 2014), where q = x W^Q and k = m W^K
-    are the two halves of the hidden layer's product. Every implementation of the equations computes
-    this score by this definition: for each pair of positions, d_k numbers are kept.
+    score(q, k) = w · tanh(q + k) in each head (Bahdanau et al. 2014), where q = x W^Q, k = m W^K, x
+    is the input of the queries, and m the input of the keys. The sum q + k is the hidden layer's
+    product. Every implementation of the equations computes this score by this definition, and keeps
+    d_k numbers for each pair of positions.
 
-    The bias of the keys is not trained here either, as it is added to the bias of the queries.
+    The bias of the keys is not trained: it is added to the bias of the queries, which is trained.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
@@ -147,7 +148,7 @@ def sinusoids_in_halves(length: int, d_model: int) -> Float[Tensor, "length d_mo
 
 
 class HalvesEmbedding(Embedding):
-    """§3.5 with the sinusoids in another order of the dimensions."""
+    """§3.5 with the dimensions of the sinusoids in another order: all sines before all cosines."""
 
     sinusoids = staticmethod(sinusoids_in_halves)
 
@@ -175,7 +176,7 @@ def attention_of(
 ) -> Any:
     """The attention of a layer, by the recipe's `score` and `norm`.
 
-    `made` turns the class that they select into the class that is used.
+    `made` turns the class that `score` and `norm` select into the class that is used.
     """
     sizes = recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
     if recipe.norm == "pre":
@@ -225,7 +226,10 @@ def matrices_apart(
     vocabulary: int,
     embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
 ) -> dict[str, nn.Module]:
-    """The modules of the matrices apart from the source's embedding, by name; {} in the paper."""
+    """The modules of the matrices that are not shared with the source's embedding, by name.
+
+    In the paper all matrices are shared, and the dict is empty.
+    """
     apart: dict[str, nn.Module] = {}
     if recipe.embeddings in ("target", "apart"):
         apart["target_embedding"] = embed(recipe, vocabulary)
@@ -235,11 +239,12 @@ def matrices_apart(
 
 
 LEAST_BIAS = -1e4
-"""In a loss, biases below this are raised to it: e^-10000 is 0 in every precision. A smoothed loss
-counts each bias, and the bias of a symbol without probability may be -1e30."""
+"""In a loss, biases below this number are raised to it: e^-10000 is 0 in every precision. A
+smoothed loss counts each bias, so a bias of -1e30, which a symbol without probability may have,
+would dominate the loss."""
 BIAS_COLUMNS = 8
-"""A bias is divided equally among this many columns: products are fast with a multiple of 8, and in
-8 bits a number must not be much larger than the others of its row."""
+"""A bias is divided equally among this many columns. Products are fast if the number of columns is
+a multiple of 8, and in 8 bits a number must not be much larger than the others of its row."""
 
 
 def with_bias_columns(
@@ -247,7 +252,7 @@ def with_bias_columns(
     matrix: Float[Tensor, "vocabulary d_model"],
     bias: Float[Tensor, " vocabulary"] | None,
 ) -> tuple[Float[Tensor, "tokens width"], Float[Tensor, "vocabulary width"]]:
-    """States and a matrix whose product is the product of the given ones, plus the bias."""
+    """Return `states` and `matrix`, with columns that add the bias to their product."""
     if bias is None:
         return states, matrix
     parts = (bias.clamp(min=LEAST_BIAS) / BIAS_COLUMNS).unsqueeze(1).expand(-1, BIAS_COLUMNS)

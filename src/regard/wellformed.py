@@ -5,7 +5,8 @@ how many words have no leaf yet, and allows only these next symbols:
 
     (L      if there are words left for the phrase, and enough symbols left to close it
     )L      if L is the innermost open phrase and not empty; the root's only if no word is left
-    a tag   if there are words left; a punctuation mark, and no other word, has a punctuation tag
+    a tag   if there are words left, and the next word may have this tag (ANY, MARK or WORD);
+            outside all phrases, only if the sentence has a single word
     </s>    if the tree is complete
 
 So every result is one tree with exactly one leaf per word. Allowed symbols keep the probabilities
@@ -37,7 +38,8 @@ DEEPEST = 100
 ANY, MARK, WORD = 0, 1, 2
 """Kinds of words, by the tags that they may have: any, only punctuation tags, only other tags."""
 
-# A sum of these says what may follow. A leaf adds 4, 8 or 12 for a word of kind ANY, MARK, WORD.
+# A sum of these numbers says which symbols may follow: a new phrase adds _OPENS, </s> adds _ENDS,
+# and a leaf adds _LEAF once, twice or three times for a word of the kind ANY, MARK or WORD.
 _OPENS, _ENDS, _LEAF = 1, 2, 4
 _Source = TypeVar("_Source")
 _State = TypeVar("_State", bound=Selectable)
@@ -67,7 +69,7 @@ class Alphabet:
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
         self.follow = self._may_follow(columns == EOS)
-        """For each sum of _OPENS, _ENDS and _LEAF: the columns that may follow, without )L."""
+        """For each sum of _OPENS, _ENDS and _LEAF, the columns that may follow, except for )L."""
 
     def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
         mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)
@@ -191,7 +193,7 @@ def _only(
 ) -> Float[Tensor, "rows columns"]:
     """Keep the logits that `follow` allows.
 
-    <pad>, which is never selected, gets the probability of all other tokens together.
+    <pad>, which is never selected, gets the probability of all tokens that are not kept.
     """
     total = torch.logsumexp(logits.float(), dim=-1)
     some = logits[:, ids].float().masked_fill_(~follow, -torch.inf)

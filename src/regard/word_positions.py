@@ -2,8 +2,9 @@
 
 A parser writes a tree without its words (§6.3), and must know which word comes next. With the
 positions of the paper, it has to count the leaves it has written and the sub-words it has read.
-Here both sides have the positions of words: a sub-word has the number of its word, a symbol the
-number of the word that the next leaf stands for. experiments/table4 measures the effect.
+In this module, both sides have the positions of words: a sub-word has the number of its word, and a
+symbol of the tree has the number of the word that the next leaf stands for. experiments/table4
+measures the effect.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from regard.text.tokenizer import BOS, EOS
 from regard.trees.linearise import CLOSE, OPEN
 
 STRIDE = 8
-"""The number of positions of a word. Its tokens have the first, the second and so on; if there are
-more tokens than positions, the rest have the last."""
+"""The number of positions that each word has. The tokens of a word have its first position, its
+second and so on; tokens for which no position is left have its last position."""
 
 
 class WordEmbedding(Embedding):
@@ -60,7 +61,7 @@ class WordEmbedding(Embedding):
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token, given that of the token before it, which is -1 before <s>."""
+        """The position of each token; `position` is that of the token before, or -1 before <s>."""
         word = position // STRIDE * STRIDE
         inside = torch.minimum(position + 1, word + STRIDE - 1)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
@@ -86,7 +87,7 @@ def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
 
 
 def know_words_of(model: Any, other: Any) -> None:
-    """Tell the model `other` which tokens begin a word, if `model` knows it."""
+    """Tell the model `other` which tokens begin a word, if `model` has positions of words."""
     for mine, its in ((model.embedding, other.embedding), (model.target_side, other.target_side)):
         if isinstance(mine, WordEmbedding):
             its.begins = mine.begins

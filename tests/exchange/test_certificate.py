@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from regard.errors import ModelError, RegardError
 from regard.exchange.certificate import CERTIFICATE, Certificate, certify, unproved
@@ -65,6 +67,25 @@ def test_a_nan_is_refused(model: Model) -> None:
     for sides in ((OurSide(model), broken), (broken, broken)):
         with pytest.raises(ModelError):
             certify(*sides, **ABOUT)
+
+
+class NotANumberOnce(OurSide):
+    """A side whose logits are NaN for the first sentence only."""
+
+    asked = False
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
+        logits = super().logits(source, target)
+        if not self.asked:
+            self.asked = True
+            logits[0, 200] = np.nan
+        return logits
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, None])
+def test_a_nan_of_one_sentence_is_refused(model: Model, tolerance: float | None) -> None:
+    with pytest.raises(ModelError, match=r"logits differ by inf.*: not converted"):
+        certify(OurSide(model), NotANumberOnce(model), **ABOUT, tolerance=tolerance)
 
 
 class Otherwise(OurSide):

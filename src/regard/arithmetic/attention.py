@@ -1,9 +1,9 @@
-"""Equation (1) on a CPU, without returning the attention weights.
+"""Compute equation (1) on a CPU; the attention weights are not returned.
 
-For sentences of usual length, PyTorch's fused kernel is many times slower on a CPU than the matrix
-products in it, most of all in bf16. Here the backward pass is our own, the softmax is computed in
-fp32, and keys are padded to full vector registers. Without gradients, the scores of many or long
-rows are computed in parts, so that they are never all in memory.
+For sentences of usual length, PyTorch's fused kernel takes many times longer on a CPU than the
+matrix products alone would take, most of all in bf16. This module calls these products, computes
+the softmax in fp32, pads keys to full vector registers, and has its own backward pass. Without
+gradients, the scores of many or long rows are computed in parts, and are never all in memory.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
-"""Without gradients, at most this many queries of a row are multiplied together, and at most this
-many values are summed together; `arithmetic.exact` relies on both numbers."""
+"""Without gradients, at most `QUERIES` queries of a row are multiplied together, and the values of
+at most `KEYS` keys are summed together; `arithmetic.exact` relies on both numbers."""
 GROUP = 4
-"""Without gradients, in fp32, queries are padded to a multiple of this: for fewer queries, the
-processor uses another kernel."""
+"""Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`: the queries
+of a smaller group would be multiplied by another kernel, which may round in another way."""
 MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
 
 
@@ -50,7 +50,7 @@ class CpuMask(Mask):
         self.bias = F.pad(bias, (0, -allowed.shape[-1] % VECTOR), value=MASKED)
 
     def part(self, rows: slice, queries: slice) -> CpuMask:
-        """The mask of these rows and queries, as a view of this one."""
+        """The mask of these rows and queries; its tensors are views of this mask's tensors."""
 
         def cut(x: Tensor) -> Tensor:  # a dimension of size 1 is broadcast, so it is not cut
             return x[rows if len(x) > 1 else slice(1), :, queries if x.shape[2] > 1 else slice(1)]
@@ -156,7 +156,7 @@ def _output(
     More groups of keys, if their weights are all 0, do not change one bit of the output.
     """
     _, _, value, _, weights, _ = _weighed(by, query, key, value, mask, dropout, _product)
-    # Always contiguous: for a strided matrix, a kernel that rounds in another way may be used.
+    # The weights are contiguous: a kernel for strided matrices may round in another way.
     output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
         output = output.float() + _product(weights[..., some].contiguous(), value[:, some])
@@ -164,7 +164,7 @@ def _output(
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """torch.bmm; in fp32, which alone can be exact, `left` is padded to a multiple of `GROUP`."""
+    """Return torch.bmm(left, right); in fp32, first pad `left` to a multiple of `GROUP` rows."""
     rows = left.shape[1]
     if rows % GROUP == 0 or left.dtype != torch.float32:
         return torch.bmm(left, right)
@@ -182,8 +182,8 @@ def _weighed(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Compute the attention weights.
 
-    Returns queries, keys and values as one batch of heads; the weights before and after dropout;
-    and dropout's factors, or None without dropout.
+    Returns queries, keys and values as [rows * heads, length, d]; the weights before and after
+    dropout; and dropout's factors, or None without dropout.
     """
     rows, heads, queries, d_k = query.shape
     key, value = (padded(kv, kv.shape[2], VECTOR) for kv in (key, value))

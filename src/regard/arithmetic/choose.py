@@ -3,9 +3,9 @@
 In this module, an arithmetic is such an implementation, an `Arithmetic`. The recipe's
 `training.arithmetic` selects the one that learns from a batch:
 
-    auto      on a CPU, "loops" or "halves" for a large batch: "loops" with one or two cores,
-              "halves" with any other even number; "whole" for all other batches. On a GPU,
-              `Cuda`, as one compiled program if all batches have one shape
+    auto      on a CPU, for large batches, "loops" with one or two cores and "halves" with any
+              other even number of cores; in all other cases on a CPU, "whole". On a GPU, `Cuda`,
+              as one compiled program if all batches have one shape
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
@@ -47,10 +47,11 @@ from regard.recipe import TrainingRecipe
 from regard.variants import AdditiveAttention, HalvesEmbedding, SmoothFeedForward
 
 COMPILED_ATTENTION: Literal["flex", "efficient", "cudnn"] = "flex"
-"""The kernel of attention in the compiled step of a GPU; `benchmarks/gpu.py` measures each."""
+"""The kernel of attention in the compiled step of a GPU; `benchmarks/gpu.py` measures all three."""
 LARGE = 4 * 10**9
-"""A batch is large if its slots times the model's weights are at least this number, which is about
-0.1 s of two cores' work. With smaller batches, the two halves wait for each other's Python code."""
+"""A batch is large if the number of its slots times the number of the model's weights is at least
+`LARGE`: two cores work on such a batch for about 0.1 s or more. If smaller batches were divided,
+the two halves would wait for each other's Python code."""
 LOOPED = {MultiHeadAttention, FeedForward, SmoothFeedForward, AddNorm, Embedding, HalvesEmbedding}
 """Classes of modules whose equations `FewRows` can compute."""
 MANY_WEIGHTS = 2**22
@@ -59,8 +60,8 @@ faster than PyTorch's Adam."""
 MUCH_MEMORY = 40 * 10**9
 """A GPU with at least this many bytes of memory decodes `LARGE_BATCH` source tokens together."""
 LARGE_BATCH = 65_536
-"""The most source tokens in a batch on such a GPU. The keys, values and logits of this batch take
-some 30 GB in fp32 for the paper's big model (calculated)."""
+"""The most source tokens in a batch on a GPU with `MUCH_MEMORY`. The keys, values and logits of
+such a batch take about 30 GB in fp32 for the paper's big model (calculated, not measured)."""
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
@@ -86,8 +87,8 @@ class ForTraining(NamedTuple):
     """Makes one arithmetic for each part of a large batch. If there are several parts, they are
     learned from at the same time, each with its own generator of dropout masks."""
     large: float
-    """A batch is large if its slots times the model's weights are at least this number. With inf,
-    no batch is large."""
+    """A batch is large if the number of its slots times the number of the model's weights is at
+    least this number. With inf, no batch is large."""
     compiled: Callable[[], Arithmetic] | None = None
     """Makes the arithmetic of a compiled step, if all batches have one shape. With None, no step is
     compiled."""
@@ -96,7 +97,10 @@ class ForTraining(NamedTuple):
 def for_training(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, threads: int
 ) -> ForTraining:
-    """The arithmetic of a run's steps; raises RecipeError if this machine cannot use it."""
+    """The arithmetics that learn from a run's batches; on a CPU, they use `threads` cores.
+
+    Raises RecipeError if this machine lacks the recipe's arithmetic or precision.
+    """
     refuse_arithmetic(recipe, device, threads)
     asked = recipe.arithmetic
     if asked == "plain" or device.type not in ("cpu", "cuda"):
@@ -120,7 +124,10 @@ def for_training(
 
 
 def for_compiled_step(attention: str = COMPILED_ATTENTION) -> Arithmetic:
-    """The arithmetic of a GPU's compiled step, with the kernel `attention`."""
+    """The arithmetic of a GPU's compiled step.
+
+    `attention` names its kernel of equation (1): "flex", "cudnn" or "efficient".
+    """
     if attention == "flex":
         from regard.arithmetic.flex import FlexCuda  # slow to import
 
@@ -158,12 +165,14 @@ def for_decoding(
 ) -> Arithmetic:
     """The arithmetic of decoding.
 
-    On a CPU, this moves the weights of `model` into a packed layout, if oneDNN can pack them. On a
-    GPU, it copies the weights that are multiplied together, and the GPU's memory decides how large
-    the batches are.
+    On a CPU, this function moves the weights of `model` into a packed layout, if oneDNN can pack
+    them. On a GPU, this function copies weights that are multiplied by the same states into one
+    tensor, and the size of the GPU's memory determines how large batches may be.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
-    bits of a translation may depend on the other sentences in its batch.
+    bits of a translation may depend on the other sentences in its batch. If `exact` is True, the
+    result is an `ExactInference` or, if that cannot compute `model`, an arithmetic whose
+    `batches_agree` returns False.
     """
     if device.type == "cuda":
         by = Cuda(learning=False, products=Joined(model))
@@ -221,7 +230,7 @@ def for_few_rows(model: Any) -> Any:
     )
     if not laid_out or not can_use_loops():
         return None
-    from regard.arithmetic.few_rows import FewRows  # loads its loops
+    from regard.arithmetic.few_rows import FewRows  # the import loads the loops
 
     return FewRows(model)
 

@@ -1,11 +1,13 @@
-"""The gradient of the loss of two passes that shall agree (R-Drop).
+"""The gradient of `loss.consistency_loss`, which trains two forward passes to agree (R-Drop).
 
-For the probabilities p and q of the two passes, the label t and the weight w,
+For the probabilities p and q of the two passes, the label t and the weight w, the loss and its
+gradient with respect to the logits of the first pass are
 
-    loss          = -(log p(t) + log q(t)) / 2 + w / 4 · (KL(p || q) + KL(q || p))
-    gradient of p = (p - onehot(t)) / 2 + w / 4 · (p - q + p (log p - log q - KL(p || q)))
+    loss     = -(log p(t) + log q(t)) / 2 + w / 4 · (KL(p || q) + KL(q || p))
+    gradient = (p - onehot(t)) / 2 + w / 4 · (p - q + p (log p - log q - KL(p || q)))
 
-and the gradient of q has p and q exchanged. Label smoothing is added as in cross_entropy.py.
+In the gradient for the second pass, p and q are exchanged. Label smoothing is added as in
+cross_entropy.py.
 """
 
 from typing import NamedTuple

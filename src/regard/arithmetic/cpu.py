@@ -19,7 +19,7 @@ class Cpu(Fused):
     """
 
     chunk = 1024
-    """The loss computes the logits of at most this many tokens together; so many fit caches."""
+    """The loss computes the logits of at most this many tokens together: as many as fit caches."""
     logits_at_once = 2**20
     """At most this many logits are ranked together: 4 MiB in fp32."""
 
@@ -47,15 +47,15 @@ class Cpu(Fused):
         return out
 
     def drop(self, x: Tensor, dropout: float) -> Tensor:
-        """Dropout with a mask of cheap random bits."""
+        """Dropout(x), with the mask that `keep_mask` draws."""
         return x * self.keep_mask(x, dropout) / (1 - dropout) if dropout else x
 
     def logits(self, x: Tensor, embedding: nn.Embedding, bias: Tensor | None = None) -> Tensor:
         """x E^T, plus a bias."""
         return self.products.logits(self, x, embedding, bias)
 
-    # The equations above call these methods between matrix products; `one_core.Loops` overrides
-    # them by loops.
+    # The equations above call the methods below between matrix products; `one_core.Loops` overrides
+    # these methods with loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""

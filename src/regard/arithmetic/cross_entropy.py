@@ -1,13 +1,14 @@
 """The output layer and its loss as one operation: linear, softmax, smoothed cross-entropy.
 
 The logits of a batch are by far its largest tensor. They are computed for a chunk of tokens at a
-time and are turned into their gradient in the forward pass, so they are never kept. Two
-identities make label smoothing free: for a state z, the embeddings W and the label t,
+time and are turned into their gradient in the forward pass, so they are never kept. With two
+identities, label smoothing costs almost nothing: for a state z, the embeddings W and the label t,
 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
 
-The last term of the gradient has rank one; it is added after the matrix products.
+The last term of the gradient has rank one. The gradient is multiplied by W, and by the states,
+without this term; what the term would add to a product is added separately.
 """
 
 from typing import Any, Protocol
@@ -59,9 +60,9 @@ def cross_entropy_by_chunks(
     """The (smoothed, plain) loss that `Arithmetic.cross_entropy` specifies: a sum in fp32, in nats.
 
     Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, each token's
-    loss has the rounding error of one bf16 probability, unless it is computed without a gradient or
-    by loops, which use fp32. The smoothed loss also has the rounding error of the mean of the
-    embeddings.
+    loss has the rounding error of one bf16 probability; without a gradient, with `consistency`, or
+    by loops, this probability is computed in fp32. The smoothed loss also has the rounding error of
+    the mean of the embeddings.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain
@@ -80,7 +81,7 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
         passes, tokens = 2 if consistency else 1, len(labels)
-        mean = embedding.sum(0).float() / len(embedding)  # .float().sum() would copy all of it
+        mean = embedding.sum(0).float() / len(embedding)  # .float().sum() copies all rows
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if by.learning else states[:0])
         z_sum = torch.zeros_like(mean)
@@ -152,7 +153,8 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()
-    # scatter_add_ would copy all of p, twice. On a GPU, new_tensor would wait, so `Cuda` differs.
+    # scatter_add_ would copy all of p twice. On a GPU, new_tensor would wait for the GPU, so
+    # `Cuda` has another method.
     entries = (torch.arange(len(p), device=p.device), labels[:, 0])
     p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
     return right, log_p

@@ -20,8 +20,8 @@ from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Attention kernels. The first is fast for short rows and takes masks; MATH computes the widths of
-heads that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
+"""Attention kernels. The first is fast for short rows and takes masks; MATH computes heads of
+sizes that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 STEPS_UNSEEN = 16
@@ -29,13 +29,13 @@ STEPS_UNSEEN = 16
 GPU is idle until the host has launched the next step. A sentence that has ended may take part in up
 to 15 more steps, which add nothing to it."""
 _STRIDES = 16
-"""The kernel reads biases whose strides are multiples of this; it would copy all others."""
+"""The first kernel of `EFFICIENT` would copy a bias whose strides are not multiples of this."""
 
 
 class CudaMask(Mask):
     """A mask for a fused kernel, which may give NaN for a query without keys.
 
-    `open` lets such a query attend to every key; its output is set to zero afterwards.
+    `open` lets such a query attend to every key; the query's output is set to zero afterwards.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
@@ -45,9 +45,10 @@ class CudaMask(Mask):
         self._bias: Tensor | None = None
 
     def bias(self, dtype: torch.dtype) -> Float[Tensor, "#rows 1 #queries keys"]:
-        """0 where `open` is True, else -inf: what the kernel would make of `open` in each layer.
+        """The bias of the scores: 0 where `open` is True, else -inf.
 
-        It is made once, for all layers, with the strides that the kernel needs.
+        From `open`, the kernel would make such a bias again in each layer. This method makes it
+        once for all layers, with the strides that the kernel needs.
         """
         if self._bias is None or self._bias.dtype != dtype:
             closed = F.pad(~self.open, (0, -self.open.shape[-1] % _STRIDES))
@@ -66,7 +67,7 @@ class Cuda(Fused):
     batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
     side_by_side = False
     chunk = 8192
-    """The loss computes the logits of at most this many tokens together; so many fill a GPU."""
+    """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
     logits_at_once = 2**27
     """At most this many logits are ranked together: 512 MiB in fp32."""
 
@@ -95,7 +96,7 @@ class Cuda(Fused):
         return output * mask.reachable
 
     def adam(self, learned: Learned, constants: Adam, rate: float, tokens: int | Tensor) -> None:
-        """Adam, compiled to one pass over all tensors; in fp32, PyTorch's fused Adam."""
+        """Adam, compiled to one pass; in fp32, or if compiling fails, PyTorch's fused Adam."""
         if learned.weights is learned.master or self._one_pass is None:
             super().adam(learned, constants, rate, tokens)
             return
@@ -116,14 +117,17 @@ class Cuda(Fused):
     def chunk_of(self, tokens: int) -> int:
         """The size of a chunk, if tokens are divided into the fewest chunks, of nearly equal sizes.
 
-        A chunk has at most `chunk` tokens. There are few, because each reads all embeddings.
+        A chunk has at most `chunk` tokens. Few chunks are best: each reads all embeddings.
         """
         return max(1, -(-tokens // max(1, -(-tokens // self.chunk))))
 
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
+        """Turn logits into softmax - (1 - smoothing) * onehot, in place.
+
+        Returns each label's logit and log-probability, both in fp32, [tokens, 1].
+        """
         right = logits.gather(1, labels).float()
         p = torch.softmax(logits, 1, out=logits)
         chosen = p.gather(1, labels).float()

@@ -11,8 +11,9 @@ itself, and `Int8Linear` adds integers, which is exact in any order. For the oth
 
 No kernel promises that the result for a row is the same in each place of each block, or that zeros
 at the end of a group change nothing; the kernels that were measured behave so. Before sentences
-share a batch, both are therefore tested on this processor, with the sizes of this model:
-`blocks_agree` tests all blocks, `widths_agree` each width of a group and some greater widths.
+share a batch, both properties are therefore tested on the processor, with the sizes of the model:
+`blocks_agree` tests every size of block; `widths_agree` tests every padded number of keys up to one
+group, and some larger numbers.
 """
 
 import itertools
@@ -35,8 +36,8 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
 single row, and reach 256, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this many tokens: few queries are multiplied by another
-kernel."""
+"""Sources are padded to a multiple of this many tokens: another kernel multiplies a smaller number
+of queries."""
 
 
 class BlockedLinear(PackedLinear):
@@ -62,9 +63,9 @@ class BlockedLinear(PackedLinear):
 
 @torch.no_grad()
 def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> bool:
-    """Whether the result for a row is the same in each place of each block, with each thread count.
+    """Whether a row has the same result in each place of blocks of each size.
 
-    The results are computed and compared, with one layer of each size.
+    To find out, one layer of each size computes these results with each number of threads.
     """
     of_one_size = {layer.weight.shape: layer for layer in layers}.values()
     return all(_places_agree(layer, list(threads)) for layer in of_one_size)
@@ -101,10 +102,10 @@ def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
 def widths_agree(
     heads: int, d_k: int, d_v: int, threads: Iterable[int], queries: int | None
 ) -> bool:
-    """Whether attention to n keys gives the same bits in a batch, where masked keys follow them.
+    """Whether attention to n keys gives the same bits alone and in a batch, with masked keys added.
 
-    The outputs are computed and compared for several n, with each number of threads, in fp32.
-    `queries` is the number of queries; None means n, as in the encoder.
+    To find out, outputs are computed in fp32 for several n, with each number of threads, and
+    compared. `queries` is the number of queries; None means n, as in the encoder.
     """
     beyond = (2 * KEYS, 8 * KEYS) if queries else (QUERIES,)
     widths = [WIDTH, *range(VECTOR, KEYS + 1, VECTOR), *beyond]
@@ -114,7 +115,7 @@ def widths_agree(
     )
 
     def outputs(own: list[int], wide: int) -> list[Tensor]:
-        """The outputs for rows of these numbers of keys, in one batch that is padded to `wide`."""
+        """The output of each row; row i has own[i] keys, and the batch is padded to `wide`."""
         seen = torch.arange(wide) < torch.tensor(own)[:, None]
         q, k, v = (
             x[:, :, :length].expand(len(own), -1, -1, -1)

@@ -24,12 +24,15 @@ from regard.arithmetic.one_core import OneCoreInference, array
 from regard.variants import SmoothFeedForward
 
 ROOM_FOR = 32
-"""At first there is room for the keys and values of this many steps of a beam of 4; full room is
-doubled."""
+"""At first, memory is reserved for the keys and values of this many steps of a beam of 4. Memory
+that is full is doubled."""
 
 
 class _Past:
-    """Keys and values: one of each for each layer and slot. A step fills one slot for each row."""
+    """The keys and values of decoded tokens: a key and a value for each layer and slot.
+
+    A step fills one slot for each row.
+    """
 
     def __init__(self, layers: int, slots: int, numbers: int):
         self.stored, self.filled = np.empty((layers, slots, numbers), np.float32), 0
@@ -75,9 +78,10 @@ class FewState:
 class FewRows:
     """The layers of a Transformer as loops, for a search with few rows.
 
-    It has a copy of the model's weights in another layout. In 8 bits only weights are rounded, not
-    states, so the results are nearer to those in fp32 than the results of the modules. The layers
-    of the `model` must be as in the paper, except that their activation may be "swish".
+    It has a copy of the model's weights in another layout. If weights are rounded to 8 bits, the
+    model's own modules round states as well, and the loops do not; the results of the loops are
+    then nearer to the results in fp32. The layers of the `model` must be as in the paper, except
+    that their activation may be "swish".
     """
 
     def __init__(self, model: Any):
@@ -89,7 +93,7 @@ class FewRows:
         self._memory = _in_order(products, _matrices_of_memory(model.decoder))
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
-        # In 8 bits, the modules would round the states, too.
+        # With weights in 8 bits, `model.logits` would round the states, too, so a loop is used.
         rounded = isinstance(products.layouts[output], Int8Linear)
         self._output = _in_order(products, [output]) if rounded else None
         self.weights = len(self._of_decoder[0]) + model.output_matrix.weight.numel()
@@ -190,7 +194,7 @@ def _matrices_of_memory(layers: Iterable[Any]) -> Iterator[_Part]:
 def _in_order(
     products: LaidOut, parts: Iterable[_Part]
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Two flat arrays: matrices of [inputs, outputs]; and their scales and biases, and norms."""
+    """Two flat arrays: all matrices, each [inputs, outputs]; and all scales, biases and norms."""
     weights, numbers = list[Tensor](), list[Tensor]()
     for part in parts:
         if isinstance(part, nn.LayerNorm):

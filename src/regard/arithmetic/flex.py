@@ -12,15 +12,17 @@ from regard.attention import causal_mask, segment_mask
 from regard.equations import Mask
 
 SIDE = 128
-"""Queries, and keys, in a block of scores; PyTorch has no backward kernel for smaller blocks."""
+"""The number of queries, and of keys, in a block of scores; PyTorch has no backward kernel for
+smaller blocks."""
 LEAST_WIDTH = 16
 """The kernels do not compute heads that are narrower than this."""
 
 
 class SegmentMask(CudaMask):
-    """A mask for FlexAttention: segments, and the blocks where a query and a key share a segment.
+    """A mask for FlexAttention, which computes the blocks where a query may attend to a key.
 
-    It also has the masks of the other kernels; a compiler leaves out those that are not used.
+    A query may attend to keys of its own segment and, if `causal`, to no later key. The object also
+    has the masks of the other kernels; a compiler leaves out the masks that are not used.
     """
 
     def __init__(
@@ -40,9 +42,10 @@ class SegmentMask(CudaMask):
 
 
 class FlexCuda(Cuda):
-    """Computes on a GPU, with FlexAttention if the mask consists of segments alone.
+    """Computes like `Cuda`, but attention by FlexAttention if the mask is a `SegmentMask`.
 
-    The other kernels compute narrow heads, and attention with dropout on its weights.
+    The kernels of `Cuda` compute all other attention: with other masks, with heads narrower than
+    `LEAST_WIDTH`, and with dropout on the attention weights.
     """
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:

@@ -24,7 +24,7 @@ class Fused(Plain):
     """Whether losses have gradients."""
 
     def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """PyTorch's LSTM over whole rows; on a GPU it is cuDNN's, from weights in one tensor."""
+        """The LSTM by one operation of PyTorch; on a GPU, cuDNN takes its weights in one tensor."""
         weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
         if x.is_cuda:
             parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])
@@ -34,7 +34,7 @@ class Fused(Plain):
         return y
 
     def linear(self, x: Tensor, *layers: nn.Linear, relu: bool = False) -> Tensor:
-        """x W^T + b of all layers in one product."""
+        """x W^T + b of all layers in one product; then ReLU if `relu`."""
         return self.products.linear(self, x, layers, relu)
 
     def cross_entropy(

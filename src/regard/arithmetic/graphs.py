@@ -1,7 +1,8 @@
-"""A granule of steps on a GPU: one step is recorded as a CUDA graph, and then replayed.
+"""Steps of a search on a GPU: one step is recorded as a CUDA graph, which is then replayed.
 
-A step of decoding launches some hundred small kernels, for which the host takes longer than the
-GPU. A graph launches them together.
+A granule is a group of steps between which the host does not look at results (`regard.granules`).
+A step launches hundreds of small kernels, and launching them takes the host longer than computing
+them takes the GPU. A graph launches all of them together.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from regard.granules import Granule, Value, overwrite, tensors
 from regard.machine.devices import is_out_of_memory
 
 WORTH_RECORDING = 4
-"""The fewest steps for which one is recorded; to record it takes about as long as to launch two."""
+"""A step is recorded if a granule has at least this many steps: to record a step takes about as
+long as to launch two steps."""
 
 
 class RecordedSteps(Granule):
-    """A granule of at most `steps` steps, all but the first of which replay one recording.
+    """A granule of at most `steps` steps, which replays a recording of one step.
 
-    The first step is not recorded: in it, libraries prepare what they cannot prepare while a graph
-    is recorded. Once a recording has worked, the first step is recorded as well. Steps are made one
-    by one where they cannot be recorded: on a CPU; in a search whose steps change a shape or a
-    number on the host; and always after a recording has failed in spite of an unrecorded step.
+    Before the first recording, one step is made unrecorded: in it, libraries prepare what they
+    cannot prepare while a graph is recorded. After a recording has worked, later granules replay
+    all of their steps. Steps are made one by one if they are few (see `WORTH_RECORDING`) or cannot
+    be recorded: on a CPU; in a search whose steps change a shape or a number on the host; and, from
+    then on, if a recording fails directly after an unrecorded step.
     """
 
     def __init__(self, steps: int):
         super().__init__(steps)
         self._works, self._warm = True, False
         self._refused: Any = None
-        """The owner of the steps that could not overwrite a value."""
+        """The last object whose steps could not be recorded; its steps are made one by one."""
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -53,7 +56,7 @@ class RecordedSteps(Granule):
         """Overwrite `value` by the result of `times` steps; False if steps cannot be recorded."""
         try:
             replay = self.record(step, value)
-        except ValueError:  # of `overwrite`
+        except ValueError:  # `overwrite` raises it
             return False
         except RuntimeError as error:
             if is_out_of_memory(error):

@@ -45,11 +45,13 @@ class Inference(Cpu):
         return x if self.keep_in is None else x.to(self.keep_in)
 
     add_norm = Plain.add_norm  # not that of `Cpu`, which defines its own gradient
-    lstm = Plain.lstm  # multiplies by `products`, which may hold the weights
+    lstm = Plain.lstm  # computes by `products`, which may have taken the weights from the layers
 
 
 class ExactInference(Inference):
-    """Inference in which a sentence decodes to the same bits in any batch, if `batches_agree`.
+    """Inference in which a sentence decodes to the same bits in any batch.
+
+    This holds on processors on which `batches_agree` returns True.
 
     `sizes` has the sizes of the model's attentions, each as (heads, d_k, d_v).
     """
@@ -61,10 +63,11 @@ class ExactInference(Inference):
         self._layouts, self._sizes = products.layouts.values(), tuple(sizes)
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Whether batches change no bits of linear layers and attention in the model's sizes.
+        """Whether linear layers and attention of the model's sizes give the same bits in any batch.
 
-        They are tested with each number of threads. False if keys are not in fp32, or if no
-        layer is laid out for exact results.
+        Both are tested with each number of threads; attention is tested with as many queries as
+        keys, with 1 query and with `beam` queries. The result is False if keys are not in fp32, or
+        if no layer is laid out for exact results.
         """
         threads = list(threads)
         blocked = [layout for layout in self._layouts if isinstance(layout, BlockedLinear)]

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class Rounded(NamedTuple):
-    """A matrix rounded to 8-bit integers: each of its rows is nearly its integers times a scale."""
+    """A matrix rounded to 8-bit integers: row i is nearly scale[i] * integers[i]."""
 
     integers: Int8[Tensor, "rows columns"]
     scale: Float[Tensor, " rows"]
 
 
 class Int8Products(Products):
-    """Multiplies linear layers and the logits of the loss in 8 bits."""
+    """Computes the products of linear layers, and the logits of the loss, in 8 bits."""
 
     def linear(self, by: Cpu, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
         """x W^T + b of rounded matrices; for the backward pass, rounding has a gradient of 1."""
@@ -83,7 +83,10 @@ def _exact_product(a: Tensor, b: Tensor) -> Tensor:
 def round_rows(
     x: Float[Tensor, "*batch columns"], factors: Float[Tensor, " columns"] | None = None
 ) -> Rounded:
-    """x times a factor for each column, rounded to integers from -127 to 127, as one matrix."""
+    """Multiply each column of x by its factor; round each row, with a scale of its own.
+
+    The rounded integers are from -127 to 127. All dimensions of x except the last are flattened.
+    """
     matrix = x.detach().reshape(-1, x.shape[-1]).to(torch.float32, copy=True)
     matrix = matrix if factors is None else matrix.mul_(factors)
     scale = matrix.abs().amax(1) * (1 / 127) + 1e-30  # not 0 for a row of zeros
@@ -98,7 +101,10 @@ def scale_products(
     relu: bool,
     dtype: torch.dtype,
 ) -> Tensor:
-    """y times its row's scale and its column's factor, plus the bias, then ReLU if `relu`."""
+    """Multiply row i of y by scale[i], and column j by factors[j]; add the bias; ReLU if `relu`.
+
+    The result has the dtype `dtype`. If `factors` or `bias` is None, it is left out.
+    """
     z = y.float().mul_(scale[:, None])
     z = z if factors is None else z.mul_(factors)
     z = (z if bias is None else z.add_(bias)).to(dtype)

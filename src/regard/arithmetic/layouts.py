@@ -1,8 +1,8 @@
-"""Linear layers for inference on a CPU, whose weights are rearranged once for its matrix kernels.
+"""Linear layers for inference, whose weights are rearranged once for a CPU's matrix kernels.
 
-In `F.linear`, oneDNN rearranges the weight at every call; here it does so when a model is opened.
-`Int8Linear` also rounds the weight to 8 bits, with a scale for each output. VNNI instructions
-multiply its integers twice as fast as bf16.
+In `F.linear`, oneDNN rearranges the weight at every call. The layers of this module have their
+weights rearranged once, when a model is opened. `Int8Linear` also rounds the weight to 8 bits, with
+a scale for each output. VNNI instructions multiply these integers twice as fast as bf16 numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.attention import MultiHeadAttention
 LARGEST = 127
 # Tensors, because PyTorch would turn a Python number into a tensor at each operation.
 TOP_BIT = torch.tensor(128, dtype=torch.uint8)
-TINY = torch.tensor(1e-30)  # added to each scale, so that it is not 0 for a row of zeros
+TINY = torch.tensor(1e-30)  # added to each scale, so that no scale is 0
 
 
 class PackedLinear:
@@ -69,7 +69,7 @@ class Int8Linear:
     def __call__(
         self, by: Any, x: Float[Tensor, "*batch inputs"], relu: bool = False
     ) -> Float[Tensor, "*batch outputs"]:
-        """x W^T + b of fp32 states, except for rounding, then ReLU if `relu`."""
+        """x W^T + b of fp32 states x, with the errors of rounding; then ReLU if `relu`."""
         rounded, scale = by.round_unsigned(x)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, 128, self.weight, self.scale, self.zero, None,
@@ -84,7 +84,7 @@ LayOut = Callable[[Tensor, Tensor | None], Layout]
 
 
 class Dense(NamedTuple):
-    """A weight and bias in plain order, for x W * scale + b."""
+    """A weight and bias that are not packed; the layer computes (x W) * scale + b."""
 
     weight: Float[Tensor, "inputs outputs"] | Int8[Tensor, "inputs outputs"]
     """In the model's precision, or rounded to 8 bits."""
@@ -97,8 +97,8 @@ class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
     The weights of linear layers are deleted from the model, which can then compute only by these
-    products. `output` gives the logits, plus a `bias`; its weight is copied and not deleted, as it
-    may be an embedding, too.
+    products. The product of states and the weight of `output`, plus `bias`, is the logits. This
+    weight is copied and not deleted, because the model may embed tokens with it, too.
     """
 
     def __init__(
@@ -116,22 +116,22 @@ class LaidOut(Products):
         self.layouts[output,] = lay_out(output.weight, bias)
 
     def dense(self, layers: tuple[nn.Module, ...]) -> Dense:
-        """The weight and bias of these layers in plain order; in 8 bits, they stay rounded."""
+        """The weight and bias of these layers, not packed; an 8-bit weight stays rounded."""
         layout = self.layouts[layers]
         weight = layout.weight.to_dense()
         if isinstance(layout, Int8Linear):
-            scale = layout.scale  # and the layout has the weight transposed
+            scale = layout.scale  # its weight is transposed already
         else:
             weight, scale = weight.t(), torch.ones(len(weight))
         bias = torch.zeros(len(scale)) if layout.bias is None else layout.bias.float()
         return Dense(weight.contiguous(), scale, bias)
 
     def linear(self, by: Any, x: Tensor, layers: tuple[nn.Linear, ...], relu: bool) -> Tensor:
-        """x W^T + b of each layer, by the layout of their weights; then ReLU if `relu`."""
+        """x W^T + b of the layers, as one product, by their layout; then ReLU if `relu`."""
         return self.layouts[layers](by, x, relu)
 
     def logits(self, by: Any, x: Tensor, embedding: nn.Embedding, bias: Tensor | None) -> Tensor:
-        """x E^T, plus the bias that was laid out."""
+        """x E^T, plus the bias that was laid out with E; the argument `bias` is not read."""
         return self.layouts[embedding,](by, x)
 
 
@@ -166,9 +166,10 @@ def multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
 def round_unsigned(
     x: Float[Tensor, "*batch inputs"],
 ) -> tuple[UInt8[Tensor, "*batch inputs"], Float[Tensor, "*batch 1"]]:
-    """Round each entry of x to an integer n, so that n * scale is nearly x; return n + 128, scales.
+    """Round each entry of x to an integer n for which n * scale is nearly that entry.
 
-    Each row has a scale. 128 is added because the fast kernel takes only unsigned activations.
+    Returns n + 128 for each entry, and a scale for each row. 128 is added because the fast kernel
+    takes only unsigned activations.
     """
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = _scale(largest, LARGEST)
@@ -183,13 +184,13 @@ def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:
-    """The number to divide `entry` by, so that it becomes the integer `rounded`; never 0."""
+    """The number that divides `entry` to give the integer `rounded`; the number is never 0."""
     return torch.add(TINY, entry, alpha=1 / rounded)
 
 
 @cache
 def largest_weight() -> int:
-    """The largest integer that W may have if sums of `Int8Linear` shall be exact; 0 if none may.
+    """The largest integer in W for which the sums of `Int8Linear` are exact; 0 if there is none.
 
     It is 127 with VNNI instructions. On older x86 processors it is 64: they add pairs of products
     in signed 16 bits, where 2 x 255 x 64 fits.

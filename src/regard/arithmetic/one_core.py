@@ -58,7 +58,7 @@ class Loops(Cpu):
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float
     ) -> Tensor:
-        """softmax(scores * factor + bias), in the precision of the scores."""
+        """softmax(scores * factor + bias), in the scores' precision; with `dropout`, in fp32."""
         if dropout:
             return super().attention_weights(scores, bias, factor, dropout)
         scores = scores.contiguous()
@@ -88,7 +88,10 @@ class Loops(Cpu):
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits into softmax - (1 - smoothing) * onehot; return each label's logit, log p."""
+        """Turn logits into softmax - (1 - smoothing) * onehot, in place.
+
+        Returns each label's logit and log-probability, both in fp32, [tokens, 1].
+        """
         right, log_p = torch.empty(2, len(logits)).unbind()
         one = array(labels[:, 0].contiguous())
         cross_entropy_loops.gradient_of_logits(
@@ -161,7 +164,7 @@ class Loops(Cpu):
         relu: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        """y times its row's scale and its column's factor, plus the bias, then ReLU if `relu`."""
+        """Multiply row i of y by scale[i], and column j by factors[j]; add bias; ReLU if `relu`."""
         out = torch.empty(y.shape, dtype=dtype)
         factors = torch.ones(y.shape[1]) if factors is None else factors
         bias = torch.zeros(y.shape[1]) if bias is None else bias.float()

@@ -16,11 +16,11 @@ class Plain(Arithmetic):
     """Computes every equation by its definition, on any device, in any precision."""
 
     def mask(self, allowed: Tensor) -> Mask:
-        """The mask, unchanged."""
+        """A mask that holds `allowed` unchanged."""
         return Mask(allowed)
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """The mask of pairs of equal segments; with `causal`, without the pairs of later keys."""
+        """The mask that allows keys of a query's segment; with `causal`, it allows no later key."""
         same = segment_mask(queries, keys)
         return self.mask(same & causal_mask(keys.shape[1], keys.device) if causal else same)
 
@@ -58,7 +58,7 @@ class Plain(Arithmetic):
         return F.relu(y) if relu else y
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
-        """The sum, then torch.nn.LayerNorm."""
+        """LayerNorm(x + Dropout(y)), by torch.nn.LayerNorm."""
         out: Tensor = norm(x + self.drop(y, dropout))
         return out
 

@@ -30,7 +30,7 @@ class Products:
         return F.linear(x, embedding.weight, bias)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
-        """A function from at most `tokens` states to logits, which its next call overwrites."""
+        """A function from at most `tokens` states to logits; its next call overwrites them."""
         block = embedding.new_empty(tokens, len(embedding))
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
 

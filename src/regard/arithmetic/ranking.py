@@ -8,7 +8,7 @@ from regard.equations import Ranking
 from regard.hypotheses import ranking
 
 BLOCK = 128
-"""How many tokens of the vocabulary are a block; only tokens of the best blocks are ranked."""
+"""The number of tokens in a block of the vocabulary; only tokens of the best blocks are ranked."""
 
 
 def most_likely_by_blocks(
@@ -20,8 +20,9 @@ def most_likely_by_blocks(
 ) -> Ranking:
     """Rank as `regard.hypotheses.most_likely` defines, by blocks of `BLOCK` tokens.
 
-    At most `at_once` logits, but at least one row, are read at a time. Only the `count` blocks
-    with the likeliest best tokens are ranked: they contain the `count` best continuations.
+    At most `at_once` logits, but at least one row, are read at a time. Blocks are compared by their
+    most likely tokens, and only tokens of the best `count` blocks are ranked: these blocks contain
+    the `count` best continuations.
     """
     vocabulary, beams = logits.shape[1], live.shape[1]
     # [rows, ...] -> [sentences, beams, ...]
@@ -57,7 +58,7 @@ def _summary(
         largest = _block_maxima(x)
         top = largest.amax(dim=-1)
         total = top - x.log_softmax(dim=-1).amax(dim=-1)
-        # 0 for a row of -inf: its log-probabilities then stay -inf instead of becoming NaN.
+        # A row of -inf has the total 0, so that its log-probabilities are -inf and not NaN.
         totals.append(total.masked_fill_(top == -torch.inf, 0.0))
         maxima.append(largest)
     best = torch.cat(maxima)

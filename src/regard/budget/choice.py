@@ -1,9 +1,10 @@
 """The recipe that learns most from a text in a given time, on this machine.
 
 The machine's speed decides how many target tokens a model learns from: some steps of each model are
-timed. Repeated tokens count less: T tokens, of which U are distinct (T > U), are worth
+timed. Repeated tokens count less: if a text of U tokens is repeated until the model has learned
+from T tokens (T > U), these T tokens teach as much as E tokens of new text (r is `repeats`):
 
-    E = U + U r (1 - exp(-(T / U - 1) / r))     tokens; r is `repeats`
+    E = U + U r (1 - exp(-(T / U - 1) / r))
 
 A model with P weights outside its embedding is expected to reach
 
@@ -59,7 +60,7 @@ CHECKPOINTS, AVERAGED = 30, 9
 """The number of a run's checkpoints, which are all validated, and the number that are averaged at
 the end: the 30 % nearest to the best validation."""
 VALIDATED = 100
-"""The number of sentences translated for the BLEU of a validation, which only informs."""
+"""Each validation translates this many sentences for a BLEU that is only shown, not used."""
 LEAST_STEPS = 3000
 """Batches are halved, down to rule.toml's least size, until this many steps fit in the time."""
 WARM_UP = 1 / 6
@@ -71,8 +72,8 @@ steps."""
 RATE = 1e-4
 """The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
 LONGEST_STEP = 3.0
-"""A model whose step would take more seconds is not timed: its speed is computed from a smaller
-model's."""
+"""A model whose step would take more seconds than this is not timed: its speed is computed from the
+speed of a smaller model."""
 
 
 class Choice(NamedTuple):
@@ -84,7 +85,7 @@ class Choice(NamedTuple):
     steps: int
     epochs: float
     tokens_per_weight: float
-    """Tokens to learn from for each weight; repeated tokens count less."""
+    """Tokens to learn from for each weight, E / P: repeated tokens count less than new ones."""
     loss: float
     """The expected loss, in nats per character of the target."""
     perplexity: float
@@ -105,7 +106,7 @@ class Choice(NamedTuple):
 
 
 Speed = Callable[[Recipe, ParallelText], float]
-"""Measures how many target tokens of a text a recipe learns from in a second."""
+"""A function that measures how many target tokens of a text a recipe learns from in a second."""
 
 
 def choose(
@@ -148,9 +149,9 @@ def for_several_times(
 
 
 def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...]) -> Recipe:
-    """A recipe with these fields of a model, before the number of steps is known.
+    """The recipe with these fields of rule.toml, before the number of steps is known.
 
-    Raises RecipeError if its embeddings cannot be those of the tokenizer.
+    Raises RecipeError if the recipe shares embeddings that the tokenizer keeps apart.
     """
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
@@ -160,16 +161,18 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
     return recipe
 
 
-def _in_smaller_batches(start: Recipe, tokens: float) -> Recipe:
-    """The recipe with batches so small that `tokens` make LEAST_STEPS batches, if possible.
+def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) -> Recipe:
+    """The recipe with batches so small that `tokens` make LEAST_STEPS steps, if possible.
 
-    The rate falls with the square root of the batch, as gradients become less certain.
+    The learning rate falls with the square root of the batch, because the gradient of a smaller
+    batch is noisier.
     """
     least, batch = rule_of_times()["batch"]["least"], start.data.target_tokens
     while batch // 2 >= least and tokens < LEAST_STEPS * 0.9 * batch * start.training.accumulate:
         batch //= 2
-    rate = start.training.rate * (batch / start.data.target_tokens) ** 0.5
-    return start.but(source_tokens=batch, target_tokens=batch, rate=rate)
+    smaller = start.but(source_tokens=batch, target_tokens=batch).set(*asked)
+    share = smaller.data.target_tokens / start.data.target_tokens
+    return smaller.but(rate=start.training.rate * share**0.5).set(*asked)
 
 
 def _expected(
@@ -177,12 +180,13 @@ def _expected(
 ) -> Choice:
     rule = rule_of_times()
     tokens = 60 * minutes * USED * speed
-    start = _in_smaller_batches(start, tokens).set(*asked)
+    start = _in_smaller_batches(start, tokens, asked)
     steps = max(1, round(tokens / (0.9 * start.data.target_tokens * start.training.accumulate)))
     epochs = tokens / corpus.tokens
     dropout = next(row["dropout"] for row in rule["dropout"] if epochs <= row["epochs"])
     longest, interval = start.training.warmup_steps, max(1, steps // CHECKPOINTS)
     warm_up = max(20, min(longest, int(steps * WARM_UP)))
+    warm_up = start.but(warmup_steps=warm_up).set(*asked).training.warmup_steps
     recipe = start.but(
         dropout=dropout,
         minutes=minutes,
@@ -200,7 +204,7 @@ def _expected(
     weights = weights_of(recipe)
     per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
     loss = expected_loss(weights, tokens, corpus.tokens)
-    most = math.log(corpus.vocabularies(recipe)[0])  # the loss of a model that knows nothing
+    most = math.log(corpus.vocabularies(recipe)[0])  # the loss of equal probabilities
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
@@ -213,7 +217,7 @@ def weights_of(recipe: Recipe) -> int:
 def worth(tokens: float, different: float, repeats: float) -> float:
     """How many tokens of new text teach as much as `tokens`, of which `different` are distinct.
 
-    This is E of the first formula above, and `repeats` is its r.
+    This number is E of the first formula in this module's docstring, and `repeats` is its r.
     """
     again = max(0.0, tokens / different - 1)
     return min(tokens, different) + different * repeats * (1 - math.exp(-again / repeats))
@@ -222,7 +226,7 @@ def worth(tokens: float, different: float, repeats: float) -> float:
 def expected_loss(
     weights: int, tokens: float, different: float, rule: Mapping[str, float] | None = None
 ) -> float:
-    """The loss that the second formula above gives, in nats per target character.
+    """The loss by the second formula in this module's docstring, in nats per target character.
 
     The model learns from `tokens` target tokens, of which `different` are distinct. `rule` has the
     constants; by default, they are read from rule.toml.
@@ -268,7 +272,7 @@ def tokens_per_second(recipe: Recipe, corpus: ParallelText) -> float:
 
 
 class _Arbitrary:
-    """Pairs with the lengths of a corpus, whose sub-words are arbitrary."""
+    """Pairs of arbitrary sub-words, with the lengths of a corpus's pairs."""
 
     def __init__(self, corpus: ParallelText, recipe: Recipe):
         self._random, self._sizes = np.random.default_rng(0), corpus.vocabularies(recipe)

@@ -18,7 +18,7 @@ from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 
 SAMPLED = 2000
-"""The lengths of the first pairs are kept: of at most this many pairs."""
+"""A `ParallelText` has the lengths of its first pairs, at most this many."""
 
 
 @cache
@@ -44,7 +44,8 @@ class ParallelText(NamedTuple):
     ) -> "ParallelText":
         """Read all lines of the files; raises DataError if a file cannot be read.
 
-        Other flaws are ignored. Raises ModelError if the tokenizer cannot be opened.
+        Files with different numbers of lines are accepted. Raises ModelError if the tokenizer
+        cannot be opened.
         """
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         for path in (*sources, *targets):
@@ -59,13 +60,16 @@ class ParallelText(NamedTuple):
             for line in read_lines(path):
                 pairs, characters = pairs + 1, characters + len(line)
         for path in sources:
-            for _ in read_lines(path):  # refuse lines that cannot be read before models are timed
+            for _ in read_lines(path):  # an unreadable line is refused now, before models are timed
                 pass
         return cls(pairs, characters, tuple(lengths or [(1, 1)]), known)
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
-        """The approximate size of the text that data was prepared from; raises DataError."""
+        """The approximate size of the text that this data was prepared from.
+
+        Raises DataError if the data is missing or damaged.
+        """
         pairs = Pairs.open(data, "train")
         known = open_tokenizer(data)
         each = cls(len(pairs), 0, (), known).characters_per_token()
@@ -75,7 +79,7 @@ class ParallelText(NamedTuple):
         return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known)
 
     def vocabulary(self) -> int:
-        """The number of the target's sub-words: those of the tokenizer, or those to learn."""
+        """The size of the target's vocabulary: the tokenizer's, or the size that is learned."""
         if self.tokenizer is not None:
             return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]

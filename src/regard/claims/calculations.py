@@ -1,4 +1,4 @@
-"""Parts that are calculated: positions, convolutions, dot products, costs.
+"""Parts of claims that need no training: positions, convolutions, dot products, costs.
 
 Each function takes a seed and returns named numbers.
 """
@@ -38,9 +38,9 @@ _ROWS, _LENGTH = 8, 64
 def positions(seed: int) -> Measured:
     """The largest difference of PE(pos + k) and R_k PE(pos), for random k.
 
-    R_k turns the plane of each pair (sine, cosine) by k times the rate of the pair, and is the same
-    for every pos. `random_error` is for comparison: the largest error of the best linear map, by
-    least squares, from each row of a table of random numbers to the next row.
+    R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
+    every pos (see `rotation`). `random_error` is for comparison: the largest error of the best
+    linear map, by least squares, from each row of a table of random numbers to the next row.
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -140,9 +140,10 @@ def softmax_gradients(seed: int) -> Measured:
 def head_costs(seed: int) -> Measured:
     """Parameters and operations of one-layer base models, by their number of heads, h.
 
-    Heads are d_model / h wide. `flop_h` are the operations of a training step, by formula.
-    `counted_h` are those that PyTorch counts in one self-attention with its projections.
-    `softmax_h` is the number of its attention weights. A sequence has 64 positions.
+    Heads are d_model / h wide. `flop_h` is the number of operations of training on one pair, by
+    formula. `counted_h` is the number that PyTorch counts in one self-attention with its
+    projections, and `softmax_h` the number of attention weights in it. Each sequence has 64
+    positions.
     """
     torch.manual_seed(seed)
     found = {}

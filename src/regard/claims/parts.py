@@ -30,10 +30,10 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the part; its numbers are kept under it."""
+        """The name of the part, under which its numbers are kept."""
 
     def settings(self, size: Size) -> str:
-        """Everything except the seed on which the numbers depend."""
+        """All that the numbers of the part depend on, except the seed, as text."""
 
     def run(self, seed: int, out: Path, size: Size) -> Measured:
         """Compute the numbers; a training that was stopped continues from its last checkpoint."""

@@ -43,7 +43,8 @@ WIDTHS = (16, 64, 256)
 """The d_k at which kinds of attention are compared."""
 SCORES = ("scaled", "dot", "additive")
 RATIOS = (1, 2, 8, 16)
-"""Values of d_ff / d_model, approximate because heads divide d_model; the paper's base has 4."""
+"""Values of d_ff / d_model, approximate because d_model is a multiple of the number of heads; the
+paper's base model has 4."""
 
 
 def of_ratio(ratio: int) -> dict[str, Any]:

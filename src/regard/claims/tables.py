@@ -12,7 +12,7 @@ from regard.study.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
-"""A row of a page that is filled in: the text after `<!-- claim/finding -->` is replaced."""
+"""Matches a row of a page to fill in: the text after `<!-- claim/finding -->` is replaced."""
 ENGLISH = {verdict: str(verdict) for verdict in Judgement}
 KOREAN = {
     Judgement.HOLDS: "성립",

@@ -27,14 +27,14 @@ from regard.translation import Translator
 
 VALID_PAIRS = 500
 _TRAIN, _VALID, _TEST = 11, 12, 13
-"""Seeds of the corpus."""
+"""Seeds of the built-in corpus for the texts to learn from, to validate on and to test on."""
 
 
 @dataclass(frozen=True)
 class Trained:
     """A training of `claims.recipes`, by name.
 
-    It gives these numbers. `bleu` is the BLEU of all unseen sentences, `short` of those with at
+    Its numbers are these. `bleu` is the BLEU of all unseen sentences, `short` of those with at
     most SHORT_PIECES pieces, and `long` of the others. `perplexity` and `accuracy` (percent) are
     measured on the next piece in the validation set, given the right pieces before it, and
     `train_perplexity` on the last logged batches. A training that diverged gets the numbers of a

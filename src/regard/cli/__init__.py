@@ -1,1 +1,1 @@
-"""The command line: one short function per command. Results on stdout, progress on stderr."""
+"""The command line: a short function for each command. Results go to stdout, progress to stderr."""

@@ -1,4 +1,4 @@
-"""`regard score --report`: five scores, what each of them measures, and how much systems differ."""
+"""`regard score --report`: prints five scores, what each measures, and how much systems differ."""
 
 import json
 import re
@@ -25,8 +25,9 @@ from regard.score.report import (
 
 
 def chosen_steps(text: str | None) -> TextSteps | None:
-    """The steps that `--steps` names, in the order of ALL_STEPS; None if the option is left out.
+    """The steps that `text`, the value of --steps, names, in the order of ALL_STEPS.
 
+    Returns None if `text` is None, because the option is left out, and () if `text` is "none".
     Raises RecipeError for an unknown step.
     """
     if text is None:
@@ -39,9 +40,11 @@ def chosen_steps(text: str | None) -> TextSteps | None:
 
 
 def chosen_language(text: str | None, reference: Path) -> str:
-    """The code of the language: `text`, or the ending of the reference's name (`ref.fr`), or "de".
+    """The code of the language in which bleu_paper takes the text to be, such as "de".
 
-    Raises RecipeError if `text` is not such a code.
+    The code is `text`, the value of --language. If `text` is None, the code is the ending of the
+    reference's name (`ref.fr`), or "de" if Moses lists no abbreviations for that ending. Raises
+    RecipeError if `text` is not two or three letters.
     """
     if text is None:
         ending = reference.suffix.removeprefix(".")
@@ -64,9 +67,10 @@ def print_report(
     steps: TextSteps | None,
     as_json: bool,
 ) -> None:
-    """Print a report on some systems; all others are compared with the first one.
+    """Print five scores of each system's translations, and compare each system with the first one.
 
-    Without `steps`, text that looks tokenised is scored without any step.
+    `steps` prepare the text for bleu_paper. If `steps` is None, the steps of the paper are used, or
+    no steps if all texts look tokenised. `as_json` prints one JSON object instead of lines.
     """
     done = _fitting_steps([*systems, *references]) if steps is None else steps
     scores = report_translations(systems, references, language, done)
@@ -89,7 +93,7 @@ def print_report(
 
 
 def _fitting_steps(texts: Sequence[Sequence[str]]) -> TextSteps:
-    """The steps of the paper, or no steps for text that looks tokenised."""
+    """The steps of the paper, or () if all texts look tokenised."""
     tokenised = [looks_tokenised(text) for text in texts]
     if all(tokenised):
         note("the text looks tokenised: bleu_paper takes its words as they stand (--steps)")

@@ -1,4 +1,4 @@
-"""`regard score --trees`: prints the output of EVALB, and ends with the exit status of EVALB."""
+"""`regard score --trees`: prints what EVALB would print, and ends with EVALB's exit status."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -24,9 +24,11 @@ def score_trees(
     as_json: bool,
     rows: bool,
 ) -> None:
-    """Print a row for each sentence, if `rows`, and the summary; `as_json` prints only the summary.
+    """Compare the trees of two files, and print the scores.
 
-    Raises DataError for an unreadable file, and typer.Exit(1) after more errors than allowed.
+    If `rows` is True, a row for each sentence is printed before the summary. If `as_json` is True,
+    only the summary is printed, as JSON. Raises DataError for an unreadable file, and typer.Exit(1)
+    after more errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
@@ -52,7 +54,7 @@ def score_trees(
 
 
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
-    """Yield the rows; write messages and remarks, with the names of files, to standard error."""
+    """Yield the rows; write messages, and remarks with the name of their file, to stderr."""
     for one in said:
         match one:
             case Row():
@@ -98,7 +100,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _tell(text: str) -> None:
-    """Write a line to standard error; bytes of a file that are not UTF-8 are not changed."""
+    """Write a line to standard error; bytes that are not UTF-8 are written unchanged."""
     typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
 
 

@@ -23,7 +23,7 @@ Measure = Callable[[list[str], int], int]
 number of the first line, counted from 0."""
 
 LEAST_LINES = 256
-"""A block has at least this many lines, rounded up to complete windows; the last may have fewer."""
+"""Blocks have this many lines, rounded up to a multiple of --window; the last may be shorter."""
 SECONDS_FIRST = 3.0
 """All processes may meet the same error. All but the first process wait this many seconds before
 they raise the error, so that the first process reports it."""
@@ -31,7 +31,10 @@ they raise the error, so that the first process reports it."""
 
 @contextmanager
 def after_the_first() -> Iterator[None]:
-    """Delay errors in all processes but the first, whose failure makes torchrun end the others."""
+    """Delay a RegardError in all processes except the first.
+
+    When the first process fails, torchrun ends the others, so that only one error is shown.
+    """
     try:
         yield
     except RegardError:
@@ -82,7 +85,7 @@ def translate_file(
 
 @contextmanager
 def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
-    """A context in which SIGINT and SIGTERM end the command.
+    """A context in which SIGINT and SIGTERM end the command, with exit status 128 + signal number.
 
     If `blocks` are given, a note first says how much of them is finished.
     """
@@ -110,7 +113,7 @@ def stopped_by_signals(blocks: "Blocks | None" = None) -> Iterator[None]:
 
 
 class _Stopped(BaseException):
-    """A signal has come; `status` is the exit status that it gives the command."""
+    """A signal has come; `status` is the exit status with which the command is to end."""
 
     def __init__(self, status: int):
         self.status = status

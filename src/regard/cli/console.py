@@ -15,9 +15,10 @@ def note(message: str) -> None:
 
 
 def called() -> str:
-    """The command that runs regard: the name `regard` or, if a shell does not find it, a path.
+    """The command by which a user can run regard, for examples that are printed.
 
-    The path is the path of the script `regard` or, without a script, of Python with `-m regard`.
+    The command is `regard` if a shell finds that name. Otherwise it is the path of the running
+    script `regard` or, without such a script, the path of Python followed by `-m regard`.
     """
     if which("regard"):
         return "regard"

@@ -78,7 +78,10 @@ def _learn(
     pairs: int,
     quiet: bool,
 ) -> None:
-    """Train in the run directory `out`; if the demo is new, write its corpus first."""
+    """Train in the run directory `out`; if the demo is new, write and prepare its corpus first.
+
+    `write` is called with a folder and `pairs`, writes the corpus there, and returns the files.
+    """
     from regard.cli.demo_corpus import was_begun
     from regard.cli.preparing import preparing
     from regard.cli.train import train_and_show

@@ -15,7 +15,10 @@ VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 
 
 def write_text(folder: Path, pairs: int) -> "TrainingFiles":
-    """Write train.en, train.de, valid.en and valid.de; the training files have `pairs` lines."""
+    """Write train.en, train.de, valid.en and valid.de into `folder`; return their paths.
+
+    Each training file has `pairs` lines.
+    """
     from regard.corpus import write_corpus
     from regard.inputs import TrainingFiles
 
@@ -27,7 +30,7 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 
 
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
-    """Write train.mrg and valid.mrg; train.mrg has `trees` trees."""
+    """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths."""
     from regard.corpus import example
     from regard.files.whole import write_file
     from regard.inputs import TrainingFiles
@@ -40,7 +43,11 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
 
 def unseen() -> "list[Example]":
-    """The sentence pairs, with trees, for testing; none of them is in the training files."""
+    """The sentence pairs, with trees, for testing.
+
+    Their seed is not the seed of the training files. None of the pairs is in training files of the
+    default size.
+    """
     from regard.corpus import example
 
     return [example(TEST_SEED, i) for i in range(TEST_SENTENCES)]

@@ -18,7 +18,7 @@ DRAWN = 2
 
 
 def parse_recipe() -> "Recipe":
-    """A Transformer small enough to learn the built-in trees in minutes on two cores."""
+    """The recipe of a Transformer that learns the built-in trees in minutes on two cores."""
     from regard.presets import SMALL_PARSE
 
     return SMALL_PARSE.but(
@@ -43,7 +43,7 @@ def parse_recipe() -> "Recipe":
 def show_trees(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
     """Parse unseen sentences, draw two trees, and write the results to out/result.json.
 
-    Returns the number of sentences, a text for each result by name, and commands to try next.
+    Returns the number of sentences, the results as texts by name, and commands to try next.
     """
     from regard.files.whole import write_file
     from regard.measure.validation import compare_trees

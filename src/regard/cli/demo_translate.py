@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def demo_recipe() -> "Recipe":
-    """A Transformer small enough to learn the built-in grammar in minutes on two cores."""
+    """The recipe of a Transformer that learns the built-in grammar in minutes on two cores."""
     from regard.recipe import Recipe
 
     return Recipe().but(
@@ -43,7 +43,7 @@ def demo_recipe() -> "Recipe":
 def show_translations(out: Path, stdout: "Console") -> tuple[int, dict[str, str], list[str]]:
     """Translate unseen sentences, print ten of them, and write the results to out/result.json.
 
-    Returns the number of sentences, a text for each result by name, and commands to try next.
+    Returns the number of sentences, the results as texts by name, and commands to try next.
     """
     from regard.corpus import pronoun_accuracy
     from regard.files.whole import write_file

@@ -1,4 +1,4 @@
-"""`--engine`: an exported directory, opened for `regard translate` and `regard serve`."""
+"""`--engine`: opens an exported directory for `regard translate` and `regard serve`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) ->
 
     given = {
         "several models": len(models) > 1,
-        f"--precision {precision}": precision != "fp32",  # chosen by regard export
+        f"--precision {precision}": precision != "fp32",  # regard export chooses the precision
         "--exact": bool(exact),
     }
     for option, found in given.items():

@@ -120,14 +120,15 @@ def _added(name: str) -> str:
 
 
 def _show(markdown: str) -> None:
-    """Print a page: formatted and by a pager on a terminal, as Markdown elsewhere."""
+    """Print a page: on a terminal, formatted and shown by a pager; elsewhere, as Markdown."""
     if not sys.stdout.isatty():
         typer.echo(markdown, nl=False)
         return
     from rich.console import Console
     from rich.markdown import Markdown
 
-    os.environ.setdefault("LESS", "FRX")  # R: colours; F and X: a page that fits is only printed
+    # Options of less: R shows colours; with F and X, a page that fits the screen is only printed.
+    os.environ.setdefault("LESS", "FRX")
     screen = Console()
     screen.width = min(screen.width, 100)
     with screen.pager(styles=True):

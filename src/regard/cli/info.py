@@ -33,7 +33,7 @@ def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The name and the text of each line to print."""
+    """The name and the text of each line to print; `found` is what `info_of` returned."""
     recipe = found["recipe"]
     rows = [
         ("model", found["model"]),
@@ -63,7 +63,7 @@ def _size(found: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A number with few digits."""
+    """The value as text; a float is rounded to four significant digits."""
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 

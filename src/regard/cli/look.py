@@ -1,4 +1,4 @@
-"""`regard look`: shows where every head attends (page, figure, text or numbers), or the model."""
+"""`regard look`: shows where heads attend, as page, figure, text or numbers; or draws the model."""
 
 import io
 import json
@@ -134,7 +134,11 @@ def look(
 
 
 def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) -> None:
-    """Write Figure 1 or 2, in the format that the file's name ends in."""
+    """Write Figure 1 or 2, in the format that the file's name ends in.
+
+    Without `path`, the file is figure-`number`.svg. Raises ModelError if the model is not a
+    Transformer.
+    """
     from regard.cli.console import note
     from regard.errors import ModelError
     from regard.files.whole import write_file
@@ -161,11 +165,12 @@ class _View:
     layer: int | None
     """The layer, counted from 1; None means the last."""
     heads: list[int]
-    """Heads, counted from 1; if the list is empty, all heads are shown, or the sharpest ones."""
+    """Heads, counted from 1. If the list is empty, Figures 4 and 5 show the two heads of lowest
+    entropy, and all other forms show all heads."""
     word: str | None
 
     def layer_of(self, kind: "AttentionKind") -> int:
-        """The layer for this kind of attention, from 0; raises RecipeError if there is none."""
+        """The chosen layer, counted from 0; raises RecipeError if `kind` has fewer layers."""
         from regard.errors import RecipeError
 
         layers = len(self.found.weights[kind])
@@ -176,7 +181,7 @@ class _View:
     def heads_of(self, kind: "AttentionKind") -> list[int]:
         """The heads in `heads`, counted from 0; [] if none is chosen.
 
-        Raises RecipeError if this kind of attention does not have one of them.
+        Raises RecipeError if a number is higher than the number of heads of `kind`.
         """
         from regard.errors import RecipeError
 
@@ -222,7 +227,10 @@ class _View:
         write_file(path, file.getvalue())
 
     def write_figure(self, number: int, path: Path | None, model: "EncoderDecoder") -> None:
-        """Write one of Figures 1 to 5, in the format that the file's name ends in."""
+        """Write one of Figures 1 to 5, in the format that the file's name ends in.
+
+        Without `path`, the file is figure-`number`.svg.
+        """
         from regard.cli.console import note
         from regard.files.whole import write_file
         from regard.view.figures import figure, sharpest
@@ -256,7 +264,7 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation, a heat map if `text`, and the account of a recorded search."""
+        """Print the translation, a heat map if `text`, and what a recorded search did."""
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()))
@@ -275,7 +283,7 @@ def _refuse_unfit(
     word: str | None,
     nothing_to_search: bool,
 ) -> None:
-    """Raise RecipeError for an unknown --kind or ending of --out, or options that do not fit."""
+    """Raise RecipeError for a bad --kind or ending of --out, or for options that do not combine."""
     from regard.errors import RecipeError
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS
@@ -293,7 +301,10 @@ def _refuse_unfit(
 
 
 def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
-    """Raise RecipeError if a sentence is needed and missing; only Figures 1 and 2 need none."""
+    """Raise RecipeError if a sentence is needed and missing; only Figures 1 and 2 need none.
+
+    `others` are the values of the options that need a sentence.
+    """
     from regard.errors import RecipeError
 
     more = any(option not in (None, False) for option in others)
@@ -304,10 +315,10 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
 
 
 def _place(queries: Sequence[str], word: str) -> int:
-    """The index of the first `word` in `queries`.
+    """The index, from 0, of the first query that is equal to `word`.
 
-    If it is not in `queries`, it may be the number of a query, from 1. Raises RecipeError if it is
-    not a number either.
+    If there is no such query, `word` may be the number of a query, counted from 1. Raises
+    RecipeError if `word` is not such a number either.
     """
     from regard.errors import unknown
 

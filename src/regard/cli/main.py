@@ -30,10 +30,13 @@ from regard.errors import RegardError, printable, unknown
 
 
 class Commands(TyperGroup):
-    """The commands by name."""
+    """A group of commands; an unknown command is refused, with the name of a similar one."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; if there is none, raises RecipeError, which suggests one."""
+        """The command of this name; raises RecipeError, with a similar name, if there is none.
+
+        Returns None instead if the name begins with a hyphen, or if a shell asks for completions.
+        """
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-") and not ctx.resilient_parsing:
             raise unknown("command", cmd_name, list(self.commands))
@@ -77,12 +80,12 @@ app.command()(export)
 
 
 def main() -> None:
-    """Run a command; bad input ends it with a sentence on standard error and exit status 2."""
+    """Run a command; bad input ends the command with a sentence on stderr and exit status 2."""
     try:
         _open_closed_streams()
         _refuse_empty_values(sys.argv[1:])
-        # Typer's own way to run a command prints errors in a box, or as tracebacks, and handles
-        # interrupts and closed pipes itself.
+        # The command is run without Typer's own function, which prints errors in a box, or as
+        # tracebacks, and handles interrupts and closed pipes itself.
         command = typer.main.get_command(app)
         if "_REGARD_COMPLETE" in os.environ:  # a shell asks for the completions of a line
             command.main(prog_name="regard")
@@ -107,7 +110,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of closed standard streams, so that no other file gets their numbers.
+    """Open /dev/null for each closed standard stream, so that no other file gets its descriptor.
 
     If standard output was closed, the command ends with an error.
     """
@@ -120,7 +123,10 @@ def _open_closed_streams() -> None:
 
 
 def _refuse_empty_values(arguments: list[str]) -> None:
-    """Refuse empty values: --out "$X" is --out "" if X is not set, and Path("") would be '.'."""
+    """Refuse options with empty values, such as --out "$X" if the shell variable X is not set.
+
+    An empty path would otherwise mean the current directory.
+    """
     for before, argument in pairwise(["", *arguments]):
         option, equals, value = argument.partition("=")
         if argument.startswith("--") and equals and not value:

@@ -97,7 +97,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show pr
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a named tuple by an option for each field.
+    """Replace each parameter whose type is a named tuple by one option for each field of the tuple.
 
     The options take the place of the parameter. The returned function collects their values into
     the named tuple, and calls the command with the tuple.
@@ -135,7 +135,7 @@ def training_files(text: TextOptions, trees: TreeOptions, mix: str | None) -> "T
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    """The integers of --mix, which commas separate; raises RecipeError for other text."""
+    """The integers that --mix lists; () for None; raises RecipeError for other text."""
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):

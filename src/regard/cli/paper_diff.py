@@ -65,7 +65,11 @@ def paper_diff(
 
 
 def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | None]":
-    """The recipe, other known facts, and the row of the paper that `what` names, or None."""
+    """The recipe of `what`, other known facts, and the row of the paper's tables, if known.
+
+    `what` names a recipe, its file, a run or a model. The row is None if `what` is not the name of
+    a row. Raises RegardError if `assignments` are given for a directory.
+    """
     from regard.departures.distance import NO_FACTS
     from regard.errors import RegardError
     from regard.measure.facts import recipe_and_facts

@@ -94,7 +94,7 @@ def parse(
 
 @dataclass(frozen=True)
 class _Form:
-    """The form in which trees are written: one on each line, unless an option asks for another."""
+    """The form of the written trees: one tree a line, unless an option asks for another form."""
 
     pretty: bool
     draw: bool
@@ -112,9 +112,9 @@ class _Form:
             raise RecipeError(f"--write-silver {threshold}: give a log p per word, such as -0.1")
 
     def lines(self, best: "Sequence[Parse]") -> list[str]:
-        """The lines to write for a sentence; `best` has its trees, the best first.
+        """The lines to write for a sentence; `best` has the sentence's trees, the best first.
 
-        An empty line of input has no trees.
+        For an empty line of input, `best` is empty.
         """
         if self.silver_threshold is not None:
             return _silver(best, self.silver_threshold)
@@ -173,7 +173,7 @@ def _json(best: "Sequence[Parse]") -> str:
 
 
 def _write_svg(path: Path, tree: "Tree") -> None:
-    """Draw a tree into a file; its folder is made if there is none."""
+    """Draw a tree into an SVG file; the folder of the file is made if it does not exist."""
     from regard.files.whole import refusing_write_errors, write_file
     from regard.trees.svg import svg
 

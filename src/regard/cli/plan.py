@@ -41,7 +41,7 @@ def print_plan(
 
 
 def print_budgets(start: "Start", minutes: float) -> None:
-    """Print the recipe and the expected perplexity for several time limits; prepare no data."""
+    """Print the recipe and expected perplexity for `minutes` and other times; prepare no data."""
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText
 
@@ -78,7 +78,7 @@ def announce(recipe: "Recipe", found: "Outline") -> None:
 
 
 def _lines(plan: "Plan", recipe: "Recipe") -> dict[str, str]:
-    """The lines of the plan: the text of each by its name."""
+    """The texts of the plan, by the name that is printed before each of them."""
     from regard.paper import BASE, BASE_TIME, BIG_TIME
 
     embedding, encoder, decoder = (amount(count, NUMBERS) for count in plan.parameters)

@@ -1,4 +1,4 @@
-"""Preparing data in a command, which shows progress; SIGTERM ends it without unfinished files."""
+"""Shows progress while a command prepares data, and lets SIGTERM remove unfinished files."""
 
 import signal
 import sys
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def preparing(quiet: bool, what: str = "pairs") -> "Iterator[Callable[[Progress], object]]":
     """A context in which SIGTERM raises SystemExit(143), so that unfinished files are removed.
 
-    Yields a listener that shows progress, counted in `what`; if `quiet`, it does nothing.
+    Yields a function to call with each `Progress`. The function shows the progress, counted in
+    `what`: "pairs" or "trees". If `quiet` is True, the function does nothing.
     """
 
     def leave(signum: int, _: object) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""At least this time passes between two plain lines."""
+"""At least this time passes between two plain lines, unless the second must be shown at once."""
 
 
 class _Display:
@@ -53,7 +53,7 @@ class _Display:
 
 
 class PreparationDisplay(_Display):
-    """Shows how much of the files has been read; `what` is what they hold: "pairs" or "trees"."""
+    """Shows how much of the files has been read; `what` names their content: "pairs" or "trees"."""
 
     NAMES = {  # noqa: RUF012
         "survey": "checking",
@@ -75,7 +75,7 @@ class PreparationDisplay(_Display):
         self._stage, self._began = "", 0.0
 
     def __enter__(self) -> Self:
-        return self  # the bar starts with the first reading, if there is one
+        return self  # `__call__` starts the bar
 
     def __call__(self, reading: "Reading") -> None:
         """Show the progress of one stage; each stage reads the files from their beginning."""
@@ -109,7 +109,7 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a start, a step, a validation or what was tuned; ignore other records."""
+        """Show a start, step, validation, averaging or tuning of a run; ignore other records."""
         show = {
             "start": self._start,
             "step": self._step,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from regard.study.kept import Finished
 
 EVERY = 60.0
-"""Seconds between two lines about the rows in training."""
+"""Seconds between two lines about the rows of tables that are in training."""
 
 _NameArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="table1, table2, table3, table4, figures or all.")
@@ -111,7 +111,11 @@ def reproduce(
 
 
 def _processes(jobs: int) -> int:
-    """The number of worker processes to start; 0 in place of 1: this process then does the work."""
+    """The number of worker processes to start: `jobs`, or what suits the machine if `jobs` is 0.
+
+    One process suits a GPU, and one for each core suits a CPU. Returns 0 instead of 1, because this
+    process can do the work of a single worker itself.
+    """
     from regard.machine.devices import choose_device, computes_beside
     from regard.machine.workers import usable_cores
 
@@ -123,7 +127,10 @@ def _processes(jobs: int) -> int:
 def _progress(
     study: "Study", experiments: "list[Experiment]", quiet: bool
 ) -> "Iterator[Callable[[Finished], object]]":
-    """Show the rows in training each minute; yield a function that shows a finished row."""
+    """Show the rows in training each minute; yield a function that shows a finished row.
+
+    If `quiet` is True, nothing is shown.
+    """
     from regard.cli.console import note
     from regard.reproduce.study import rows_in_training
 

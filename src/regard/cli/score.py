@@ -207,9 +207,10 @@ def _report(
 def _texts(
     systems: list[Path], references: list[Path], asking: bool
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """The lines of translations and of references.
+    """The lines of each file of `systems`, and the lines of each file of `references`.
 
-    If `asking` is True, write a note if a reference has hardly any blanks.
+    If `asking` is True, a note is written if the first reference has hardly any blanks. Raises the
+    errors of `_aligned`.
     """
     from regard.cli.console import note
 

@@ -131,7 +131,7 @@ def serve(
         config = uvicorn.Config(
             app,
             log_config=None,
-            access_log=False,  # it would show the query string, which may hold a user's text
+            access_log=False,  # the log would show the query string, which may hold a user's text
             server_header=False,
             timeout_graceful_shutdown=int(timeout) + 1,
         )
@@ -153,8 +153,8 @@ def _set_up(threads: int) -> None:
 
     from regard.machine.devices import keep_freed_memory, set_threads
 
-    # The event loop gives up Python's lock at each send. By default, it may then wait 5 ms until a
-    # translating thread gives the lock back.
+    # The event loop gives up Python's lock at each send. By default, the loop may then wait 5 ms
+    # until a translating thread gives the lock back.
     sys.setswitchinterval(0.0002)
     cores = torch.get_num_threads()
     set_threads(threads or (cores - 1 if cores > 2 else cores))  # one core is for the event loop
@@ -180,8 +180,8 @@ def _opened(
 
 def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
-    # This handler serves until uvicorn sets its own one, and again after the last answer: then
-    # uvicorn restores this handler and raises the signal once more.
+    # This handler is used until uvicorn sets a handler of its own, and again after the last answer,
+    # when uvicorn restores this handler and raises the signal once more.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     _log(quiet)
     gc.collect()
@@ -195,7 +195,8 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
 def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePair]":
     """Read MODEL=en-de, or MODEL alone for the `default` pair, or several models joined by +.
 
-    Raises RecipeError if a model has no language pair, or joined models have different pairs.
+    Returns the directories of the models, and their language pair. Raises RecipeError if a model
+    has no language pair, or if joined models have different pairs.
     """
     from regard.errors import RecipeError
     from regard.serve.languages import LanguagePair

@@ -156,8 +156,9 @@ def _write(
 def _refuse_unfit(
     out: Path | None, long: str, n_best: int, paragraphs: str | None, alignments: bool
 ) -> None:
-    """Raise RecipeError for invalid options, for options that exclude each other, or if several
-    processes would write to standard output.
+    """Raise RecipeError for invalid options, and for options that exclude each other.
+
+    Raises RecipeError, too, if several processes would write to standard output.
     """
     from regard.errors import RecipeError
 
@@ -177,7 +178,7 @@ def _refuse_unfit(
 def _opened(
     models: Sequence[Path], engine: str | None, precision: str, exact: bool | None, threads: int
 ) -> "tuple[Translator, str]":
-    """The translator and its precision; instead of "auto", the precision that "auto" chooses."""
+    """The translator and its precision; "auto" is replaced by the precision that was chosen."""
     from regard.machine.devices import keep_freed_memory, set_threads
 
     if engine is not None:
@@ -210,5 +211,5 @@ def _set_search(
             f"--n-best {n_best} is more than the beam of {translator.recipe.beam}: raise --beam too"
         )
     translator.refuse_other_search()
-    if translator.one_by_one:  # this depends on the beam
+    if translator.one_by_one:  # `one_by_one` depends on the beam
         note("--exact: on this processor sentences must be decoded one at a time, which is slow")

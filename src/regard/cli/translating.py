@@ -46,7 +46,7 @@ class SentenceLines:
             first += len(some)
 
     def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
-        """Translate sentences; in errors and warnings, the first one has the number `first` + 1."""
+        """Translate sentences; errors and warnings number the first sentence `first` + 1."""
         from regard.mending.mend import Mended, mended
 
         found = self.translator.stream(
@@ -86,7 +86,7 @@ class SentenceLines:
         )
 
     def _warn(self, sentence: str) -> None:
-        """Write the first warning as a note; the others are like it and are only counted."""
+        """Write the first warning as a note; later warnings are similar, and are not written."""
         from regard.cli.console import note
 
         if not self.said:

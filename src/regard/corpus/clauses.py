@@ -38,14 +38,14 @@ Extra = Literal["", "relative", "last", "first"]
 
 @dataclass(slots=True)
 class Clause:
-    """A subject with one or two predicates, perhaps with an adverbial in front."""
+    """A subject with one or two predicates; `front` is an adverbial that begins the clause."""
 
     subject: Nominal
     predicates: list[Predicate]
     front: tuple[Phrase, list[Word]] | None = None
 
     def english(self) -> Phrase:
-        """The English tree, S, without punctuation."""
+        """The English tree of the clause, labelled S, without the full stop."""
         verbs = [part.english for part in self.predicates]
         if len(verbs) == 1:
             rest = [*self.predicates[0].before, verbs[0]]
@@ -55,9 +55,10 @@ class Clause:
         return Phrase("S", [*front, self.subject.english, *rest])
 
     def main(self, d: Derivation, before: list[Word] | None = None) -> list[Word]:
-        """The German main clause: one constituent, the finite verb, ..., the particle at the end.
+        """The words of the German main clause, in which the finite verb is second.
 
-        `before`, if given, is the first constituent. Separated verbs are recorded in `d`.
+        `before`, if given, is the constituent before the verb. A verb whose particle stands at the
+        end is recorded in `d.splits`.
         """
         subject = self.subject.german + self.subject.relative
         front = before or (self.front[1] if self.front else [])
@@ -76,9 +77,10 @@ class Clause:
         return words
 
     def final(self) -> list[Word]:
-        """The German subordinate clause: the finite verb is last.
+        """The words of the German subordinate clause, in which the finite verb is last.
 
-        Call this once only: it joins the particle to the text of the finite verb.
+        This method may be called only once, because it changes the text of the finite verb: the
+        separable particle is joined to that text.
         """
         words = self.subject.german + self.subject.relative
         for part in self.predicates:
@@ -111,7 +113,7 @@ _FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first
 
 
 def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
-    """A random subject; with `topic`, more often a single animal or thing, for a later `it`."""
+    """A random subject; with `topic`, more often one animal or thing, which `it` may refer to."""
     sort = d.pick(_TOPICS if topic else _SUBJECTS)
     if sort == "pronoun":
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
@@ -138,7 +140,7 @@ def clause(
     front: bool = False,
     tail: bool = False,
 ) -> Clause:
-    """Make a clause about `subject`, or about a random one.
+    """Make a clause about `subject` or, if none is given, about a random subject.
 
     topic: a later `it` may refer to the subject or object. rich: a relative clause or an adverbial
     of time is likely. front: the adverbial may come first. tail: another clause follows this one.
@@ -175,7 +177,7 @@ def making(d: Derivation, when: When, *, tail: bool = False) -> Clause:
 
 
 def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
-    """Add a relative clause to `head` if possible, its German words in `head.relative`."""
+    """Add a relative clause to `head`, if possible; set `head.relative` to the clause in German."""
     noun = head.noun
     first, last = head.english.children[0], head.english.children[-1]
     if noun is None or not isinstance(last, Word):

@@ -1,4 +1,4 @@
-"""Complements that verbs of the built-in corpus require, and optional manners and places."""
+"""Complements that verbs of the built-in corpus require, and adverbials of manner and place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: PRT, RP
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: label PRT, tag RP
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Complement:
 
     @property
     def ending(self) -> Nominal | None:
-        """The object, if it is not a pronoun and nothing follows it."""
+        """The object, if it is not a pronoun and nothing follows it; None otherwise."""
         return None if self.last or not self.object or self.object.is_pronoun else self.object
 
     def add(self, phrase: Nominal, case: Case) -> None:
@@ -71,7 +71,10 @@ class Complement:
             self.accusative += phrase.german
 
     def middle(self, negated: bool) -> list[Word]:
-        """The German words: pronouns, time, dative, accusative, `nicht`, manner, place."""
+        """The German words in order: pronouns, time, dative, accusative, `nicht`, manner, place.
+
+        `nicht` is added if the clause is negated, but has no `kein`.
+        """
         nicht = [Word("nicht")] if negated and not self.negative else []
         return [
             *self.pronouns, *self.adverb, *self.dative, *self.accusative, *nicht, *self.last
@@ -79,7 +82,7 @@ class Complement:
 
 
 def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -> Nominal:
-    """A person other than the subject: a noun, a name or a pronoun."""
+    """A random person: a noun, a name, or a pronoun (not `I` or `we` if the subject is either)."""
     if d.chance(0.15):
         return person_name(d)
     if d.chance(0.15):
@@ -133,7 +136,8 @@ def complement(
 ) -> Complement:
     """Make the complements that the verb requires; `target` is the object or receiver, if given.
 
-    At most one phrase of a negated clause may take `kein`; the other phrases are definite.
+    With `one`, the object is a single thing, if possible. At most one phrase of a negated clause
+    may take `kein`; the other phrases are definite.
     """
     parts = Complement()
     style: Style = "negated" if negated else "free"
@@ -165,7 +169,7 @@ def complement(
 
 
 def _add_result(d: Derivation, verb: Verb, parts: Complement, one: bool) -> None:
-    """Add an object and a comparative that it becomes: (makes) the long journey more difficult."""
+    """Add an object of `make` and a comparative: (makes) the long journey more difficult."""
     noun, plural = d.fresh(verb.objects), False if one else None
     phrase = noun_phrase(d, noun, "accusative", style="definite", plural=plural)
     parts.object = modified(d, phrase) if d.chance(0.3) else phrase
@@ -178,7 +182,7 @@ def _add_result(d: Derivation, verb: Verb, parts: Complement, one: bool) -> None
 
 
 def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word]]:
-    """A phrase for the place where somebody or something goes."""
+    """A phrase for the place to which somebody or something moves."""
     if verb.frame == "placement":
         return place_phrase(d, d.pick(SPOTS), "accusative")
     if verb.frame == "motion" and (subject.noun or MAN).is_person and d.chance(0.25):
@@ -187,7 +191,7 @@ def _way(d: Derivation, verb: Verb, subject: Nominal) -> tuple[Phrase, list[Word
 
 
 def add_adjunct(d: Derivation, verb: Verb, parts: Complement) -> None:
-    """Add a manner or a place, or neither, at random."""
+    """Add an adverb of manner or a phrase of place, or neither, at random."""
     if verb.takes_manner and d.chance(0.12):
         manner = d.pick(tuple(MANNERS))
         at = len(parts.english) - (verb.frame in _DIRECTED)

@@ -74,7 +74,7 @@ class Example:
 
 
 def example(seed: int, index: int) -> Example:
-    """The example at an index of a seed's stream; it does not depend on machine or order of calls.
+    """The example at an index of a seed's stream, the same on every machine and in any order.
 
     Raises DataError for an index below 0.
     """
@@ -157,7 +157,7 @@ def write_corpus(prefix: str | Path, seed: int, sentences: int) -> None:
 
 
 def _punctuated(words: list[Word]) -> list[Word]:
-    """The words with a full stop, and without commas at either end or beside another comma."""
+    """The words and a full stop, without double commas and without a comma at either end."""
     kept: list[Word] = []
     for word in words:
         if word.text != "," or (kept and kept[-1].text != ","):
@@ -184,11 +184,11 @@ def _pronoun_forms(tokens: Sequence[str]) -> list[str]:
 def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -> float:
     """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
-    The n-th third-person pronoun of a translation is compared, in lower case, with the n-th of its
-    reference. Pronouns that do not translate `it` or `its` are counted in n, too. So a missing
-    pronoun is wrong, and may make later pronouns wrong. If all pronouns are masculine, the accuracy
-    is 0.44; if all are feminine, 0.31; if all are neuter, 0.41 (`sein` and `ihm` are both masculine
-    and neuter).
+    Gendered pronouns are those that translate `it` and `its`. The n-th third-person pronoun of a
+    translation is compared, in lower case, with the n-th of its reference, where n also counts the
+    third-person pronouns that are not gendered. A missing pronoun is therefore wrong, and may make
+    later pronouns wrong. If all pronouns are masculine, the accuracy is 0.44; if all are feminine,
+    0.31; if all are neuter, 0.41 (`sein` and `ihm` are both masculine and neuter).
 
     Raises DataError if the lengths differ or no example has a gendered pronoun.
     """

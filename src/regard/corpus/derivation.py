@@ -98,7 +98,7 @@ class Derivation:
         return options[int(self._roll() * len(options))]
 
     def fresh(self, options: Sequence[_T]) -> _T:
-        """Draw an option that `fresh` has not drawn before; if six tries find none, the sixth."""
+        """Draw an option that `fresh` has not drawn before; after six tries, accept the sixth."""
         for _ in range(6):
             drawn = self.pick(options)
             if drawn not in self._drawn:

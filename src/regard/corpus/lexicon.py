@@ -23,8 +23,10 @@ Frame = Literal[
 ]  # fmt: skip
 """The complements that a verb requires.
 
-`both` means two objects, `phrase` an object with a preposition, `product` the object of `make`, and
-`result` an object of `make` with a comparative: make it more modern.
+`accusative` and `dative` mean an object in that case, `both` means two objects, and `phrase` an
+object with a preposition. `motion` means a phrase of direction; `placement` and `transport` mean an
+object and such a phrase. `clause` means a clause with `that` or `whether`, `product` the object of
+`make`, and `result` an object of `make` with a comparative: make it more modern.
 """
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 Gender = Literal["masculine", "feminine", "neuter"]
 Slot = Literal["masculine", "feminine", "neuter", "plural"]
-"""A gender, or the plural: a German article or adjective agrees with it."""
+"""A gender or the plural, with which a German article or adjective agrees."""
 Case = Literal["nominative", "accusative", "dative", "genitive"]
 Declension = Literal["definite", "weak", "mixed", "strong"]
 Sex = Literal["male", "female", "none"]
@@ -54,7 +54,7 @@ _CASES = ("nominative", "accusative", "dative")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Determiner:
-    """An article, a possessive or a quantifier; `german` is its stem."""
+    """An article, a possessive or a quantifier; `german` is the stem of the German word."""
 
     english: str
     tag: str
@@ -177,7 +177,7 @@ class EnglishVerb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GermanVerb:
-    """The principal parts of a German verb; a separable particle is left out unless noted."""
+    """The principal parts of a German verb; only the participle includes a separable particle."""
 
     stem: str
     """The infinitive without its particle."""
@@ -243,7 +243,7 @@ _CONTRACTIONS = {
 
 
 def contracted(preposition: str, article: str) -> str | None:
-    """The contraction of a preposition and an article, such as im; None where there is none."""
+    """The contraction of a preposition and an article, such as im; None if they do not contract."""
     return _CONTRACTIONS.get((preposition, article))
 
 

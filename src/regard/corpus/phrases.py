@@ -89,17 +89,17 @@ _FEATURES = {
 
 
 def commas(words: list[Word]) -> list[Word]:
-    """Put commas around a German clause; superfluous ones are removed at the end."""
+    """Put commas around a German clause; `corpus.example` removes those that are superfluous."""
     return [Word(",", ","), *words, Word(",", ",")]
 
 
 def its(noun: Noun) -> Determiner:
-    """The determiner `its` for this owner; the gender of the German noun decides sein or ihr."""
+    """The determiner `its`; the gender of the owner's German noun decides between sein and ihr."""
     return Determiner("its", "PRP$", possessive_stem(noun.gender), "mixed")
 
 
 def possessive(owner: Nominal) -> Determiner | None:
-    """The possessive of an owner, such as `my`; None for a child or girl: German usage varies."""
+    """The possessive of an owner, such as `my`; None for a child, as German usage varies."""
     if owner.person == 1:
         return _OUR if owner.plural else _MY
     if owner.plural:
@@ -110,7 +110,7 @@ def possessive(owner: Nominal) -> Determiner | None:
 
 
 def _number(d: Derivation, noun: Noun) -> tuple[Phrase | Word, Word]:
-    """A random number of at least two in both languages."""
+    """A random number, which is at least 2, in English and in German."""
     few, many, most = 2 + d.below(11), 13 + d.below(87), 100 * (1 + d.below(9))
     if noun.is_person or d.chance(0.6):
         number = few
@@ -244,7 +244,7 @@ def coordinated(first: Nominal, second: Nominal) -> Nominal:
 
 
 def prepositional(english: str, german: str, phrase: Nominal) -> tuple[Phrase, list[Word]]:
-    """A preposition with a noun phrase; in German it contracts with some articles: im, zum."""
+    """A preposition and a noun phrase; some German prepositions and articles contract: im, zum."""
     tag = "TO" if english == "to" else "IN"
     tree = Phrase("PP", [Word(english, tag), phrase.english])
     if one := contracted(german, phrase.german[0].text):
@@ -283,7 +283,10 @@ def time_phrase(time: TimeAdverbial) -> tuple[Phrase, list[Word]]:
 
 
 def modified(d: Derivation, phrase: Nominal) -> Nominal:
-    """Modify a singular noun phrase, if possible: of the king, with the red hat, from Berlin."""
+    """Add a modifier to a singular noun phrase: of the king, with the red hat, from Berlin.
+
+    Returns the same phrase, which is unchanged if no modifier fits.
+    """
     noun = phrase.noun
     if noun is None or phrase.plural or next(phrase.english.leaves()).tag == "PRP$":
         return phrase

@@ -115,7 +115,7 @@ NO_LIMITS = PredicateLimits()
 
 @dataclass(slots=True)
 class _Draft:
-    """A predicate whose German middle field is not yet in order."""
+    """A predicate whose German words between both parts of the verb are not in order yet."""
 
     predicate: Predicate
     parts: Complement
@@ -126,7 +126,7 @@ class _Draft:
 
 
 def _is_definite(subject: Nominal) -> bool:
-    """Whether `not` can only negate the verb: with `every`, `a` or `many` it has two readings."""
+    """Whether `not` can only negate the verb; with `every`, `a` or `many`, `not` is ambiguous."""
     first = next(subject.english.leaves()).text
     return subject.is_pronoun or first in _DEFINITE or subject.noun is None
 
@@ -215,7 +215,7 @@ def _active(
 
 
 def _note_result(d: Derivation, parts: Complement, found: Predicate) -> None:
-    """Record `make` and its German verb with the comparatives in their complements, if any."""
+    """Record `make`, its adjective and their German words in `d`, if there is a comparative."""
     if parts.result:
         main = found.right[-1] if found.right else found.finite
         d.made.append(MadeMore(next(found.core.leaves()), parts.result[0], main, parts.result[1]))
@@ -258,7 +258,10 @@ def predicate(
 def _add_time(
     d: Derivation, draft: _Draft, when: When, limits: PredicateLimits, time: TimePosition
 ) -> None:
-    """Add an adverbial of time if one fits: as `time` asks or, in the future tense, at random."""
+    """Add an adverbial of time at the position `time`, if an adverbial fits.
+
+    With `will`, a predicate for which no position is given may get an adverbial at the end.
+    """
     if draft.tense == "will" and not (time or limits.short) and d.chance(0.5):
         time = "last"
     if not time or draft.timeless or draft.tense == "perfect":

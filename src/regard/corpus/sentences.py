@@ -1,8 +1,8 @@
 """The sentences of the built-in corpus: one clause, or connected clauses.
 
-`it`, and `its` in the subject of a clause, refer to the subject of the clause before or, if this
-subject is a person, to the object of that clause. Elsewhere, `its` refers to the subject of the
-clause that it is in.
+`it` refers to the subject of the previous clause or, if that subject is a person, to the object of
+the previous clause. So does `its` in the subject of a second clause. In other places, `its` refers
+to the subject of its own clause.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SentencePair:
     german: list[Word]
 
 
-# English conjunction: its tag, then the German conjunction in the present and in the past.
+# Each English conjunction has its tag, then the German one in the present and in the past.
 _CAUSAL = {"because": ("IN", "weil", "weil"), "although": ("IN", "obwohl", "obwohl")}
 _TEMPORAL = {
     "when": ("WRB", "wenn", "als"),
@@ -60,7 +60,7 @@ _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
 
 def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
-    """The verbs that fit a person as subject, and this noun, or `it`, as object or receiver."""
+    """The verbs that may have a person as subject, and this noun or `it` as object or receiver."""
     frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
     verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
     if noun.kind == "animal":
@@ -99,7 +99,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """Like `_same_person`, but return `they` if the subject is several animals or things."""
+    """Like `_same_person`, but return `they` if the subject names several animals or things."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -163,10 +163,10 @@ def _conjoined(d: Derivation, when: When) -> tuple[Clause, Phrase | Word, Word, 
 
 
 def _with_subordinate(d: Derivation, when: When) -> tuple[Clause, list[Word]]:
-    """A main clause whose English tree contains a subordinate clause, and its German words.
+    """A main clause, and the German words of a subordinate clause that belongs to it.
 
-    The German words of the subordinate clause are returned separately, with the conjunction and
-    commas, because they come at the end of the sentence.
+    The English tree of the main clause contains the subordinate clause. The German words of the
+    subordinate clause, with conjunction and commas, are separate: they end the German sentence.
     """
     first, english, german, second = _conjoined(d, when)
     first.predicates[0].core.children.append(Phrase("SBAR", [english, second.english()]))
@@ -292,7 +292,7 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 is `_made`. All others are as if `_FORMS` alone had been drawn from."""
+"""One sentence in 20 has the form `_made`; all others are those that `_FORMS` alone would give."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

@@ -28,7 +28,7 @@ Node = Phrase | Word
 
 @dataclass(slots=True)
 class Predicate:
-    """A clause without its subject; the German words are divided by topological field."""
+    """A clause without its subject; its German words are divided by their place in the clause."""
 
     english: Phrase
     core: Phrase
@@ -36,13 +36,13 @@ class Predicate:
     finite: Word
     """The German finite verb, without its particle."""
     right: list[Word]
-    """The participle or infinitive that closes the German sentence bracket; empty if none does."""
+    """The second part of the German verb, participle or infinitive; empty if there is none."""
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""
-    """The infinitive of the separable verb."""
+    """The infinitive of a finite main verb, separable particle included; otherwise empty."""
     middle: list[Word] = field(default_factory=list)
-    """The German middle field, without the subject."""
+    """The German words between both parts of the verb, without the subject."""
     before: list[Node] = field(default_factory=list)
     """An English adverb between the subject and the verb phrase."""
     object: Nominal | None = None
@@ -52,7 +52,7 @@ class Predicate:
     front: tuple[Phrase, list[Word]] | None = None
     """An adverbial of time that begins the clause."""
     after: list[Word] = field(default_factory=list)
-    """A German relative clause, which comes after everything else."""
+    """A German relative clause, which comes after all other words of the predicate."""
 
 
 _MODALS: dict[str, tuple[str, GermanVerb, bool]] = {
@@ -81,7 +81,8 @@ def verb_group(
 ) -> Predicate:
     """Make a predicate from the verbs of both languages in a tense.
 
-    `inside` follows the English main verb; `adverb` is an English adverb of frequency, or empty.
+    `tense` is "present", "past", "perfect", or a key of _MODALS or SEMI_MODALS. `inside` follows
+    the English main verb; `adverb` is an English adverb of frequency, or empty.
     """
     person, plural = subject.person, subject.plural
     not_ = [Word("not", "RB")] if negated else []

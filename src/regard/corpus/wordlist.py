@@ -1,7 +1,7 @@
 """The words of the built-in corpus, in tables that people can read and correct."""
 
-# Only the first two kinds have `he` and `she`: the German pronoun of das Mädchen is disputed.
-# By kind: english[/plural] German gender genitive plural.
+# A child is neither `he` nor `she`, because German usage varies for das Mädchen.
+# Nouns by kind, each written as: english[/plural] German gender genitive plural.
 NOUN_TABLE = {
     "male": """
 man/men Mann m Mannes Männer; boy Junge m Jungen Jungen; father Vater m Vaters Väter;
@@ -103,7 +103,7 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# Nouns, then the adjectives that fit them: english:german[/stem]; a quality comes before a state.
+# Nouns, then their adjectives, as english:german[/stem]. In a phrase, a quality precedes a state.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
@@ -252,7 +252,7 @@ person,animal > goods,male,female,animal | make made | machen macht machte gemac
 """,
 }
 
-# A place: prepositions for being there (with the dative) | for going there, as english=german.
+# A place, then its prepositions, as english=german: for being there (dative) | for going there.
 SETTING_TABLE = """
 garden in=in behind=hinter | into=in through=durch
 forest in=in behind=hinter | into=in through=durch
@@ -277,7 +277,7 @@ station at=an behind=hinter beside=neben | to=zu
 tower in=in behind=hinter beside=neben | to=zu
 bridge on=auf under=unter beside=neben | over=über
 """
-# A place: prepositions for being there, or (with the accusative) for being put there.
+# A place, then its prepositions: for being there (dative), or for being put there (accusative).
 SPOT_TABLE = """
 table on=auf under=unter beside=neben
 chair on=auf under=unter beside=neben

@@ -1,7 +1,7 @@
 """Aligned text (§5.1): line i of the target files translates line i of the source files.
 
 The text may be larger than memory, so it is streamed from disk each time that it is read, in blocks
-of lines. The lines are not decoded yet, so that a block can be sent to another process quickly.
+of lines. A block holds undecoded bytes, so that it can be sent to another process quickly.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AlignedBlock:
     number: int
     """Number of pairs before the block in the whole corpus."""
     file: int
-    """Number of these two files in the list of the corpus's files, from 0."""
+    """Index of these two files in the corpus's list of pairs of files, from 0."""
 
     def pairs(self) -> list[TextPair]:
         """The decoded pairs; raises DataError for lines that are binary or not UTF-8."""
@@ -70,7 +70,7 @@ class AlignedBlock:
 class AlignedText:
     """Source files and their target files, which are read several times.
 
-    `listen` is called with the progress while they are read. Raises DataError if the numbers of
+    `listen` is called with the progress while files are read. Raises DataError if the numbers of
     sources and targets differ, or if a file cannot be read or, like a pipe, can be read only once.
     """
 
@@ -175,7 +175,7 @@ class _Side:
         return taken
 
     def lines(self, before: int) -> int:
-        """Count all lines of the file, if `before` lines have been taken already.
+        """Count all lines of the file, of which `before` lines have been taken already.
 
         Raises DataError for a line that cannot be decoded.
         """

@@ -64,7 +64,7 @@ class Batch(NamedTuple):
     """A batch of pairs to learn from; row r of source, target and labels holds the same pairs."""
 
     source: Rows
-    """x_1 ... x_m </s>"""
+    """The encoder's input: x_1 ... x_m </s>."""
     target: Rows
     """The decoder's input: <s> y_1 ... y_n, the labels shifted right (§3.1)."""
     labels: Int[Tensor, "rows length"]
@@ -101,9 +101,9 @@ class Batch(NamedTuple):
 class BatchShare(NamedTuple):
     """The parts of the batches that one of several processes takes.
 
-    The rows of every batch are divided into `parts`, and all parts, batch after batch, are dealt to
-    the processes in turn. A step's gradient is a sum over rows, so it does not depend on how its
-    batches are divided.
+    The rows of every batch are divided into `parts` parts. All parts, batch after batch, are given
+    to the processes in turn. A step's gradient is a sum over rows, so the gradient does not depend
+    on how the step's batches are divided.
     """
 
     rank: int = 0
@@ -141,14 +141,14 @@ class Batches:
         layout: Literal["grouped", "packed"],
         share: BatchShare = WHOLE,
     ):
-        """Raises DataError if there are no pairs, TrainingError if one does not fit a batch."""
+        """Raises DataError if there are no pairs, TrainingError if a pair does not fit a batch."""
         self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
         self._packed = layout == "packed"
         self._refuse_what_does_not_fit()
         self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
         self._turn = 0  # rank of the process that takes the next part
-        # Made when needed: the order of the present epoch, its present window, the window's plan.
+        # These are made when needed: the epoch's order, its present window, and that window's plan.
         self._shuffled: tuple[int, NDArray[np.int32]] | None = None
         self._present: PairSource = pairs
         self._planned: tuple[tuple[int, int], list[Membership]] | None = None
@@ -164,9 +164,10 @@ class Batches:
         return len(self._plan()) * self._windows
 
     def take(self, n: int) -> list[Batch]:
-        """This process's share of the next n batches, on the CPU; a new epoch follows an old one.
+        """This process's share of the next n batches, on the CPU.
 
-        If a batch has fewer rows than parts, some parts are nothing but padding.
+        The batches of an epoch are followed by those of the next epoch. If a batch has fewer rows
+        than parts, some parts hold only padding.
         """
         return [part for _ in range(n) for part in self._next()]
 

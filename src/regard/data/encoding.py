@@ -123,11 +123,11 @@ def encode(
     vocabularies: tuple[int, int],
     workers: Workers,
 ) -> SplitCounts:
-    """Write the pairs of `text` that `job` keeps as a split; the workers run `job` on each block.
+    """Write a split of the pairs of `text` that `job` keeps; the workers run `job` on each block.
 
     `stem` is the common part of the split's paths, for instance out/train; `vocabularies` are the
-    numbers of entries of source and target. Raises DataError for a bad line or misaligned files,
-    OSError if the split cannot be written.
+    sizes of the source's and the target's vocabulary, in entries. Returns the counts of the split.
+    Raises DataError for a bad line or misaligned files, OSError if the split cannot be written.
     """
     fates: Counter[Verdict] = Counter()
     with (

@@ -15,7 +15,7 @@ from regard.text.tokenizer import EOS
 
 
 def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
-    """The largest part that a batch of `pairs` can have, if every batch is divided into `parts`.
+    """The largest part of a batch of `pairs`, if every batch is divided into `parts` parts.
 
     Its token ids are arbitrary numbers below `vocabulary`. In the grouped layout, if there are so
     few pairs that several share a row, the size is an estimate: in another epoch, longer pairs may
@@ -25,7 +25,8 @@ def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: 
     sentences = _Alike(count, source, target, vocabulary)
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # In the grouped layout, a sentence of _Alike fills a row; its positions restart at max_length.
+    # In the grouped layout, a sentence of _Alike fills a row, and may be longer than max_length. No
+    # real sentence is, so the positions begin again at 0 after each max_length tokens.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),

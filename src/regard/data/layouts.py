@@ -18,7 +18,8 @@ from regard.recipe import DataRecipe
 MOST_PADDING = 0.05
 """Grouped rows are joined if padding is more than this share of all slots of source and target."""
 _LANE = 1024
-"""Pairs in a lane of `_best_fit`. With fewer pairs, a lane's last rows would stay half empty."""
+"""Most pairs in a lane, a group for which `_best_fit` opens separate rows. With smaller lanes, more
+rows would stay half empty, because each lane has its own last rows."""
 
 Integers = NDArray[np.int64]
 
@@ -31,7 +32,7 @@ class BatchPlan(NamedTuple):
     rows: Integers
     """[pairs] The row of each of these pairs, counted from 0 in its batch."""
     starts: Integers
-    """[batches + 1] Where each batch begins in `pairs` and `rows`; the last entry is their end."""
+    """[batches + 1] Where each batch begins in `pairs` and `rows`, then the number of pairs."""
 
 
 def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan:
@@ -49,7 +50,7 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
     """
     lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 stands for no pair, of length 0
     limits = np.array([[recipe.source_tokens], [recipe.target_tokens]])
-    rows = np.arange(len(source))[:, None]  # [rows, pairs], -1 for none
+    rows = np.arange(len(source))[:, None]  # [rows, pairs of a row]; -1 stands for no pair
     order, starts, padding = _cut_by_length(lengths[:, rows].sum(-1), limits)
     for compared in (np.subtract, np.add):
         if padding <= MOST_PADDING:
@@ -74,8 +75,9 @@ def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integ
     source length minus target length: ascending if the longer side is even, descending if it is
     odd. So both lengths vary little in a batch, and both sides of the batch are full.
 
-    Returns the order of the rows; the start of each batch in this order, and the end of the last
-    batch; and the share of padding.
+    `lengths` is [2, rows], the tokens of each row's source and target; `limits` is [2, 1], the most
+    tokens of a batch. Returns three things: the order of the rows; an array of the place in this
+    order where each batch begins, followed by the number of rows; and the share of padding.
     """
     source, target = lengths
     longer, more = np.maximum(source, target), source - target

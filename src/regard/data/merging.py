@@ -15,7 +15,7 @@ _Integers = Any
 
 @within
 def _mixed(key: _Integer) -> _Integer:
-    """A hash of 64 bits, each of which depends on all bits of the key (the end of splitmix64)."""
+    """A hash of 64 bits that each depend on all bits of the key (the last step of splitmix64)."""
     x = u64(u64(key ^ (key >> u64(30))) * u64(0xBF58476D1CE4E5B9))
     x = u64(u64(x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
     return u64(x ^ (x >> u64(31)))
@@ -23,7 +23,7 @@ def _mixed(key: _Integer) -> _Integer:
 
 @within
 def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
-    """The rank of the merge of two sub-words, from 0; -1 if there is no such merge."""
+    """The place of a merge of two sub-words in the order of learning, from 0; -1 if none exists."""
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))
     while keys[place] != u64(0):
@@ -37,8 +37,9 @@ def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) ->
 def fill_table(merges: _Integers, keys: _Integers, ranks: _Integers) -> None:
     """Write the ranks of merges into the hash table `keys` and `ranks`.
 
-    Row i of `merges` has the two sub-words that merge i joins, and the sub-word that they become.
-    The number of places is a power of two, and exceeds the number of merges. All `keys` must be 0.
+    Row i of `merges` has the two sub-words that the merge of rank i joins, and the sub-word that
+    they become. The length of `keys`, and of `ranks`, is a power of two, and exceeds the number of
+    merges. All `keys` must be 0.
     """
     for rank in range(len(merges)):
         left, right = u64(merges[rank, 0]), u64(merges[rank, 1])
@@ -63,7 +64,7 @@ def _merge(
     """Merge the first `size` sub-words of `word` in place; return how many remain, and `state`.
 
     `joins` is a buffer for the rank of the merge of each sub-word with the next one. `state` is the
-    state of the random numbers.
+    state of the random numbers; a merge is skipped if its random number is below `threshold`.
     """
     for k in range(size - 1):
         joins[k] = _rank(word[k], word[k + 1], keys, ranks)
@@ -107,9 +108,9 @@ def merge_again(
 ) -> tuple[_Integers, _Integers]:
     """Spell the words of sentences in bytes, and merge the bytes again; return new ids and starts.
 
-    In each round, every possible merge of a word is skipped with this probability. Of the other
-    merges, the one that was learned first is made; a word is done when there is none. A sentence
-    that would have more than `longest` ids keeps its old ids.
+    In each round, every possible merge of a word is skipped with the probability `probability`. The
+    earliest learned of the other merges is made. A word is done when a round makes no merge. A
+    sentence that would have more than `longest` ids keeps its old ids.
 
     Sentence i is ids[starts[i] : starts[i + 1]]. A word begins with the byte whose id is `space`;
     spelled[spelled_starts[j] : spelled_starts[j + 1]] are the bytes of id j, as ids. `keys` and

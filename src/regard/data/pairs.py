@@ -39,7 +39,7 @@ FILES = frozenset(
     + [f"valid.{side}.txt" for side in SIDES]
     + ["tokenizer.json", MANIFEST]
 )
-"""Names of all files in a directory of prepared data; with a foreign tokenizer, also ORIGINALS."""
+"""Names of all files of prepared data; a foreign tokenizer adds some files of ORIGINALS."""
 DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
     "data": ("max_length", "max_ratio", "deduplicate", "held_out", "recombined"),
@@ -68,7 +68,7 @@ class Pairs:
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> Self:
-        """Map the files of the split "train" or "valid".
+        """Open the split "train" or "valid", and map its files into memory.
 
         Raises DataError if a file is missing or damaged. The sizes of the files, the tokenizer's
         checksum, the bounds of the sentences and the range of the ids are verified.
@@ -130,7 +130,10 @@ class EncodedSentences(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> EncodedSentences:
-        """Lay sentences, given as ids without </s>, end to end, for a vocabulary of this size."""
+        """Lay sentences, given as ids without </s>, end to end; </s> is added to each.
+
+        `vocabulary` is the number of entries in the vocabulary of the ids.
+        """
         rows = [np.asarray(ids, np.uint32) for ids in sentences]
         lengths = np.array([len(row) + 1 for row in rows], np.int64)
         ids = np.full(lengths.sum(), EOS, _id_type(vocabulary))
@@ -291,7 +294,7 @@ def _map(path: Path, files: dict[str, Any]) -> NDArray[Any]:
         mapped = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
         raise _unreadable(path, error) from None
-    except Exception:  # numpy parses the header as Python: a damaged one raises anything
+    except Exception:  # numpy parses the header as Python: a damaged header may raise any error
         raise DataError("is damaged: prepare the data again", path) from None
     if mapped.ndim != 1:
         raise DataError("is damaged: not a one-dimensional array; prepare the data again", path)

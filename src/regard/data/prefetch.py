@@ -1,10 +1,10 @@
 """Batches that another process makes in advance, so that a step never waits for its data.
 
 Making a batch takes milliseconds, and planning the next window of pairs half a second, during which
-a GPU would be idle. So a second interpreter makes up to AHEAD batches in advance. It shares only
-two pipes with this process: one byte sent to it asks for one batch, and it answers with the batch
-and the position after it. In whatever way this process ends, the pipes close, and then the other
-process ends as well.
+a GPU would be idle. So the other process makes up to AHEAD batches in advance. The two processes
+share only two pipes: each byte from this process asks for one batch, and the other process answers
+with the batch and the position after that batch. In whatever way this process ends, the pipes
+close, and then the other process ends as well.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def training_batches(data: Path, recipe: Recipe, share: BatchShare = WHOLE) -> B
 
 
 _Received = tuple[list[Batch], dict[str, int], float]
-"""This process's share of one batch, the position after it, and the epochs seen until then."""
+"""This process's share of one batch, and the position and the epochs seen after that batch."""
 
 
 class Prefetched:
     """The batches that `batches` would give next, made by another process.
 
-    `make` is pickled and called in that process; it returns an equal `Batches`. If there is a GPU,
-    the tensors are in pinned memory, which the GPU can read while this process continues.
+    `make` is pickled and called in that process; `make` returns an equal `Batches`. If there is a
+    GPU, the tensors are in pinned memory, which the GPU can read while this process continues.
     """
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
@@ -93,10 +93,10 @@ class Prefetched:
         return self._state
 
     def take(self, n: int) -> list[Batch]:
-        """This process's share of the next n batches, on the CPU; a new epoch follows an old one.
+        """This process's share of the next n batches, on the CPU, as from `Batches.take`.
 
-        Raises the exception that was raised while the batch was made, or TrainingError if the other
-        process ended for another reason.
+        Raises the exception that the other process met while it made a batch, or TrainingError if
+        the other process ended for another reason.
         """
         return [part for _ in range(n) for part in self._next()]
 
@@ -105,7 +105,7 @@ class Prefetched:
         if isinstance(received, Exception):
             self._received.put(
                 received
-            )  # the next call raises it again, and does not wait for ever
+            )  # the next call raises the exception again, instead of waiting for ever
             raise received
         self._write(bytes(1))
         parts, self._state, self._epoch = received
@@ -118,7 +118,7 @@ class Prefetched:
 
 
 def serve_batches() -> None:
-    """Run the program of the other process: make one batch for each byte that comes."""
+    """Run the program of the other process: send one batch for each byte that comes."""
     asked, given = pipes()
     with suppress(BrokenPipeError):
         try:
@@ -130,7 +130,7 @@ def serve_batches() -> None:
                 _send((parts, batches.state(), batches.epoch), given)
         except Exception as error:
             _send(error, given)
-    os._exit(0)  # without flushing: this would fail if the pipe is closed
+    os._exit(0)  # os._exit does not flush the pipes: if they are closed, a flush would fail
 
 
 def _send(message: Any, given: Any) -> None:
@@ -152,7 +152,7 @@ def _batch(arrays: tuple[Any, ...], pinned: bool) -> Batch:
 
 
 def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> None:
-    """Read what the process sends, until it ends; runs in a thread."""
+    """Put what the process sends into `received`, until the process ends; runs in a thread."""
     assert process.stdout
     pinned = torch.cuda.is_available()
     with process.stdout:

@@ -53,7 +53,7 @@ class Report:
     source_vocabulary: int
     """Entries of the source's vocabulary."""
     fingerprint: str
-    """The tokenizer's `fingerprint`."""
+    """The checksum of the tokenizer, by which two tokenizers can be compared."""
 
     @classmethod
     def of(cls, train: SplitCounts, valid: SplitCounts, tokenizer: AnyTokenizer) -> Report:
@@ -77,13 +77,13 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, data.held_out pairs are drawn from the corpus with the recipe's seed,
-    at most a tenth of it and none that is too long. These pairs, and pairs equal to them, are not
-    trained on. From validation files, only pairs with an empty side are dropped. `mix` says for
-    each of the `sources` how often an epoch has its pairs, by default once. `tokenizer` is a
-    tokenizer.json; the other files of a foreign tokenizer are beside it. Without `tokenizer`, one
-    is learned. Earlier prepared data in `out` is replaced. At most `workers` processes share the
-    work, by default one for each usable core. `progress` is called often while the corpus is read.
+    Without validation files, data.held_out pairs, at most a tenth of the clean pairs, are drawn
+    with the recipe's seed; pairs too long are left out. The drawn pairs, and pairs equal to them,
+    are not trained on. From validation files, only pairs with an empty side are dropped. `mix` says
+    how often an epoch has the pairs of each source file, by default once. `tokenizer` is a
+    tokenizer.json, with the other files of a foreign tokenizer beside it. Without `tokenizer`, a
+    tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
+    share the work, by default one for each usable core. `progress` is called while text is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -130,8 +130,9 @@ def _learn(
     sampler = _Sampler(recipe, _share(found), frozenset(found.held_out))
     with sample.open("wb") as file:
         file.writelines(text.each("learn", sampler, workers))
-    # A separate process learns the tokenizer. When it ends, much memory is free again; and an
-    # interrupt kills it, whereas the tokenizers library would ignore an interrupt.
+    # If there are workers, a separate process learns the tokenizer. When that process ends, much
+    # memory is free again. An interrupt kills that process, whereas the tokenizers library itself
+    # would ignore the interrupt.
     with Workers(min(1, len(workers.pids))) as alone:
         [tokenizer] = alone.map(_Learner(recipe.tokenizer), [sample])
     sample.unlink()
@@ -145,7 +146,7 @@ def _share(found: Survey) -> float:
 
 
 def _sample(known: AnyTokenizer | None, found: Survey) -> float | None:
-    """The share of clean pairs that the tokenizer is learned from; None if `known` is given."""
+    """The share of clean pairs that the tokenizer is learned from; None for a given tokenizer."""
     return None if known else _share(found)
 
 
@@ -191,7 +192,10 @@ def _not_too_long(
 
 
 def _encode_valid(folder: Path, tokenizer: AnyTokenizer, empty: int) -> SplitCounts:
-    """Encode the files that `_write_valid_text` wrote: line i of the text becomes pair i."""
+    """Encode the files that `_write_valid_text` wrote: line i of the text becomes pair i.
+
+    The counts include the `empty` pairs that `_write_valid_text` dropped.
+    """
     text = AlignedText([folder / "valid.source.txt"], [folder / "valid.target.txt"])
     with Workers(0) as here:
         counts = encode(folder / "valid", text, EncodeAll(tokenizer), _sizes(tokenizer), here)

@@ -2,7 +2,7 @@
 
 Byte-pair encoding spells a word in bytes, and makes the merges that it has learned, the earliest
 first. With BPE-dropout, each merge is skipped at random, so that a word is cut in different ways
-and a model learns from rare sub-words too. It helps where text is scarce. The paper has no
+and a model learns from rare sub-words too. BPE-dropout helps where text is scarce. The paper has no
 BPE-dropout.
 
 The new sub-words are computed from the ids of a sentence, without its text, so data is prepared as
@@ -28,7 +28,7 @@ followed by the number of all ids."""
 
 
 class Merges:
-    """The merges of a byte-pair encoding, as tables for the loop that makes them at random."""
+    """The merges of a byte-pair encoding, as tables for the loop that skips merges at random."""
 
     def __init__(self, tokenizer: Tokenizer):
         """Raises TrainingError if the tokenizer has no merges, or if Numba is not installed."""
@@ -70,7 +70,7 @@ class RedrawnPairs(Pairs):
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "RedrawnPairs":
-        """Map the files of a split; raises the errors of `Pairs.open` and `Merges`.
+        """Open a split as `Pairs.open` does; raises the errors of `Pairs.open` and `Merges`.
 
         Raises ModelError if the data's tokenizer is not regard's own.
         """
@@ -94,7 +94,10 @@ class RedrawnPairs(Pairs):
 
 
 def _loops() -> tuple[Callable[..., None], Callable[..., Sentences]]:
-    """The loops `fill_table` and `merge_again`; importing them loads Numba, in about a second."""
+    """The loops `fill_table` and `merge_again`; importing them loads Numba, in about a second.
+
+    Raises TrainingError if Numba is not installed.
+    """
     try:
         from regard.data.merging import fill_table, merge_again
     except ModuleNotFoundError:

@@ -65,7 +65,7 @@ def survey(
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """[count] A random number for each pair from number `first` on, equal in every process."""
+    """[count] The random number of each pair from pair `first` on, the same in every process."""
     generator = np.random.PCG64(seed)
     generator.advance(first)
     return generator.random_raw(count)
@@ -89,9 +89,10 @@ class _Found:
 
 
 class _Surveyor:
-    """Surveys blocks.
+    """Surveys blocks of a corpus.
 
-    It remembers the `wanted` lowest random numbers so far: pairs with higher ones are not drawn.
+    A surveyor remembers the `wanted` lowest random numbers of the pairs that it has seen. A pair
+    with a higher random number is not drawn.
     """
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int):

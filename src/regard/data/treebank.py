@@ -75,7 +75,7 @@ def prepare_trees(
     between them, but at most `MOST_NEW` of each.
 
     Without validation trees, data.held_out of `trees` (at most a tenth) are drawn with the recipe's
-    seed; they, and trees over the same words, are not trained on. Trees longer than data.max_length
+    seed; these and trees over the same words are not trained on. Trees longer than data.max_length
     are not trained on either. The other rules of the data section are not used.
 
     Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
@@ -116,13 +116,13 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The tokenizer is learned from every n-th tree; this is n, and 1 stands for all trees."""
+        """The n for which the tokenizer is learned from every n-th tree: 1 if from all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
 @dataclass(frozen=True)
 class _Preparation:
-    """The inputs of `prepare_trees`; each method is one step of it."""
+    """The inputs of `prepare_trees`; each method is one step of the preparation."""
 
     recipe: Recipe
     gold: Treebank
@@ -183,7 +183,7 @@ class _Preparation:
     def write_train(
         self, folder: Path, encoder: _Encoder, found: _Survey, share: float | None
     ) -> SplitCounts:
-        """Encode the recombined trees, and training trees of which `share` are to be silver."""
+        """Encode the training trees, a `share` of which is silver, and the recombined trees."""
         excluded = {tuple(tree.words()) for tree in found.held_out}
         gold, silver = _times(found.gold, found.silver, share)
         recombine = self._recombine(found, excluded)
@@ -210,8 +210,8 @@ class _Preparation:
     ) -> Callable[[int, Tree], Iterator[Tree]]:
         """Return a function that takes a gold tree's number and the tree, and yields new trees.
 
-        In all, it makes data.recombined trees or fewer, and none if there are silver trees. No new
-        tree has a phrase of an `excluded` sentence, or the same words as one.
+        In all, the function makes data.recombined trees or fewer, and none if there are silver
+        trees. No new tree has a phrase of an `excluded` sentence, or the words of such a sentence.
         """
         each = 0.0 if found.silver else min(MOST_NEW, self.recipe.data.recombined / found.gold)
         if not each:

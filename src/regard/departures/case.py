@@ -83,7 +83,7 @@ class Departure:
     section: str
     """Sections and tables of the paper."""
     quote: str
-    """The paper's words; empty if it does not say."""
+    """The paper's words; empty if the paper says nothing about the question."""
     theirs: str
     """The behaviour of the authors' code; "later" means its behaviour after June 2017."""
     ours: str
@@ -124,9 +124,10 @@ def as_row(*fields: str) -> Judge:
 
 
 def unstated(*fields: str) -> Judge:
-    """A judge for a question that the paper does not answer: "unstated", or "departs".
+    """A judge for a question that the paper does not answer.
 
-    In these fields, the row's recipe has our guess. A case departs if one of its fields differs.
+    The row's recipe has regard's guess in `fields`. A case departs if its recipe differs from the
+    guess; otherwise the finding is "unstated".
     """
 
     def judge(case: Compared) -> Finding | None:

@@ -43,9 +43,9 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 def closest_row(recipe: Recipe) -> str:
     """The name of the nearest among the paper's recipes for the same task.
 
-    Distances of fields are added up. The distance of two numbers is how many doublings lie between
-    them; it is 1 if a value is 0, or is not a number. Of equally near recipes, the first in the
-    order of the paper is taken.
+    The distance of two recipes is the sum over all fields that differ. For two numbers other than
+    0, a field adds the absolute binary logarithm of their ratio; for other values, it adds 1. Of
+    equally near recipes, the first in `PAPER_RECIPES` is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))
@@ -61,6 +61,6 @@ def _how_far(before: Recipe, after: Recipe) -> float:
 
 
 def changes(before: Recipe, after: Recipe) -> list[str]:
-    """The fields, as `section.key`, in which two recipes differ, without CANNOT_DEPART."""
+    """The fields, as `section.key`, in which two recipes differ, except those in CANNOT_DEPART."""
     fields = (field for field in all_fields() if field not in CANNOT_DEPART)
     return [field for field in fields if value(before, field) != value(after, field)]

@@ -12,7 +12,10 @@ _POSITIONS = ("model.positions", "model.max_positions")
 
 
 def _dropout(case: Compared) -> Finding | None:
-    """Judge the dropout: for parsers, the row's value is "unstated", as the paper prints none."""
+    """Judge the dropout; a parser with the dropout of its row is "unstated".
+
+    The paper prints no dropout for parsers.
+    """
     changed = as_row("model.dropout")(case)
     if changed or case.printed.task.output == "text":
         return changed
@@ -27,7 +30,7 @@ def _extra_dropout(case: Compared) -> Finding | None:
 
 
 def _positions(case: Compared) -> Finding | None:
-    """Judge the positions, and their number if they are learned; sinusoids have no limit."""
+    """Judge the kind of positions and, if they are learned, their number."""
     if case.recipe.model.positions != "learned":
         return as_row("model.positions")(case)
     if changed := as_row(*_POSITIONS)(case):

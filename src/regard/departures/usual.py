@@ -222,7 +222,7 @@ class FieldDifference(NamedTuple):
 
 
 def against(recipe: Recipe, code_base: str) -> tuple[Usual, list[FieldDifference]]:
-    """The setting of a code base that is closest to a recipe, and the fields that differ.
+    """A code base's setting that differs from a recipe in the fewest fields, and these fields.
 
     Raises RecipeError for a code base that is not in `USUAL`.
     """

@@ -18,7 +18,7 @@ EXPORTED = "exported"
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported directory, opened and verified; the engine's own files are not read yet."""
+    """An exported directory, verified by its checksums; the engine has not loaded its files yet."""
 
     directory: Path
     recipe: Recipe

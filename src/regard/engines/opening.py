@@ -14,10 +14,11 @@ ENGINES = ("ctranslate2", "onnx")
 
 
 def load_exported(directory: str | Path, engine: str, threads: int = 0) -> EngineTranslator:
-    """Open an exported directory for translation; with 0 threads, as many as PyTorch uses.
+    """Open an exported directory for translation.
 
-    Raises RecipeError for an unknown engine, MissingExtra if the engine is not installed, and
-    ModelError if the directory was not exported for the engine.
+    If `threads` is 0, the engine uses as many threads as PyTorch. Raises RecipeError for an unknown
+    engine, MissingExtra if the engine is not installed, and ModelError if the directory was not
+    exported for the engine.
     """
     threads = threads or torch.get_num_threads()
     if engine == "ctranslate2":

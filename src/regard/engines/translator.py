@@ -22,9 +22,9 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Plain):
-    """The operations of our search when an engine computes the model, one batch at a time.
+    """The arithmetic of our search when an engine computes the model.
 
-    Batches do not share the processor's cores: the engine divides the cores itself.
+    One batch is decoded at a time: the engine itself divides the processor's cores.
     """
 
     side_by_side = False
@@ -32,12 +32,15 @@ class OneBatch(Plain):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations; logits are compared in blocks, one after another."""
+        """The best continuations, found by the maxima of blocks of the vocabulary."""
         return most_likely_by_blocks(live, logits, never, count, 2**18)
 
 
 class EngineModel(ABC):
-    """A model that an engine computes, for our search (`decoding.Searchable`)."""
+    """A model that an engine computes, for our search (`decoding.Searchable`).
+
+    `longest` is the largest number of positions that a sentence may have.
+    """
 
     def __init__(self, longest: int):
         self.by, self.longest = OneBatch(), longest
@@ -65,11 +68,11 @@ class EngineTranslator(Translator):
     @property
     @abstractmethod
     def versions(self) -> Mapping[str, str]:
-        """The version of the engine, by its name."""
+        """The version of the engine, and other facts about how it computes, by their names."""
 
     @property
     def network(self) -> EncoderDecoder:
-        """Raises RegardError: an engine shows no attention."""
+        """Raise RegardError, because an engine does not return attention weights."""
         raise RegardError("an engine shows no attention: leave out --engine and name the model")
 
     @abstractmethod

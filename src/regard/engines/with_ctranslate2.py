@@ -1,17 +1,19 @@
 """CTranslate2 computes and searches; this module ranks its hypotheses by the rules of our search.
 
 CTranslate2's own search has another length penalty, and ends at another time. Both are replaced.
-CTranslate2 is asked for every hypothesis that finishes within some steps, and for those still alive
-then, each with its log-probability. The score of a live hypothesis will be at most its present
-log-probability divided by the largest penalty. If this bound is higher than a score that is to be
-returned, the sentence is searched again with more steps.
+CTranslate2 is asked for every hypothesis that finishes within some steps, and for every hypothesis
+that is live after these steps, each with its log-probability. The score of a live hypothesis will
+be at most its present log-probability divided by the largest penalty. If this bound is higher than
+a score that is to be returned, the sentence is searched again with more steps.
 
-Our search never writes <pad> and <s>. CTranslate2 is told that they end a hypothesis: it then
-counts them in the softmax, and no live hypothesis has one.
+Our search never writes <pad> or <s>, but counts both in the softmax. CTranslate2 is told that these
+two tokens end a hypothesis, as </s> does. It then counts them in the softmax as well, and no live
+hypothesis contains one of them.
 
-In two rare cases our own search steps through the sentence instead. In the first, <pad> or <s> is
-among the best continuations, which does not happen with a trained model. In the second, our search
-might have ended before it found one of the best hypotheses (`search.finish = "beam"`).
+In two rare cases our own search decodes the sentence, and CTranslate2 computes only the logits of
+its steps. In the first, <pad> or <s> is among the best continuations, which does not happen with a
+trained model. In the second, our search might have ended before it found one of the best hypotheses
+(`search.finish = "beam"`).
 
 One rule of CTranslate2 cannot be replaced: only the best `beam` continuations may finish. A recipe
 with another rule is refused.
@@ -47,7 +49,8 @@ except ModuleNotFoundError:
 
 _ENDS = frozenset((PAD, BOS, EOS))
 FIRST_STEPS = 12
-"""Steps of the first search beyond the source's length; each further search doubles this number."""
+"""The first search has this many more steps than the source has tokens. Each further search doubles
+this number."""
 BATCH_TOKENS = 1024
 """The most source tokens of a batch, padding included."""
 
@@ -55,9 +58,10 @@ BATCH_TOKENS = 1024
 class CTranslate2Model(EngineModel):
     """A model that CTranslate2 computes and that our search can step through.
 
-    Each step computes the whole prefix again, which is slow. So it is used only for the two rare
-    cases above, the second search for translations that look wrong, and the certificate. Raises
-    ModelError if CTranslate2 cannot open the directory.
+    Each step computes the whole prefix again, which is slow. Steps are therefore made only in
+    the two rare cases that this module's docstring explains, in the second search for translations
+    that look wrong, and for the certificate of an export. Raises ModelError if CTranslate2 cannot
+    open the directory.
     """
 
     def __init__(self, exported: Exported, threads: int):
@@ -90,7 +94,7 @@ class CTranslate2Model(EngineModel):
         )
 
     def logits(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Any:
-        """The logits after each token of each target.
+        """The logits after each token of each target: one array, [length, vocabulary], per target.
 
         Targets begin with <s>, and all have the same length.
         """
@@ -189,9 +193,9 @@ class CTranslate2Translator(EngineTranslator):
         extra: int,
         recipe: SearchRecipe,
     ) -> list[tuple[int, int, Any]]:
-        """Begin to search for some sources; return the number, steps and answer of each.
+        """Begin to search for the sources whose numbers are `these`.
 
-        `these` are the numbers of the sources.
+        Returns each source's number, its number of steps, and its future answer (see `_ask`).
         """
         asked = []
         for places in by_length([sources[i] for i in these], BATCH_TOKENS, 1):
@@ -243,12 +247,12 @@ class CTranslate2Translator(EngineTranslator):
 def _is_decided(
     pool: Sequence[Hypothesis], steps: int, limit: int, recipe: SearchRecipe, n_best: int
 ) -> bool:
-    """Whether more steps could not change the best hypotheses; `pool` is sorted by score."""
+    """Whether more steps would leave the best hypotheses the same; `pool` is sorted by score."""
     finished = [one for one in pool if one.finished]
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    if not alive:  # none was returned: a live one is no likelier than any that just finished
+    if not alive:  # a live hypothesis is at most as likely as each that just finished
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
     return len(finished) >= n_best and bound <= finished[n_best - 1].score
@@ -257,11 +261,11 @@ def _is_decided(
 def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: int) -> bool:
     """Whether our search would surely have found the best hypotheses before it ended.
 
-    It ends when `beam` hypotheses have finished and the best live one, scored at its present
-    length, is no better than the worst of these. A live hypothesis is at least as likely as every
-    hypothesis that it grows into.
+    Our search ends when `beam` hypotheses have finished and the best live hypothesis, scored at its
+    present length, is no better than the worst of the best `beam` finished ones. A live hypothesis
+    is at least as likely as every hypothesis that it grows into.
     """
-    if recipe.beam == 1 or not recipe.alpha:  # then no later hypothesis is better
+    if recipe.beam == 1 or not recipe.alpha:  # in both cases, no later hypothesis is better
         return True
     for length in range(1, max(map(_length, pool[:n_best]))):
         before = [one.score for one in pool if _length(one) <= length][: recipe.beam]
@@ -277,7 +281,10 @@ def _length(hypothesis: Hypothesis) -> int:
 
 
 def _names(exported: Exported, side: str) -> list[str]:
-    """The names of a side's entries in the order of our ids, from the exported vocabulary."""
+    """The names of the vocabulary's entries on a side ("source" or "target"), in our ids' order.
+
+    Raises ModelError if the exported directory has no vocabulary for this side.
+    """
     for name in (f"{side}_vocabulary.json", "shared_vocabulary.json"):
         path = exported.directory / name
         if path.exists():
@@ -287,6 +294,9 @@ def _names(exported: Exported, side: str) -> list[str]:
 
 
 def load_ctranslate2(directory: Path, threads: int) -> CTranslate2Translator:
-    """Open a directory that `regard export ctranslate2` made; raises ModelError."""
+    """Open a directory that `regard export ctranslate2` made.
+
+    Raises ModelError if the directory is missing or damaged, or was made for another engine.
+    """
     exported = open_exported(directory, "ctranslate2")
     return CTranslate2Translator(CTranslate2Model(exported, threads), exported)

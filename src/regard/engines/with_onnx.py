@@ -42,7 +42,7 @@ class Caches:
 
 
 class OnnxModel(EngineModel):
-    """The two graphs, as a model that our search can step through.
+    """The graphs of the encoder and the decoder, as a model that our search can step through.
 
     Raises ModelError if ONNX Runtime cannot open them.
     """
@@ -60,7 +60,7 @@ class OnnxModel(EngineModel):
                 )
                 for name in ("encoder", "decoder")
             )
-        except Exception as error:  # the library raises classes of its own
+        except Exception as error:  # ONNX Runtime raises exceptions of its own
             raise ModelError(f"{exported.directory}: ONNX Runtime refuses it: {error}") from None
         self.memory = [output.name for output in self.encoder.get_outputs()]
         self.results = [output.name for output in self.decoder.get_outputs()]
@@ -111,6 +111,9 @@ class OnnxTranslator(EngineTranslator):
 
 
 def load_onnx(directory: Path, threads: int) -> OnnxTranslator:
-    """Open a directory that `regard export onnx` made; raises ModelError."""
+    """Open a directory that `regard export onnx` made.
+
+    Raises ModelError if the directory is missing or damaged, or was made for another engine.
+    """
     exported = open_exported(directory, "onnx")
     return OnnxTranslator(OnnxModel(exported, threads), exported)

@@ -1,4 +1,4 @@
-"""The README.md of an exported model, its model card: its use, its scores in regard, its recipe."""
+"""The model card (README.md) of an exported model: how to use it, its scores and its recipe."""
 
 from __future__ import annotations
 

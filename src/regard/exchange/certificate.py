@@ -21,11 +21,12 @@ from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
-"""In fp32, logits that differ by more than this share of the range of all logits are refused."""
+"""In fp32, a conversion is refused if logits differ by more than this share of their range."""
 WRITTEN = 40
-"""The most tokens that a side writes for a sentence, </s> included."""
+"""The most tokens that either model of a comparison writes for a sentence, </s> included."""
 IMPOSSIBLE = -1e29
-"""A logit below this belongs to an entry that is never written; both sides have such logits."""
+"""A logit below this belongs to an entry that is never written. If an entry has such a logit on
+both sides of a conversion, the two logits are not compared."""
 _LONGEST_CERTIFICATE = 2**20
 
 Sequences = Sequence[Sequence[int]]
@@ -33,9 +34,10 @@ Sequences = Sequence[Sequence[int]]
 
 
 class Side(Protocol):
-    """A model on one side of a conversion. On both sides, token ids are the ids of regard's model.
+    """A model on one side of a conversion: the model that was read, or the one that was written.
 
-    A source ends in </s>. Outputs have neither <s> nor </s>.
+    On both sides, token ids are the ids of regard's model. A source ends in </s>. Outputs have
+    neither <s> nor </s>.
     """
 
     @property
@@ -59,7 +61,7 @@ class Side(Protocol):
 
 
 class Certificate(BaseModel):
-    """The proof of a conversion."""
+    """A record of how a conversion was checked: what was run, compared and found to differ."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -68,7 +70,7 @@ class Certificate(BaseModel):
     date: str
     """The day and time of the conversion, in UTC."""
     versions: dict[str, str]
-    """Versions of the packages that ran both sides, or of ours alone if only ours was run."""
+    """Versions of the packages that ran both sides, or of regard's side if only that was run."""
     files: dict[str, str]
     """SHA-256 of the files that were read, by name."""
     not_run: str = ""
@@ -78,9 +80,9 @@ class Certificate(BaseModel):
     encoded: float = 0.0
     """The share of sentences that both tokenizers encode as the same ids."""
     difference: float = 0.0
-    """The largest difference of two logits."""
+    """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The largest logit minus the smallest one."""
+    """The range of the other program's logits: the largest minus the least above `IMPOSSIBLE`."""
     greedy: float = 0.0
     """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0
@@ -88,7 +90,7 @@ class Certificate(BaseModel):
     beam: int = 0
     alpha: float = 0.0
     penalty: str = ""
-    """The kind of length penalty. With `beam` and `alpha` it describes the search of both sides."""
+    """The kind of length penalty. Both sides search with this penalty, `beam` and `alpha`."""
 
     def summary(self) -> str:
         """A line that tells what was compared, and how much differed."""
@@ -152,8 +154,8 @@ def certify(
     """Run sentences through both sides, and compare the logits and the outputs.
 
     Sources and outputs have at most `longest` tokens. Logits are compared along the greedy outputs
-    of our side. Raises ModelError if two logits differ by more than `tolerance` times the range of
-    all logits. With a `tolerance` of None, as for 8 bits, they may differ by any amount.
+    of `ours`. Raises ModelError if two logits differ by more than `tolerance` times
+    `Certificate.range`. With a `tolerance` of None, as for 8 bits, logits may differ by any amount.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))
@@ -187,7 +189,7 @@ def _compared(
     conversion: str,
     tolerance: float | None,
 ) -> tuple[float, float]:
-    """The largest difference of two logits, and the range of all of them."""
+    """`Certificate.difference` and `Certificate.range`; raises ModelError as `certify` does."""
     difference, low, high = 0.0, np.inf, -np.inf
     for source, target in zip(sources, targets, strict=True):
         a, b = (side.logits(source, [BOS, *target]) for side in (ours, theirs))
@@ -198,7 +200,8 @@ def _compared(
         difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
         low, high = min(low, b[~never].min()), max(high, b[~never].max())
     spread = float(high - low)
-    if not np.isfinite(spread) or (tolerance is not None and difference > tolerance * spread):
+    too_different = tolerance is not None and difference > tolerance * spread
+    if too_different or not np.isfinite(difference + spread):
         raise ModelError(
             f"{conversion}: logits differ by {difference:.3g} in a range of {spread:.3g}, more "
             f"than {tolerance}: not converted"
@@ -207,7 +210,7 @@ def _compared(
 
 
 def _share(some: Sequences, others: Sequences) -> float:
-    """The share of equal sentences."""
+    """The share of sentences, from 0 to 1, that have the same ids in `some` and `others`."""
     equal = [list(a) == list(b) for a, b in zip(some, others, strict=True)]
     return sum(equal) / max(1, len(equal))
 

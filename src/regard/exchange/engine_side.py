@@ -15,14 +15,14 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """An engine's translator: the engine computes the model, and it or regard does the search."""
+    """An engine's translator: the engine computes the model, and the engine or regard searches."""
 
     def __init__(self, translator: EngineTranslator):
         self._translator = translator
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The versions of the engine."""
+        """The version of the engine, and other facts about how it computes, by their names."""
         return self._translator.versions
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

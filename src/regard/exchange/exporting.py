@@ -1,4 +1,4 @@
-"""Export a model of regard for other programs, and prove that it computes the same there."""
+"""Export a model of regard for another program, and check that this program computes the same."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _write(
 
 
 def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa: A002
-    """The content of the manifest: where the model is from, and what it was written for."""
+    """The content of the manifest: the model's provenance, the format and the positions."""
     provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
     return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}
 
@@ -190,7 +190,7 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """Run both sides with a search that both can do, and compare them."""
+    """Compare the model with `theirs`, with a search that both sides can do."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
     if format == "hf" and search.penalty != "length":

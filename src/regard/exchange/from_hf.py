@@ -238,7 +238,8 @@ def _tables(
 def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The stored positional encodings as learned positions, and the recipe's fields for them.
 
-    Both are empty if no encodings are stored, or if they are the sinusoids of §3.5 in halves.
+    Both are empty if no encodings are stored, or if the stored ones are the sinusoids of §3.5 with
+    all sines before all cosines.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model
@@ -259,7 +260,7 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tenso
 
 
 def _close(table: Tensor, d_model: int) -> Tensor:
-    """The table if it equals the sinusoids in halves up to rounding, else these sinusoids."""
+    """The sinusoids of §3.5, all sines first; `table` itself if it equals them up to rounding."""
     usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
     return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
 

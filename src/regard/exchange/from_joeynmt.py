@@ -67,7 +67,12 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
 
 
 def _checkpoint(directory: Path) -> Path:
-    """The path of the checkpoint; if it is a link, the file of the linked name in the directory."""
+    """The path of the directory's checkpoint.
+
+    If the checkpoint is a link, the file in `directory` that has the name of the link's target is
+    taken. Raises ModelError if the directory has no file named in `_CHECKPOINTS`, and has several
+    other .ckpt files or none.
+    """
     for name in _CHECKPOINTS:
         path = directory / name
         if path.is_symlink():
@@ -101,7 +106,7 @@ def _section(config: ForeignConfig, side: str) -> ForeignConfig:
 
 
 def _side(config: ForeignConfig, side: str) -> tuple[str, str]:
-    """A side's file of sub-words, and its language for Moses' tokenizer; "" for one not used."""
+    """A side's sub-word file and its language for Moses' tokenizer; "" for what is not used."""
     section = _section(config, side)
     for key in ("lowercase", "normalize"):
         if section.get(key):
@@ -180,7 +185,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """The matrix `name`, or `other` if the configuration ties both."""
+    """[entries, d_model] The matrix `name`, or `other` if the key `tied` makes both one matrix."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other

@@ -30,8 +30,8 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""Rows of the table of sinusoids. Its exponent differs from §3.5, so regard stores the table as
-learned positions."""
+"""The number of rows of the table of sinusoids, which regard stores as learned positions, because
+marian-nmt's sinusoids have another exponent than those of §3.5."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
 """Our name of each activation of marian-nmt. Its "gelu" is left out: it means x · sigmoid(1.702 x),
@@ -60,10 +60,10 @@ _ATTENTION = {"self": "self", "cross": "context"}
 
 
 def read_marian(path: Path, texts: Texts) -> Foreign:
-    """Read a .npz file; `texts` names its vocabularies and SentencePiece models.
+    """Read a .npz file; `texts` names the model's vocabularies and SentencePiece models.
 
     Raises ModelError for a model that cannot be converted exactly, and RecipeError if `texts` names
-    no vocabulary, or files that cannot be combined.
+    neither a vocabulary nor a SentencePiece model, or names files that cannot be combined.
     """
     arrays = read_npz(path)
     keys = _config(arrays, path)
@@ -94,7 +94,7 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """The parameters by the names that `_renamed` gives; layers' matrices are [outputs, inputs]."""
+    """The parameters by the names that `_renamed` gives; linear layers are [outputs, inputs]."""
     found: dict[str, Tensor] = {}
     for name, array in arrays.items():
         if name.startswith("special:"):
@@ -106,7 +106,7 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 
 
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """Rename a parameter: x_Wq becomes x_q.weight, and x_bq becomes x_q.bias."""
+    """A parameter by its new name: x_Wq, transposed, is x_q.weight, and x_bq is x_q.bias."""
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()
         return {f"{stem}{pre or ''}.{'weight' if kind == 'scale' else kind}": tensor.flatten()}
@@ -199,7 +199,7 @@ def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Ten
 
 
 def _part(*, pre: bool) -> Any:
-    """A function that names the parts of layers; marian-nmt counts layers from 1."""
+    """Return the `PartName` function for marian-nmt, whose names count layers from 1."""
     norm = "ln_pre" if pre else "ln"
 
     def named(stack: str, i: int, part: str) -> str:
@@ -213,10 +213,10 @@ def _part(*, pre: bool) -> Any:
 
 
 def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
-    """[length, d_model] Sines, then cosines, of pos / 10000^(i / (d_model / 2 - 1)).
+    """[length, d_model] All sines, then all cosines, of pos / 10000^(i / (d_model / 2 - 1)).
 
-    These are the positions of tensor2tensor, marian-nmt and fairseq. The exponent of §3.5 is
-    2i / d_model.
+    Here i counts the sines, and likewise the cosines, from 0. tensor2tensor, marian-nmt and fairseq
+    have these positional encodings. In §3.5 the exponent is 2i / d_model.
     """
     half = d_model // 2
     rates = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(1e4) / (half - 1)))

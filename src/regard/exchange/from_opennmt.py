@@ -48,7 +48,7 @@ _FEED_FORWARD = {"1": "w_1", "2": "w_2", "norm": "layer_norm"}
 
 
 def read_opennmt(path: Path, texts: Texts) -> Foreign:
-    """Read a .pt file, which has its vocabularies; `texts` names the files that cut sub-words.
+    """Read a .pt file, which contains vocabularies; `texts` names sub-word models or merges.
 
     Raises ModelError for a model that cannot be converted exactly, and RecipeError for files of
     `texts` that cannot be combined.
@@ -80,7 +80,7 @@ def _options(opt: Any, path: Path) -> ForeignConfig:
 
 
 def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
-    """The vocabularies of source and target; only one if they are equal."""
+    """The vocabularies of source and target; one vocabulary if both are equal."""
     sides: list[list[str]] = []
     for name in ("src", "tgt"):
         side = vocab.get(name) if isinstance(vocab, dict) else None

@@ -1,6 +1,6 @@
-"""Read a directory that `regard export hf` wrote; its weights are restored bit for bit.
+"""Read a directory that `regard export hf` wrote, and restore the weights bit for bit.
 
-One matrix may be rounded: with model.score = dot, the export multiplied W_q by sqrt(d_k).
+Only W_q may differ, by rounding: with model.score = dot, the export multiplied W_q by sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from regard.text.tokenizer import Tokenizer
 
 
 def is_own(directory: Path) -> bool:
-    """Whether a directory was written by `regard export hf`, of a model with our own tokenizer."""
+    """Whether `regard export hf` wrote a directory from a model with a tokenizer of our own."""
     return (directory / OURS).is_file() and not (directory / "source.spm").exists()
 
 
 def read_own_hf(directory: Path) -> Foreign:
-    """The recipe, the tokenizer and the weights; raises ModelError if they are damaged.
+    """Read the recipe, the tokenizer and the weights; raises ModelError if they are damaged.
 
-    The weights may have been trained further since the export, under the same names.
+    The weights may differ from the exported ones: `transformers` may have trained the model further
+    and saved the weights under the same names.
     """
     path = directory / "model.safetensors"
     try:
@@ -76,7 +77,7 @@ def _weights(recipe: ModelRecipe, theirs: dict[str, Tensor], path: Path) -> dict
 
 
 def _matrices(recipe: ModelRecipe) -> dict[str, str]:
-    """MarianMTModel's name for each of our matrices of embeddings, which are one to three."""
+    """MarianMTModel's names of the matrices of §3.4, by our names; tied matrices have one entry."""
     if recipe.embeddings == "shared":
         return {matrices_of(recipe).source: "model.shared.weight"}
     sides = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]

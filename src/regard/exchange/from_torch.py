@@ -54,11 +54,11 @@ class Program:
     """Whether the program multiplies embeddings by sqrt(d_model)."""
     norm_epsilon: float = _NORM_EPSILON
     source_embedding: str = ""
-    """The name of the source's embedding in the state dict; if empty, it is searched for."""
+    """The name of the source's embedding in the state dict; if "", regard looks for it."""
     target_embedding: str = ""
     generator: str = ""
     positions: str = ""
-    """The name of the table of positional encodings; if empty, it is searched for."""
+    """The name of the table of positional encodings; if "", regard looks for it."""
     pad: str = "<pad>"
     begin: str = "<s>"
     end: str = "</s>"
@@ -66,10 +66,11 @@ class Program:
 
 
 def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
-    """Read a state dict. `program` describes the program, and `texts` names the vocabularies.
+    """Read a file with a state dict, and convert the model.
 
-    Raises ModelError for a state dict that cannot be converted exactly, and RecipeError if
-    `program` or `texts` has to tell more.
+    `program` has the facts that the state dict lacks, and `texts` names the vocabularies. Raises
+    ModelError for a state dict that cannot be converted exactly, and RecipeError if `program` or
+    `texts` lacks something that the conversion needs.
     """
     tensors = _tensors(path)
     prefix = _prefix(tensors, path)
@@ -86,7 +87,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    """The state dict of a file, which may hold it under one of the usual keys `_HOLDERS`."""
+    """The state dict of a file; the file may have the state dict under a key of `_HOLDERS`."""
     if path.suffix == ".safetensors":
         return read_safetensors(path)
     content = read_pickled(path)
@@ -98,7 +99,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _prefix(tensors: dict[str, Tensor], path: Path) -> str:
-    """The prefix of nn.Transformer's names in the state dict: "", or such as "transformer."."""
+    """The prefix of nn.Transformer's names in the state dict: "", or for example "transformer."."""
     end = "decoder.layers.0.multihead_attn.in_proj_weight"
     found = [name.removesuffix(end) for name in tensors if name.endswith(end)]
     if len(found) != 1:
@@ -131,7 +132,11 @@ class _Names:
 
 
 def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) -> _Names:
-    """Find the tensors outside nn.Transformer by the names that programs usually give them."""
+    """The names of the tensors outside nn.Transformer, as `program` gives them or as found here.
+
+    A name that `program` lacks is found by the words that such names usually contain, for example
+    "generator". Raises RecipeError if no tensor or several tensors could be meant.
+    """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
     tables = _matrices(weights, outside, prefix)
@@ -154,7 +159,7 @@ def _only_other(names: list[str], taken: set[str]) -> str:
 
 
 def _matrices(weights: ForeignWeights, names: list[str], prefix: str) -> list[str]:
-    """The names of matrices with d_model columns."""
+    """The names, from among `names`, of weight matrices with d_model columns."""
     width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")[1]
     flat = [name for name in names if name.endswith("weight") and weights.ndim(name) == 2]
     return [name for name in flat if weights.shape(name)[1] == width]
@@ -253,8 +258,8 @@ def _positions(
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """The stored table of positions `name`, and the recipe fields that describe the positions.
 
-    The table is None if it is not stored, or if it holds sinusoids, alternating or in halves:
-    regard computes these itself.
+    The table, [positions, d_model], is None if it is not stored. It is also None if it holds the
+    sinusoids of §3.5, alternating or with all sines first, because regard computes such sinusoids.
     """
     width = recipe.model.d_model
     if not name or name not in weights:

@@ -36,7 +36,7 @@ LONGEST_OUTPUT = 512
 
 @dataclass(frozen=True)
 class Generation:
-    """The search of a generation config, and the ids that it never writes."""
+    """The search of a generation config, and the ids that the search never writes."""
 
     beam: int
     alpha: float
@@ -46,9 +46,9 @@ class Generation:
     end: int
     pad: int
     forbidden: frozenset[int]
-    """Ids that are never written. Unless `excluded` is True, the softmax counts them."""
+    """Ids that are never written; if `excluded` is False, they still take part in the softmax."""
     excluded: bool
-    """Whether the softmax leaves out the forbidden ids: `renormalize_logits`."""
+    """The value of `renormalize_logits`: whether the softmax leaves out the forbidden ids."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
 
 
 def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
-    """The id under a key, which may also be a list with one id; raises ModelError for others."""
+    """The id that a key has, alone or in a list of one; raises ModelError for another value."""
     value = keys.get(key)
     if isinstance(value, list) and len(value) == 1:
         [value] = value

@@ -40,13 +40,16 @@ class PretrainedSide:
         return {"transformers": self._version}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Our source ids of texts, as the tokenizer of `transformers` encodes them."""
+        """Encode texts by the tokenizer of `transformers`; return the ids as our source ids."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._vocabulary.theirs_of_source[i]) for i in row] for row in found]
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits of our entries; -inf for those MarianMTModel lacks."""
+        """[target, vocabulary] The logits that MarianMTModel gives our entries.
+
+        A logit is -inf if MarianMTModel lacks the entry, or leaves it out of the softmax.
+        """
         begun = [self._start if i == BOS else int(self._their_ids[i]) for i in target]
         logits = (
             self._model(input_ids=self._source(source), decoder_input_ids=torch.tensor([begun]))

@@ -56,13 +56,16 @@ class HuggingFaceSide:
         return {"transformers": self._version, "torch": torch.__version__}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Our source ids of texts, as MarianTokenizer encodes them."""
+        """Encode texts by MarianTokenizer; return the ids as our source ids."""
         found = self._tokenizer(list(texts)).input_ids
         return [[int(self._source_order.ids[i]) for i in row] for row in found]
 
     @torch.inference_mode()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """[target, vocabulary] The logits of our entries."""
+        """[target, vocabulary] The logits that MarianMTModel gives our entries.
+
+        A logit is -inf if MarianMTModel lacks the entry, or leaves it out of the softmax.
+        """
         ids = self._order.foreign_ids
         begun = [self._generation.start if i == BOS else ids[i] for i in target]
         logits = self._model(

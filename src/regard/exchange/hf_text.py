@@ -12,11 +12,14 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
 
 OURS = "regard.tokenizer.json"
-"""Our tokenizer's file in an exported directory; tokenizer.json there is for `transformers`."""
+"""Our tokenizer's file in an exported directory, whose tokenizer.json is for `transformers`."""
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:
-    """Write the tokenizer's files into a folder; raises ModelError for kinds without such files."""
+    """Write the tokenizer's files into a folder.
+
+    Raises ModelError for a tokenizer that is neither regard's own nor a MarianTokenizer.
+    """
     if isinstance(tokenizer, Tokenizer):
         _write_ours(tokenizer, positions, folder)
     elif isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.settings.language_codes:
@@ -29,7 +32,8 @@ def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> N
 def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
     """Write tokenizer.json for the library `tokenizers`, and tokenizer_config.json.
 
-    The library then adds </s> to each line. Our own tokenizer.json is written under another name.
+    With this tokenizer.json, the library adds </s> to each line. The file that regard itself reads
+    is written under the name OURS.
     """
     tokenizer.save(folder / "tokenizer.json")
     content = json.loads((folder / "tokenizer.json").read_text("utf-8"))

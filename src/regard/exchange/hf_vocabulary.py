@@ -1,4 +1,4 @@
-"""The ids of an exported model: our own, or the ids that it had before it was imported."""
+"""The ids of an exported model: our ids or, for an imported model, those before the import."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MarianVocabulary:
         return np.ascontiguousarray(matrix[self.theirs_of_source])
 
     def bias(self, bias: _Matrix | None) -> _Matrix:
-        """The target's bias by exported ids: 0 if there is none, or where it forbids an entry."""
+        """[size] The target's bias by exported ids; 0 if `bias` is None or forbids the entry."""
         if bias is None:
             return np.zeros(self.size, np.float32)
         found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]

@@ -13,9 +13,9 @@ from regard.run.model_directory import open_model, write_model
 def write_imported(out: Path, foreign: Foreign) -> Certificate:
     """Make the model directory `out`, and return its certificate.
 
-    The written model is opened and, if the foreign model can be run here, compared with it. Raises
-    ModelError if their logits differ, and RegardError if `out` exists or cannot be written; then
-    nothing is left behind.
+    The written model is opened. If the foreign model can be run here, both models are compared.
+    Raises ModelError if their logits differ by more than `TOLERANCE` allows, and RegardError if
+    `out` exists or cannot be written. After an error, nothing that was written is left behind.
     """
     refuse_existing(out)
     about = {

@@ -41,7 +41,7 @@ def info_of(directory: Path) -> dict[str, Any]:
 def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
     """The opened directory and its number of parameters, which is None for an exported model."""
     manifest: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # `open_model` says what is wrong
+    with suppress(OSError, ValueError):  # `open_model` refuses a damaged manifest
         manifest = read_manifest(directory)
     if EXPORTED in manifest:
         return open_exported(directory, str(manifest[EXPORTED])), None

@@ -49,7 +49,7 @@ class ForeignMatrices:
         bias: Tensor | None,
         where: Path,
     ) -> Self:
-        """The matrices of a model whose decoder begins with the entry that is <s> here.
+        """The matrices of a model whose decoder begins with the entry that becomes our <s>.
 
         Raises ModelError, which begins with `where`, if the target's vocabulary has no such entry.
         """

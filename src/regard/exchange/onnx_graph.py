@@ -30,11 +30,11 @@ except ModuleNotFoundError:
 OPSET = 17
 """The version of ONNX's operators; 17 is the first that has LayerNormalization."""
 IR_VERSION = 8
-"""The version of the file format that goes with the operators."""
+"""The version of the file format of ONNX that belongs to OPSET."""
 
 
 class Graph:
-    """A graph that is built node by node; a method returns the name of the value that it adds."""
+    """A graph that is built node by node; methods that add a value return the name of the value."""
 
     def __init__(self, recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]):
         self.recipe, self._weights, self._positions = recipe, weights, positions
@@ -44,7 +44,7 @@ class Graph:
         self._outputs: list[Any] = []
 
     def model(self, name: str) -> ModelProto:
-        """The finished model."""
+        """The graph that was built, as an ONNX model with the name `name`."""
         constants = list(self._constants.values())
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, constants)
         opsets = [helper.make_opsetid("", OPSET)]
@@ -63,7 +63,7 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def constant(self, name: str, values: Any) -> str:
-        """Add a constant, unless one of this name is there already."""
+        """Add a constant, unless the graph already has a constant of this name."""
         if name not in self._constants:
             self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
         return name

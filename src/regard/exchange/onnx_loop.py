@@ -2,9 +2,9 @@
 
     python translate_ids.py 17 254 9 2      # the ids of a source; the last one is </s>
 
-It prints the ids of the greedy output. `Graphs.step` gives the logits of the next token, with which
-you can write another search. If regard learned the tokenizer, the library `tokenizers` opens the
-file tokenizer.json beside this file.
+The program prints the ids of the greedy output. `Graphs.step` gives the logits of the next token,
+with which you can write another search. If regard learned the tokenizer, the library `tokenizers`
+opens the file tokenizer.json beside this file.
 """
 
 import sys
@@ -28,7 +28,7 @@ class Graphs:
         )
 
     def start(self, source: np.ndarray) -> dict[str, np.ndarray]:
-        """The inputs of the first step for [rows, source] ids, in which 0 is padding."""
+        """The inputs of the first `step` for source ids [rows, source], in which 0 is padding."""
         names = [output.name for output in self.encoder.get_outputs()]
         memory = dict(zip(names, self.encoder.run(names, {"source": source}), strict=True))
         past = {

@@ -1,4 +1,4 @@
-"""Parts of a model that each export format needs, and names in its own way."""
+"""Parts of a model that several export formats need: weights, names and positional encodings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tables(NamedTuple):
 
 
 def tables_of(model: Model) -> Tables:
-    """The encodings of all positions that sources and their outputs may have."""
+    """The positional encodings of all positions that a source and an output may have."""
     longest = MOST_PIECES + model.recipe.search.max_extra
 
     def table(embedding: Embedding) -> NDArray[np.float32]:

@@ -65,7 +65,7 @@ def parse_yaml(text: str, where: Path) -> dict[str, Any]:
         raise MissingExtra("reading YAML", "exchange") from None
     if len(text) > LONGEST_CONFIG:
         raise ModelError(f"{where}: its configuration has more than {LONGEST_CONFIG:,} characters")
-    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # the time is quadratic in their depth
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # parsing is quadratic in depth
         raise ModelError(f"{where}: nested too deep: not a configuration")
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
@@ -90,11 +90,11 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     return _dense(read_tensors(path), path)
 
 
-def read_pickled(path: Path, *names: str) -> Any:
+def read_pickled(path: Path) -> Any:
     """The content of a file by `torch.save`: tensors, numbers, text, lists and dictionaries.
 
-    It may also hold an `argparse.Namespace`. Raises ModelError if the file is damaged or holds
-    anything else, which could be code.
+    The file may also hold an `argparse.Namespace`. Raises ModelError if the file is damaged or
+    holds anything else, which could be code.
     """
     try:
         with open_regular(path) as file:
@@ -121,7 +121,7 @@ def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
-    """A state dict's tensors; raises ModelError if `content` is not one."""
+    """The tensors of the state dict `content`; raises ModelError if it is no state dict."""
     if not isinstance(content, dict) or not content:
         kind = type(content).__name__
         raise ModelError(f"{path}: not a state dict: names and tensors are needed, not {kind}")
@@ -162,7 +162,7 @@ def _refuse_compressed(path: Path) -> None:
 
 
 def _unpickled(error: pickle.UnpicklingError) -> str:
-    """The reason why a pickle is refused: the name that it wants to call, if it names one."""
+    """The reason why a pickle is refused, with the name that it would call, if `error` has one."""
     text = str(error)
     named = text.partition("GLOBAL ")[2].partition(" ")[0]
     if named:
@@ -176,7 +176,8 @@ def _unpickled(error: pickle.UnpicklingError) -> str:
 def _dense(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Return the tensors; raise ModelError for sparse, quantised or oversized ones.
 
-    A tensor must not have more bytes than the file, and all together at most `_SHARED` times that.
+    One tensor may have at most as many bytes as the file; all tensors together may have at most
+    `_SHARED` times as many.
     """
     size, shown = path.stat().st_size, 0
     for name, tensor in tensors.items():

@@ -25,21 +25,22 @@ except ImportError:
     raise MissingExtra("a SentencePiece model", "exchange") from None
 
 UNKNOWN = "<unk>"
-"""The piece for unknown text. SentencePiece demands it; no text needs it, as bytes have pieces."""
+"""The piece for unknown text. SentencePiece demands this piece, but no text is cut into it, because
+every byte has a piece."""
 _HIDDEN = [byte for byte in range(256) if chr(byte) not in BYTE_ALPHABET]
 _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALPHABET}
-"""The byte that each character of the alphabet stands for."""
+"""For each character of BYTE_ALPHABET, the byte that the character stands for."""
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model as bytes, and its names of our entries, in the order of our ids."""
+    """A SentencePiece model as bytes, and the name of each of our entries in it, by our ids."""
 
     model: bytes
     names: list[str]
 
 
 def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
-    """Make the SentencePiece model of a tokenizer; raises ModelError for one of word pieces."""
+    """Make the SentencePiece model of a tokenizer; raises ModelError for word pieces."""
     merges = tokenizer.merges
     if not len(merges):
         raise ModelError(
@@ -91,7 +92,7 @@ def _add(proto: Any, name: str, score: float, kind: int) -> None:
 
 
 def _name(content: bytes, number: int) -> str:
-    """The name of an entry: its text, its single byte, or else a name that no text is cut into."""
+    """The name of an entry: its text, its single byte, or else one unknown to SentencePiece."""
     if _is_text(content):
         return content.decode().replace(" ", "▁")
     return _byte_name(content[0]) if len(content) == 1 else f"<part {number}>"
@@ -112,7 +113,7 @@ def _byte_name(byte: int) -> str:
 
 
 def _set_rules(proto: Any) -> None:
-    """Set the rules: no normalisation, a space before the first word, and all spaces are kept."""
+    """Set the rules: keep the text as it is, with all spaces; add a space before the first word."""
     trainer = proto.trainer_spec
     trainer.model_type, trainer.byte_fallback = trainer.BPE, True
     trainer.vocab_size = len(proto.pieces)

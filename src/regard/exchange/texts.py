@@ -28,12 +28,12 @@ class Texts:
     cutters: Sequence[Path] = ()
     """Files of SentencePiece models."""
     codes: Sequence[Path] = ()
-    """Files of merges by subword-nmt. Without codes and SentencePiece models, a word is a piece."""
+    """Files of merges by subword-nmt; if `codes` and `cutters` are empty, each word is a piece."""
     languages: Sequence[str] = ()
     """The languages for Moses' tokenizer; without languages, text is divided at spaces."""
 
     def checksums(self, *others: Path) -> dict[str, str]:
-        """SHA-256 of the files `others` and of these files, by file name."""
+        """SHA-256 of the tokenizer's files and of the files `others`, by file name."""
         paths = *others, *self.vocabularies, *self.cutters, *self.codes
         return {path.name: checksum(path) for path in paths}
 
@@ -48,9 +48,9 @@ class Texts:
 
 @dataclass(frozen=True)
 class SpecialNames:
-    """The names of special pieces in a vocabulary; None for one that the program does not have.
+    """The names of special pieces in a vocabulary; None if the foreign program has no such piece.
 
-    A decoder begins with `begin`, and never writes it or `pad`.
+    A decoder begins with the piece `begin`, and never writes `begin` or `pad`.
     """
 
     pad: str | None
@@ -59,7 +59,7 @@ class SpecialNames:
     unknown: str = "<unk>"
 
     def ids(self, known: Vocabulary) -> tuple[int, int, int]:
-        """The ids of <pad>, <s> and </s>; -1 for one that the vocabulary does not have."""
+        """The ids of <pad>, <s> and </s>; -1 for a piece that the vocabulary does not have."""
         pad, begin = (-1 if n is None else known.get(n, -1) for n in (self.pad, self.begin))
         return pad, begin, known.get(self.end, -1)
 
@@ -175,7 +175,7 @@ def _pairs_of_json(text: str, path: Path) -> list[tuple[str, Any]]:
 
 
 def _pairs_of_yaml(lines: list[str], path: Path) -> list[tuple[str, Any]]:
-    """The pairs of `piece: id` lines; a piece may be in quotes, or on a line after "? "."""
+    """The pairs of `piece: id` lines; a piece may be in quotes, or on its own line after "? "."""
     pairs: list[tuple[str, Any]] = []
     waiting: str | None = None
     for number, line in enumerate(lines, 1):

@@ -1,7 +1,8 @@
 """Write a model as a package of Argos Translate; LibreTranslate installs such packages, too.
 
-A package is a zip file of one folder: metadata.json, sentencepiece.model, and `model`, which is a
-directory of CTranslate2. Argos Translate searches by its own settings, not by those of the model.
+A package is a zip file of one folder. The folder holds metadata.json, sentencepiece.model and
+`model`, a directory in CTranslate2's format. For its beam search, Argos Translate has settings of
+its own; those of the model have no effect.
 """
 
 from __future__ import annotations
@@ -74,9 +75,11 @@ def _pack(folder: Path, out: Path) -> None:
 
 
 def pieces_of(model: Model) -> Pieces:
-    """The SentencePiece model of a model's tokenizer; for a tokenizer of our own, it is made here.
+    """The SentencePiece model of a model's tokenizer.
 
-    Raises ModelError if the tokenizer has no SentencePiece model, or two vocabularies.
+    For a tokenizer that regard learned, the SentencePiece model is made from the merges. Raises
+    ModelError for a tokenizer of word pieces, and for a foreign tokenizer that has no SentencePiece
+    model or has two vocabularies.
     """
     tokenizer = model.tokenizer
     if isinstance(tokenizer, Tokenizer):

@@ -39,7 +39,7 @@ def write_ctranslate2(
     """
     recipe = model.recipe.model
     refuse_unlike(recipe)
-    weights = copied_weights(model)  # a copy: CTranslate2 rounds them in place
+    weights = copied_weights(model)  # a copy, because CTranslate2 rounds weights in place
     spec = _specified(recipe)
     for stack, table in zip((spec.encoder, spec.decoder), tables_of(model), strict=True):
         stack.scale_embeddings = recipe.d_model**0.5 if recipe.embedding_scale else 1.0
@@ -133,7 +133,7 @@ def _set_norm(spec: Any, weights: NamedWeights, name: str) -> None:
 
 
 def _set_attention(spec: Any, weights: NamedWeights, name: str, projections: Sequence[str]) -> None:
-    """Fill an attention. In `projections`, "qkv" means that W_q, W_k and W_v are one matrix."""
+    """Fill an attention sub-layer; in `projections`, "qkv" joins W_q, W_k and W_v in a matrix."""
     for linear, letters in zip(spec.linear, projections, strict=True):
         _set_linear(linear, weights, [f"{name}.W_{letter}" for letter in letters])
 

@@ -1,8 +1,8 @@
 """Write a model as Hugging Face's MarianMTModel, which has the paper's architecture.
 
-MarianMTModel computes its sinusoids itself, with all sines before all cosines; ours alternate. So
-the dimensions of d_model are written in Marian's order, in every weight that has this axis. The
-model then computes the same sums, in another order.
+MarianMTModel computes its sinusoids itself, with all sines before all cosines; in regard, sines and
+cosines alternate. For this reason, the d_model dimensions of the vectors between sub-layers are
+written in Marian's order. The exported model computes the same sums in another order.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def positions_of(model: Model) -> int:
 
 
 def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
-    """For each dimension of MarianMTModel, our dimension: all sines, then all cosines."""
+    """[d_model] For each dimension of MarianMTModel, which has all sines first, our dimension."""
     dimensions = np.arange(recipe.d_model)
     if recipe.positions == "halves":
         return dimensions
@@ -102,7 +102,7 @@ def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
 def _tensors(
     recipe: ModelRecipe, weights: NamedWeights, vocabulary: MarianVocabulary
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The names and the tensors of MarianMTModel."""
+    """Yield the name and the values of each weight of MarianMTModel."""
     order = order_of_dimensions(recipe)
     source, target, output = (weights[name][:, order] for name in matrices_of(recipe))
     source, target, output = (
@@ -129,7 +129,7 @@ def _layer(
         if f"{ours}.{name}.weight" not in weights:
             continue
         weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
-        if name.endswith(("W_o", "W_2")):  # d_model is the axis of outputs, else of inputs
+        if name.endswith(("W_o", "W_2")):  # d_model outputs; the other layers have d_model inputs
             weight, bias = weight[order], bias[order]
         else:
             weight = weight[:, order]
@@ -176,7 +176,7 @@ def _config(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
 
 
 def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
-    """Our search, as far as `generate` can do it; the model card tells what differs."""
+    """The settings of `generate` nearest to our search; the model card tells what differs."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
         longest = min(longest, search.max_extra + 1)  # the import made max_extra from max_length

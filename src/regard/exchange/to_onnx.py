@@ -18,7 +18,8 @@ except ModuleNotFoundError:
 LOOP = "translate_ids.py"
 """The name of the decoding program, a copy of onnx_loop.py, that is written beside the graphs."""
 _APART = 2**30
-"""Weights of more bytes than this lie in a file of their own: a graph holds at most 2 GiB."""
+"""If the weights have more bytes than this, each graph has a second file, for its weights: a file
+that contains a graph cannot have more than 2 GiB."""
 
 
 def write_onnx(model: Model, folder: Path) -> None:

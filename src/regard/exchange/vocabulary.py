@@ -5,7 +5,7 @@ from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
 
 
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
-    """A unique name for each id of a side; a space is ▁, or Ġ with a tokenizer of our own.
+    """A unique name for each id of a side; in names, a space is ▁, or Ġ for a tokenizer of ours.
 
     The tokenizer gives the names. If two entries have the same name, @ and the id are added to the
     name of the second.

@@ -123,7 +123,7 @@ def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[
 
 
 def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
-    """For each linear layer, by our name: its part in `PartName`, its outputs and its inputs."""
+    """For each linear layer, by our name: its part in `PartName`, its output and input widths."""
     d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
     if kind == "ff":
         return {"W_1": ("ff.1", sizes.d_ff, d), "W_2": ("ff.2", d, sizes.d_ff)}
@@ -144,7 +144,7 @@ def _sublayer_norm(
 def last_norms(
     weights: ForeignWeights, names: Mapping[str, str], model: ModelRecipe
 ) -> dict[str, Tensor]:
-    """Take the LayerNorm after each stack. `names` has its foreign name, by the stack's name."""
+    """Take the LayerNorm after each stack; `names` has the norm's foreign name, by stack."""
     found: dict[str, Tensor] = {}
     for stack, theirs in names.items():
         found |= _pair(f"{stack}_norm", weights.norm(theirs, model.d_model))

@@ -15,8 +15,8 @@ from regard.equations import Computing
 class Convolution(Computing):
     """A kernel of width k whose inputs are `dilation` positions apart.
 
-    With `causal` it sees the position itself and earlier positions, else positions on both sides:
-    equally many if k is odd. Rows are padded with zeros.
+    With `causal`, the kernel sees the position itself and earlier positions; otherwise, it sees
+    positions on both sides, equally many if k is odd. Rows are padded with zeros.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, *, causal: bool):
@@ -36,7 +36,7 @@ class Convolution(Computing):
         return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
 
     def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
-        """The past before the first position: zeros, for each row of x."""
+        """The past, which is the last `reach` inputs, before the first position: zeros."""
         return x.new_zeros(len(x), 1, self.reach, self.W.in_features // self.kernel)
 
     def step(
@@ -44,7 +44,7 @@ class Convolution(Computing):
         x: Float[Tensor, "sentences beams inputs"],
         past: Float[Tensor, "sentences beams reach inputs"],
     ) -> tuple[Tensor, Tensor]:
-        """The output of a causal convolution at one more position, and the past after it."""
+        """The output of a causal convolution at one more position, and the new past."""
         window = torch.cat([past, x.unsqueeze(2)], dim=2)
         seen = window[:, :, :: self.dilation].flatten(2)
         return self.by.linear(seen, self.W), window[:, :, 1:]

@@ -1,10 +1,10 @@
-"""The convolutional family, modelled on ConvS2S (Gehring et al., 2017): gated linear units, and
-attention in every layer of the decoder.
+"""The convolutional family of models, modelled on ConvS2S (Gehring et al., 2017).
 
+Layers are convolutions with gated linear units, and every layer of the decoder also has attention.
 Residual sums are multiplied by sqrt(0.5), which keeps their variance. Embeddings begin with a
 standard deviation of 0.1. Three things differ from ConvS2S: weights are not normalised, since
 normalisation helped training without Adam; gradients of the encoder are not scaled down, since Adam
-would undo it; and every layer is as wide as the embeddings.
+would undo the scaling; and every layer is as wide as the embeddings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GatedLayer(Computing):
         super().__init__()
         d, self.dropout = recipe.d_model, recipe.dropout
         self.convolution = Convolution(d, 2 * d, recipe.kernel, causal=causal)
-        # The factor 4, because a gate leaves a quarter of the variance.
+        # The factor is 4, because a gate leaves a quarter of the variance.
         draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))
 
     def dropped(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
@@ -102,7 +102,7 @@ class DecoderConvolution(GatedLayer):
         Attention gives a mean over the source. Multiplied by `scale`, the mean has the variance of
         a single position if all weights are equal.
         """
-        width = y.shape[-1]  # `attend` divides scores by its root, which ConvS2S does not
+        width = y.shape[-1]  # `attend` divides scores by sqrt(width), unlike ConvS2S
         query = (self.by.linear(h, self.W_q) + embedded) * (HALF * width**0.5)
         keys, values = (x.unsqueeze(1) for x in memory)
         dropout = self.attention_dropout if self.training else 0.0
@@ -152,7 +152,7 @@ class ConvolutionalModel(EncoderDecoder):
         return {"cross": list(self.decoder)}
 
     def encode(self, source: Rows) -> KeysValues:
-        """Keys and values of the source."""
+        """The keys and values of the source, for the attention of every decoder layer."""
         embedded = self.embedding(source.ids, source.positions, source.ids.shape[1]) * EMBEDDED
         x, real = self.by.linear(embedded, self.encoder_ends.W_in), is_real(source).unsqueeze(-1)
         for layer in self.encoder:
@@ -173,7 +173,7 @@ class ConvolutionalModel(EncoderDecoder):
         return self.by.linear(y, self.decoder_ends.W_out)
 
     def start(self, source: Rows) -> StepState:
-        """Encode sentences, one per row."""
+        """Encode sentences, one per row; return the state before the first step."""
         memory = self.encode(source)
         past = tuple(layer.convolution.start(memory[0]) for layer in self.decoder)
         return StepState(past, memory, is_real(source))

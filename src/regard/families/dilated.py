@@ -1,12 +1,13 @@
-"""The dilated family, modelled on ByteNet (Kalchbrenner et al., 2016): residual blocks of dilated
-convolutions, without attention.
+"""The dilated family of models, modelled on ByteNet (Kalchbrenner et al., 2016).
 
-The decoder is stacked on the encoder: at each position it reads the token before, and the encoder's
-output at the same position of the source ("dynamic unfolding"). The encoder therefore writes more
-positions than it reads; `unfolded` gives their number. Three things differ from ByteNet: pieces of
-words take the place of bytes; the two inputs of the decoder are added, since embeddings are as wide
-as the blocks; and no ReLU follows the last layer, since the softmax uses the matrix of the
-embeddings (§3.4).
+Layers are residual blocks of dilated convolutions, without attention. The decoder is stacked on the
+encoder: at each position, the decoder reads the token before, and the encoder's output at the same
+position of the source ("dynamic unfolding"). A translation may be longer than its source, so the
+encoder writes more positions than it reads; `unfolded` gives their number.
+
+Three things differ from ByteNet: pieces of words take the place of bytes; the two inputs of the
+decoder are added, since embeddings are as wide as the blocks; and no ReLU follows the last layer,
+since the softmax uses the matrix of the embeddings (§3.4).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class DilatedBlock(Computing):
     def forward(
         self, x: Float[Tensor, "rows length d"], real: Float[Tensor, "rows length 1"] | None = None
     ) -> Float[Tensor, "rows length d"]:
-        """The block's output; in the encoder, `real` is 1 where it writes, and 0 in padding."""
+        """The block's output; `real`, in the encoder, is 1 where the encoder writes, else 0."""
         inner = self.narrowed(x)
         return self.widened(x, self.convolution(inner if real is None else inner * real))
 
@@ -129,7 +130,7 @@ class DilatedModel(EncoderDecoder):
         return self.by.linear(F.relu(self.norm(y)), self.W_out)
 
     def start(self, source: Rows) -> StepState:
-        """Encode sentences, one per row."""
+        """Encode sentences, one per row; return the state before the first step."""
         memory = self.encode(source)
         past = tuple(block.convolution.start(memory) for block in self.decoder)
         return StepState(past, (memory,), is_real(source))

@@ -7,13 +7,13 @@ from regard.variants import OutputMatrix
 
 
 def draw_normal(weight: Tensor, deviation: float) -> None:
-    """Draw from a normal distribution around 0; a weight on the meta device is not changed."""
-    if not weight.is_meta:  # there, drawing would load a compiler
+    """Draw weights from a normal distribution around 0, except on the meta device."""
+    if not weight.is_meta:  # on the meta device, drawing would load a compiler
         nn.init.normal_(weight, std=deviation)
 
 
 def draw_glorot(layer: nn.Linear, outputs: int) -> None:
-    """Draw uniformly, up to Glorot's limit for this many outputs; the bias is 0."""
+    """Draw weights uniformly, from -a to a = sqrt(6 / (inputs + `outputs`)); the bias is 0."""
     if not layer.weight.is_meta:
         limit = (6 / (layer.in_features + outputs)) ** 0.5
         nn.init.uniform_(layer.weight, -limit, limit)

@@ -36,7 +36,7 @@ class Lstm(Computing):
         self.W_x, self.W_h = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width)
         self.dropout = dropout
         for layer in (self.W_x, self.W_h):
-            draw_glorot(layer, outputs=width)  # as large as for a single gate
+            draw_glorot(layer, outputs=width)  # the limit is as for a single gate
         self.W_x.bias.data[width : 2 * width] = 1.0  # at first, a cell forgets little
 
     def forward(self, x: Float[Tensor, "rows length inputs"]) -> Float[Tensor, "rows length width"]:
@@ -102,7 +102,7 @@ class AdditiveLookup(Computing):
         memory: Float[Tensor, "rows source width"],
         mask: Mask,
     ) -> Float[Tensor, "rows queries width"]:
-        """For each query, the mean of the memory with the attention weights."""
+        """For each query, the mean of the memory, weighted by the attention weights."""
         asked = self.by.linear(query, self.W_q).unsqueeze(1)
         scores = additive_scores(asked, keys.unsqueeze(1), self.w.to(keys.dtype))
         dropout = self.dropout if self.training else 0.0
@@ -124,7 +124,7 @@ class RecurrentModel(EncoderDecoder):
         self.compute_by(PLAIN)
 
     def attentions(self) -> Mapping[AttentionKind, Sequence[Attends]]:
-        """The only attention, of the decoder's first layer over the encoder."""
+        """The only attention: the decoder's first layer attends to the encoder's output."""
         return {"cross": [self.attention]}
 
     def encode(self, source: Rows) -> Float[Tensor, "rows source d_model"]:
@@ -150,7 +150,7 @@ class RecurrentModel(EncoderDecoder):
         return y
 
     def start(self, source: Rows) -> StepState:
-        """Encode sentences, one per row, and project them as keys."""
+        """Encode sentences, one per row; return the state, with their keys, before any step."""
         memory = self.encode(source)
         shape = len(memory), 1, memory.shape[-1]
         past = [x for _ in self.decoder for x in first_state(memory, *shape)]

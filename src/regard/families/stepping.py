@@ -30,7 +30,7 @@ class StepState:
         return sentences, beams
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """Keep these rows, in this order; each line of `rows` names rows of one sentence."""
+        """Keep these rows, in this order; `rows[s]` holds the numbers of rows of one sentence."""
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)
         if len(rows) == sentences:

@@ -109,7 +109,7 @@ class Blocks:
 
         Raises RegardError if the output cannot be written, or exists with different content.
         """
-        self._claim(len(self.tokens), wait=True)  # if another process is joining them, wait for it
+        self._claim(len(self.tokens), wait=True)  # wait if another process is joining the blocks
         if not self.folder.exists():
             return
         with (
@@ -212,7 +212,7 @@ class Blocks:
     def _claim(self, number: int, *, wait: bool = False) -> bool:
         """Lock byte `number` of the file "claims"; the file may be empty.
 
-        Returns False if another process holds the lock, unless `wait` is True.
+        If another process holds the lock, this waits for it with `wait`, else returns False.
         """
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
@@ -242,7 +242,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _differences(begun: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Phrases such as "beam 4 there, 1 here"; only the first twelve characters are shown."""
+    """Phrases such as "beam 4 there, 1 here", with at most twelve characters of each value."""
     return [
         f"{name} {str(begun.get(name))[:12]} there, {str(settings.get(name))[:12]} here"
         for name in {**begun, **settings}

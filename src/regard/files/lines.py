@@ -197,7 +197,7 @@ def _unpacked_archive(packed: Any, head: bytes) -> Iterator[bytes]:
 
 
 def _zstd(raw: _Counted) -> Iterator[bytes]:
-    """Unpack each frame; the library's reader is not used: it does not notice a truncated frame."""
+    """Unpack each frame, without the library's reader, which does not notice a truncated frame."""
     frame = None
     while packed := raw.read(_ZSTD_INPUT):
         while packed:

@@ -1,4 +1,4 @@
-"""manifest.json describes a directory. In a sealed directory, it can prove that nothing is damaged.
+"""manifest.json describes a directory and, in a sealed one, can prove that nothing is damaged.
 
 The manifest of a sealed directory has the checksum of every other file and of itself. When the
 directory is verified, a ModelError names the first file that has changed.
@@ -25,7 +25,7 @@ LONGEST_MANIFEST = 2**20
 """A manifest with more bytes than this is refused, unless it is the user's own. The manifest of a
 model has hundreds of bytes."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
-"""Values of errno, when a file is opened, that mean that it is missing or not a regular file."""
+"""Values of errno by which opening a file shows that it is missing or not a regular file."""
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> 
 
 
 def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
-    """Write the manifest: `about`, and the checksums of the named files and of the manifest."""
+    """Write the manifest: `about`, checksums of the named files, and a checksum of all of this."""
     manifest = {"format": SEALED_FORMAT, **about}
     manifest["files"] = {name: checksum(directory / name) for name in names}
     manifest["checksum"] = _own_checksum(manifest)
@@ -62,7 +62,7 @@ def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
 
 
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    """Write manifest.json into a directory that is not in use yet; raises OSError."""
+    """Write manifest.json into a directory that is not in use yet; raises OSError if it cannot."""
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     (directory / MANIFEST).write_text(text, encoding="utf-8")
 

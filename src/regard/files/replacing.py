@@ -64,7 +64,7 @@ def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> Non
 
 @contextmanager
 def _claimed(place: Path) -> Iterator[Path]:
-    """A new folder beside `place`, and a lock that tells other writers that it is in use."""
+    """Make a folder beside `place`, and a lock that shows other writers that the folder is used."""
     handle = None
     while handle is None:  # another writer may remove the lock file as a leftover
         lock = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{LOCK}")
@@ -87,12 +87,15 @@ def _clear_leftovers(place: Path) -> None:
         lock, partial, earlier = (place.with_name(number + end) for end in (LOCK, PARTIAL, EARLIER))
         with suppress(OSError):  # the files may belong to another user
             handle = _locked(lock, without_locks=False)
-            if handle is not None:
+            if handle is None:
+                continue
+            try:
                 if earlier.exists() and not place.exists():
                     earlier.rename(place)
                 for folder in (partial, earlier):
                     shutil.rmtree(folder, ignore_errors=True)
                 lock.unlink()
+            finally:
                 os.close(handle)
 
 

@@ -17,13 +17,16 @@ LONGEST_HEADER = 2**23
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors, of a view only the elements that it shows; raises OSError if this fails."""
+    """Write tensors to a file; of a tensor that is a view, only its own elements are written.
+
+    Raises OSError if the file cannot be written.
+    """
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
     path.touch()
-    mode = path.stat().st_mode  # from the umask; safetensors would let only the owner read the file
+    mode = path.stat().st_mode  # by the umask; safetensors would let only the owner read the file
     try:
         safetensors.torch.save_file(copies, path, metadata)
     except safetensors.SafetensorError as error:
@@ -32,7 +35,7 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors; raises ModelError if the file is missing or damaged. Nothing is unpickled."""
+    """Read tensors, without unpickling; raises ModelError if the file is missing or damaged."""
     try:
         with open_regular(path) as file:
             if int.from_bytes(file.read(8), "little") > LONGEST_HEADER:

@@ -47,8 +47,9 @@ def write_file(path: Path, content: str | bytes) -> None:
 def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write into, which replaces `path` at the end of the block.
 
-    Until then, the name of the file is `temporary`; without it, a name is chosen here. If the block
-    raises an exception, `path` is not changed. Raises OSError.
+    Until the block ends, the file has the name `temporary`, by default one that no other process
+    uses. If the block raises an exception, `path` is not changed. Raises OSError if the file cannot
+    be written.
     """
     temporary = temporary or _beside(path)
     try:
@@ -67,7 +68,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     """A folder to write files into, which gets the name `path` at the end of the block.
 
     If the block raises an exception, the folder and any parents made for it are removed. Raises
-    OSError.
+    OSError if the folder cannot be made or renamed.
     """
     with parents_made(path), fresh_folder(_beside(path)) as folder:
         yield folder
@@ -80,7 +81,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 def fresh_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder, in place of one that a killed process may have left.
 
-    It is removed if the block raises an exception.
+    The new folder is removed if the block raises an exception.
     """
     shutil.rmtree(path, ignore_errors=True)
     try:

@@ -1,8 +1,9 @@
 """Run a job on many tasks in forked copies of this process; results come in the order of the tasks.
 
-A copy begins with everything that is in memory, and shares each page with this process until one of
-them writes to it. Unlike threads, copies never wait for each other's interpreter lock. Changes that
-a job makes in a copy are lost. In whatever way this process ends, its copies end, too.
+A copy begins with everything that is in memory. This process and the copy share a page of memory
+until one of the two writes to the page. Unlike threads, copies never wait for each other's
+interpreter lock. Changes that a job makes in a copy are lost. In whatever way this process ends,
+its copies end, too.
 
 A lock that another thread holds during the fork stays locked in the copy for ever. Therefore no
 copy is made before all other threads are idle.
@@ -109,7 +110,7 @@ class Copies(Generic[_Task, _Result]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in self._pids.values():
-            with suppress(ChildProcessError):  # other code may have waited for them already
+            with suppress(ChildProcessError):  # other code may have waited for it already
                 os.waitpid(pid, 0)
         self._pids.clear()
 
@@ -122,10 +123,10 @@ class Copies(Generic[_Task, _Result]):
                 run(here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # if the copy was forked, but an interrupt came before it was recorded
+            here.close()  # ends a copy that an interrupt kept from being recorded in `_pids`
             raise
         finally:
-            there.close()  # only this copy may hold this end; later copies must not inherit it
+            there.close()  # only the new copy may hold this end; later copies must not inherit it
 
     def _receive(self, copy: Connection) -> tuple[int, _Result, Exception | None]:
         try:
@@ -144,7 +145,7 @@ def _wait_for_rest() -> None:
     products.
     """
     until = time.monotonic() + _REST
-    # Asked twice, because an idle thread may have waited for a running one.
+    # Threads are looked at twice: one that was idle may have waited for one that was not.
     while _others_run() or _others_run():
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")
@@ -156,7 +157,7 @@ def _others_run() -> bool:
     for thread in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             state = (thread / "stat").read_text().rpartition(") ")[2][0]
-            # R: running or ready to run; D: waiting in the kernel.
+            # R is running or ready to run; D is waiting in the kernel.
             if state in "RD" and int(thread.name) != here:
                 return True
     return False
@@ -169,7 +170,7 @@ def _run_tasks(
     parents_end: Connection,
     own_end: Connection,
 ) -> NoReturn:
-    """Run the main loop of a copy: receive a task's number and send its result, until the end."""
+    """Run a copy: receive a task's number and send its result, until the pipe closes."""
     global _is_copy
     try:
         _is_copy = True
@@ -182,7 +183,7 @@ def _run_tasks(
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        os._exit(1)  # without flushing the parent's buffers and calling its exit handlers again
+        os._exit(1)  # does not flush the parent's buffers or call its exit handlers a second time
 
 
 def _answer(

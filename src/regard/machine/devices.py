@@ -14,7 +14,7 @@ from regard.errors import RecipeError, TrainingError
 from regard.machine.memory import all_bytes
 
 MOST_THREADS = 1024
-"""More threads than this are refused: if the system refused to start one, the process would end."""
+"""More threads than this are refused: if the system could not start them, the process would end."""
 
 
 def choose_device() -> torch.device:
@@ -53,10 +53,11 @@ def has_bf16(device: torch.device) -> bool:
 def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> None:
     """Raise TrainingError if the device's memory cannot hold a model and its optimizer.
 
-    With several `shards`, it must hold one shard only.
+    With several `shards`, the memory must hold only one of the shards.
     """
     memory = all_bytes(device)
-    # 4 bytes each: weight, two moments, gradient of a step and, without shards, of a batch.
+    # For each parameter, these take 4 bytes each: the weight, two moments, the gradient of a step
+    # and, without shards, the gradient of a batch.
     needed = 20 * parameters if shards == 1 else 16 * parameters // shards
     if needed > memory:
         each = " in each process" if shards > 1 else ""
@@ -102,7 +103,7 @@ def tells_full_memory(device: torch.device) -> bool:
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until the device has finished all its work; a CPU never has any left."""
+    """Wait until the device has finished all its work; a CPU has always finished it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -117,7 +118,7 @@ def random_numbers_kept(device: torch.device) -> Iterator[None]:
 def set_threads(threads: int) -> None:
     """Use this many cores, or with 0 as many as PyTorch chooses.
 
-    Raises RecipeError for more than MOST_THREADS.
+    Raises RecipeError for a negative number, or for more than MOST_THREADS.
     """
     if not 0 <= threads <= MOST_THREADS:
         raise RecipeError(f"--threads {threads}: give up to {MOST_THREADS} cores, or 0 for all")
@@ -128,7 +129,7 @@ def set_threads(threads: int) -> None:
 def be_deterministic() -> None:
     """Make a GPU sum in a fixed order, as a CPU does, so that results repeat; this is slower.
 
-    Call it before anything is computed. An operation without a fixed order raises RuntimeError.
+    Call this before anything is computed. An operation without a fixed order raises RuntimeError.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)

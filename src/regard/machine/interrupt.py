@@ -19,7 +19,7 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Records a signal; a second one raises KeyboardInterrupt, or is only recorded if `patient`.
+    """Records a signal; a second signal raises KeyboardInterrupt or, if `patient`, is recorded.
 
     A process of torchrun should be patient, because torchrun and a cluster's scheduler may both
     send a signal.
@@ -54,7 +54,7 @@ def interruptible(patient: bool = False) -> Iterator[Interrupt]:
 def signals_blocked() -> Iterator[None]:
     """A context: the processes that are started in it ignore SIGINT and SIGTERM.
 
-    This process reacts to a signal that comes in the block when the block has ended.
+    If a signal comes within the block, this process reacts to the signal after the block.
     """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child inherits the mask
     try:

@@ -55,7 +55,7 @@ def restart_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        give_back_memory()  # otherwise a new use of the kept memory would not be seen
+        give_back_memory()  # memory that malloc keeps could be used without raising the peak
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes(device)
@@ -87,7 +87,7 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                # Inside a container, this may be a path of the host, of which only parents exist.
+                # Inside a container, the path may be one of the host; only some parents exist then.
                 within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part

@@ -157,9 +157,10 @@ class Processes:
         self.store.set(f"process/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
-        """The ranks that have ended.
+        """The ranks of the processes that have ended.
 
-        Wait up to SECONDS_TO_DIE for the first, as connections break before a process has ended.
+        If there is none yet, wait for one, but at most SECONDS_TO_DIE: the connections of a process
+        break before it has ended.
         """
         until = time.monotonic() + SECONDS_TO_DIE
         while not (ended := [rank for rank in range(self.count) if not self._lives(rank)]):
@@ -228,9 +229,10 @@ def _met() -> Processes:
 def _agreed_name(store: Store, rank: int, count: int) -> str:
     """Agree with the other processes on a new name, as a prefix for their keys in the store.
 
-    If torchrun has restarted the processes, its store still has the keys of the old ones. So each
-    process stores a greeting with its own name, and the first process answers every greeting with
-    the agreed name; only a living process reads its answer and confirms it.
+    If torchrun has restarted the processes, its store still has the keys of the old processes. So
+    every process except the first stores a greeting with a new name of its own, and the first
+    answers every greeting with the agreed name. Only a living process confirms that it has read its
+    answer.
     """
     name = uuid.uuid4().hex
     if rank:

@@ -137,7 +137,10 @@ class _Process:
         self.pid = self._process.pid
 
     def ask(self, job: Callable[[_Task], _Result], task: _Task) -> _Result:
-        """Send a task, and the job if it is a new one; return the result, or raise its error."""
+        """Send a task, and the job if it is a new one; return the result, or raise the job's error.
+
+        Raises RegardError if the process was killed.
+        """
         assert self._process.stdin
         assert self._process.stdout
         try:
@@ -163,7 +166,7 @@ class _Process:
         self._process.wait()
 
     def close(self) -> None:
-        """Close the pipes; call this when no thread waits for an answer any more."""
+        """Close the pipes; call this when all threads that waited for an answer have ended."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How many checkpoints are averaged (§6.1), chosen by the loss on the validation set."""
+"""Choose how many checkpoints are averaged (§6.1), by the loss on the validation set."""
 
 import json
 import time
@@ -32,10 +32,11 @@ class Average(NamedTuple):
 def choose_average(run: Run, seconds: float = float("inf")) -> None:
     """Make the model of a finished run from fewer checkpoints, if this lowers its validation loss.
 
-    The model is the average of `training.average` checkpoints. The loss of averages of fewer and
-    fewer of them is measured until it rises. Another average is tried only if it is expected to end
-    within `seconds`, and if no signal has come. The journal gets the losses; if it has them already
-    for this step, they are used again.
+    At first, the model is the average of `training.average` checkpoints. The loss of averages of
+    fewer and fewer of these checkpoints is measured until the loss rises. Another average is tried
+    only if its measurement is expected to end within `seconds` of the call, and if no signal has
+    come. The losses are written into the journal; if it already has the losses of this step, those
+    are used.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])

@@ -18,7 +18,7 @@ from regard.text.opening import open_tokenizer
 
 
 class _Known(BaseModel):
-    """The base of JSON objects that another program may have written; other fields are ignored."""
+    """The base of JSON objects that other programs may have written; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 

@@ -13,8 +13,8 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""A batch has at most this many slots in its source, and in its target, as each target slot has
-logits for all tokens. A longer sentence is a batch of its own."""
+"""A batch has at most this many slots in its source, and as many in its target, because memory must
+hold the logits of all tokens for each target slot. A longer sentence is a batch of its own."""
 
 
 class Likelihood(NamedTuple):

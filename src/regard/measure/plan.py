@@ -58,7 +58,7 @@ class Plan(Outline):
     micro_batches: int
     """Number of parts into which each process must divide its share of a batch."""
     paper_micro_batches: int
-    """`micro_batches` for a step of the paper's 25,000 + 25,000 tokens."""
+    """The value of `micro_batches` for a step with the paper's 25,000 + 25,000 tokens."""
     paper_accumulate: int
     """Number of the recipe's batches that together have as many tokens as a step of the paper."""
     timed: int
@@ -149,17 +149,17 @@ def _steps_done(out: Path) -> int:
 
 
 class _Trial:
-    """A new model that is trained as `train` does, measured and then discarded."""
+    """A new model, which is trained as by `train`, measured and then discarded."""
 
     def __init__(self, setup: Setup, kept: int, tell: Callable[[str], None]):
         self.setup, self.kept, self.tell = setup, kept, tell
         self.recipe, self.device, self.processes = setup.recipe, setup.device, setup.processes
-        load_loops(self.device)  # now, so that a step's memory does not include theirs
+        load_loops(self.device)  # in advance: a step's memory must not include that of the loops
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = setup.model_and_optimizer()
         self.optimizer.give(self.processes.give)
-        restart_peak(self.device)  # each process had the whole model before it was sharded
+        restart_peak(self.device)  # until `give`, each process had the whole model
         self._steps = steps_for(
             self.model, self.optimizer, self.recipe, self.device, setup.dtype, self.tell
         )
@@ -196,7 +196,8 @@ class _Trial:
     def _taken_by(self, batch: Batch) -> int | None:
         """Make a step on a batch; return the bytes that it needs in addition to the `kept` ones.
 
-        With several processes, the bytes of the process that needs most; None if memory runs out.
+        With several processes, the result is the largest number of bytes that any of them needs.
+        Returns None if memory runs out.
         """
         try:
             self._step([batch])

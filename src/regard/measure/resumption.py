@@ -27,10 +27,11 @@ def verify_resume(
     """Repeat up to `steps` steps of a run with a stop, and test that the stop changes nothing.
 
     The steps are repeated in a temporary directory, from the second newest checkpoint. At the end,
-    weights, moments and random states must equal those of the newest checkpoint. Three cases have
-    another test: there is only one checkpoint; the newest is more than `steps` steps away from the
-    other; or several processes made one of them, whose sums one process cannot repeat. Then the
-    steps are repeated once more without a stop, and both repetitions must end with equal numbers.
+    weights, moments and random states must equal those of the newest checkpoint. This test is not
+    possible if there is only one checkpoint, if the newest is more than `steps` steps after the
+    second newest, or if one of the two was made by several processes, because one process cannot
+    repeat their sums. In these cases, the steps are repeated once more without a stop, and both
+    repetitions must end with equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.

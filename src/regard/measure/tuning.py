@@ -1,6 +1,6 @@
 """§6.1: beam and length penalty "were chosen after experimentation on the development set".
 
-A run that tunes also chooses there how many checkpoints are averaged (`averages`).
+A run that tunes also chooses on this set how many checkpoints are averaged (module `averages`).
 """
 
 import time
@@ -21,17 +21,19 @@ from regard.score.bleu import bleu
 from regard.translation import Translator, load
 
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
-"""Length penalties that are tried with the recipe's beam. First come penalties larger than the
-recipe's, while BLEU rises; if none of them is better, smaller ones follow, while BLEU rises."""
+"""Length penalties that are tried with the recipe's beam. Penalties larger than the recipe's are
+tried first, in ascending order, for as long as BLEU rises. If none of them is better than the
+recipe's, smaller ones are tried in descending order, for as long as BLEU rises."""
 BEAMS = (8, 6, 12)
 """Beams that are tried with the best length penalty."""
 
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 """A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
-translated to measure the time of a sentence. The time should suffice for MANY_ENOUGH settings."""
+translated to measure the time of a sentence. The number of sentences is limited so that the time
+should suffice for MANY_ENOUGH settings."""
 AVERAGES = 0.3
-"""The choice of the checkpoints to average takes about this share of the time at most."""
+"""The choice of the checkpoints to average takes at most about this share of the tuning's time."""
 
 
 class Tried(NamedTuple):
@@ -56,9 +58,9 @@ def try_searches(
 
     Returns the results, the best one first. The translator's own setting is tried first, so that it
     is the best one if no other has a higher BLEU (sacreBLEU's, with `tokenizer`). Another setting
-    is tried only if it is expected to end within `seconds`, counted from the beginning, and if
-    `is_stopped` does not return True. `heard` is called with each result. The translator keeps its
-    setting.
+    is tried only if its translations are expected to be done within `seconds` of the call, and if
+    `is_stopped` returns False. `heard` is called with each result. In the end, the translator has
+    its own setting again.
     """
     own, began = translator.recipe, time.monotonic()
     tried: list[Tried] = []
@@ -91,7 +93,7 @@ def try_searches(
 
 
 def _best(tried: Sequence[Tried]) -> Tried:
-    return max(tried, key=lambda one: one.bleu)  # of equal ones, the one tried first
+    return max(tried, key=lambda one: one.bleu)  # of equal results, `max` gives the first
 
 
 def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
@@ -113,11 +115,11 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
 def tune_run(run: Run) -> None:
     """Tune a finished run on the validation set; write the results into its journal.
 
-    First the number of averaged checkpoints is chosen, then beam and alpha. If the run's minutes
-    are limited, both together take the share TUNING of them, and the averages about the share
-    AVERAGES of that; only as many sentences are translated as this time allows. If they are fewer
-    than FEWEST, beam and alpha stay. If a run is finished again, the results in its journal are
-    used again.
+    The number of averaged checkpoints is chosen first, then beam and alpha. If the run's minutes
+    are limited, both choices together take the share TUNING of the minutes, and the first choice at
+    most about the share AVERAGES of that time; only as many sentences are translated as the time
+    allows. If these are fewer than FEWEST, beam and alpha stay unchanged. If a run is finished
+    again, the results in its journal are used again.
     """
     directory, recipe = run.directory.path, run.setup.recipe.training
     began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")
@@ -149,7 +151,7 @@ def tune_run(run: Run) -> None:
 
 
 def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:
-    """Estimate how many sentences can be translated MANY_ENOUGH times in this time.
+    """Estimate how many sentences can be translated MANY_ENOUGH times within `seconds`.
 
     The first TRIED_FIRST sentences are translated to measure the speed.
     """

@@ -138,7 +138,8 @@ def _without_blanks(node: Tree, inside: list[Tree]) -> Tree:
 def _refuse_beyond_positions(pairs: Pairs, recipe: ModelRecipe, data: Path) -> None:
     """Raise DataError if a sentence has more tokens than the model will have positions.
 
-    Validation, unlike training, keeps long sentences; the error would otherwise come after hours.
+    Validation, unlike training, keeps long sentences; without this check, the first validation
+    would fail, perhaps after hours of training.
     """
     for side, lengths in (("source", pairs.source_lengths), ("target", pairs.target_lengths)):
         if recipe.positions == "learned" and lengths.max() > recipe.max_positions:

@@ -1,12 +1,12 @@
-"""Detect common flaws of neural translation, from nothing but the text."""
+"""Detect common flaws of neural translation from the texts and their lengths alone."""
 
 from typing import Literal
 
 Flaw = Literal["echo", "repetition", "truncation"]
-"""The output equals the source, repeats the same words, or is cut short."""
+"""How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
 COPIES, _LONGEST_PERIOD = 3, 4
-"""A repetition: at least COPIES times in a row, a group of at most _LONGEST_PERIOD words."""
+"""A repetition is a group of at most _LONGEST_PERIOD words that comes COPIES times in a row."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
 SHORTEST, SHARE = 10, 3
@@ -16,7 +16,10 @@ SHORTEST, SHARE = 10, 3
 def flaws(
     source: str, output: str, *, source_pieces: int, output_pieces: int, limit: int
 ) -> list[Flaw]:
-    """The flaws of a translation; `limit` is the most pieces that the search allows an output."""
+    """The flaws of a translation; `limit` is the most pieces that the search allows an output.
+
+    `source_pieces` and `output_pieces` are numbers of pieces, </s> included.
+    """
     before, after = _words(source), _words(output)
     found: list[Flaw] = []
     if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:

@@ -12,7 +12,7 @@ from regard.translation import Translation, Translator
 
 @dataclass(frozen=True)
 class Mended:
-    """The translations of a sentence, by the first search or by a second one without flaws."""
+    """The translations of a sentence, found by the first search or by a second search."""
 
     translations: list[Translation]
     """At least one translation; the best comes first."""

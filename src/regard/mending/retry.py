@@ -17,7 +17,7 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
-"""The beam of the first search is multiplied by this."""
+"""The beam of the second search is this many times as wide as that of the first."""
 ALPHA = 1.0
 """The exponent of the length penalty is raised to this value if it is lower, so that a truncated
 translation becomes longer."""
@@ -28,9 +28,8 @@ LONGEST_PERIOD = 8
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
     """Translate each sentence again; no short group of pieces comes three times in a row.
 
-    Returns the translations of each sentence, the best one first.
-
-    A sentence must have at most `translator.longest` pieces, </s> included.
+    Returns the translations of each sentence, the best one first. A sentence must have at most
+    `translator.longest` pieces, </s> included.
     """
     recipe = translator.recipe
     wider = recipe.but(beam=WIDER * recipe.beam, alpha=max(recipe.alpha, ALPHA))
@@ -70,12 +69,15 @@ class WithoutRepetition:
         return Remembering(self.model.start(source), source.ids.new_empty(rows, 0))
 
     def step(self, tokens: Tensor, state: Remembering) -> tuple[Tensor, Remembering]:
-        """Logits of the next token; -inf for a token that would complete a third copy."""
+        """Logits of the next token, and the next state.
+
+        A token that would write a group of pieces for the third time in a row has -inf.
+        """
         logits, inner = self.model.step(tokens, state.state)
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
         logits = logits.clone()
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
-            recent = 2 * period - 1  # with the next token, these are two copies
+            recent = 2 * period - 1  # these tokens and the next one have the length of two copies
             same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
             forbidden = written[:, -period].unsqueeze(1)
             barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)

@@ -16,7 +16,7 @@ _MARKS = 5
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour: x, y and a text beside each point; with `line`, a line joins them."""
+    """Points of one colour, each as x, y and a text; `line` is whether a line joins the points."""
 
     name: str
     points: tuple[tuple[float, float, str], ...]
@@ -49,8 +49,8 @@ class Axis:
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
     """Draw series on two axes, and return the SVG element.
 
-    Points that are not finite are left out, and on a logarithmic axis, points that are not above 0.
-    Series without points are left out.
+    Points that are not finite are left out, and so are points at 0 or less on a logarithmic axis,
+    and series without points.
     """
     drawn = [Series(s.name, _drawable(s, x, y), s.line) for s in series]
     places = [(x.of(a), y.of(b)) for s in drawn for a, b, _ in s.points]
@@ -76,7 +76,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
 
 @dataclass(frozen=True)
 class _Line:
-    """Converts places on an axis to pixels: `low` to `first`, and `high` to `last`."""
+    """Converts places on an axis to pixels: `low` becomes `first`, and `high` becomes `last`."""
 
     low: float
     high: float

@@ -18,12 +18,12 @@ from regard.complexity import Sizes
 from regard.reproduce.layers import LAYERS
 
 REPEATED = 3
-"""How often a pass is timed. The shortest time counts: other work of the machine affects it
-least."""
+"""How often a pass is timed. The shortest time counts, because other work of the machine has
+delayed that pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """Floating-point operations of the products in a forward pass, as PyTorch counts them."""
+    """Floating-point operations of a forward pass's matrix products, as PyTorch counts them."""
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
         module, x = _made(layer, sizes)
@@ -33,7 +33,7 @@ def operations(layer: str, sizes: Sizes) -> int:
 
 
 def peak_memory(layer: str, sizes: Sizes) -> int:
-    """The most bytes that a forward and a backward pass hold at the same time, without weights."""
+    """The peak memory of a forward and a backward pass in bytes, without weights and input."""
     with _device(layer):
         module, x = _made(layer, sizes)
         with _Living() as living:
@@ -66,7 +66,7 @@ def _made(layer: str, sizes: Sizes) -> tuple[nn.Module, Tensor]:
 
 
 class _Living(TorchDispatchMode):
-    """Follows the storages that operations allocate: `now` is their bytes, `most` is the peak."""
+    """Counts the bytes that operations allocate: `now` those in use, `most` the peak of `now`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from regard.view.look import Look, look_at
 from regard.view.multihead import multihead
 
 SEED = 24
-"""The seed of the sentences, which no model has learned from."""
+"""The seed of the built-in corpus that gives the sentences; no model learns from this seed."""
 _SHORT = 14
 """Only sentences of at most this many words are drawn, so that the figure is legible."""
 CAPTIONS = {
@@ -43,7 +43,7 @@ def _tasks(study: Study) -> list[Task]:
 
 
 def draw_figures(out: Path, seed: int) -> Measured | None:
-    """Draw Figures 1 to 5 into `out`/figures and return their number.
+    """Draw Figures 1 to 5 into `out`/figures, and return the number of figures.
 
     Returns None, and draws nothing, if the base model is not finished yet.
     """
@@ -104,10 +104,10 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _prepare(study: Study) -> None:
-    """Prepare the text; without matplotlib, raise MissingExtra now and not after training."""
+    """Prepare the text; without matplotlib, raise MissingExtra before any training begins."""
     with plotting():
         prepare_text_once(study)
 
 
 FIGURES_EXPERIMENT = Experiment("figures", _prepare, _tasks, _table, _recipes)
-"""Figures 1 to 5."""
+"""The functions that make Figures 1 to 5."""

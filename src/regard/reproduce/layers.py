@@ -20,7 +20,7 @@ States = Float[Tensor, "rows n d"]
 
 
 class SelfAttention(nn.Module):
-    """Equation (1) with one sequence as queries, keys and values, in one head, not projected."""
+    """Equation (1) in one head, without projections: queries, keys and values are one sequence."""
 
     def forward(self, x: States) -> States:
         """Every position attends to every position."""
@@ -44,10 +44,10 @@ class ProjectedSelfAttention(nn.Module):
 
 
 class RestrictedSelfAttention(nn.Module):
-    """§4: equation (1) where a position sees a neighbourhood of r positions, centred on it.
+    """§4: equation (1) where a position sees only itself and r / 2 positions on each side.
 
-    Blocks of r / 2 positions attend to themselves and to the block on each side, so that memory and
-    operations are linear in n.
+    The sequence is divided into blocks of r / 2 positions. A block attends to itself and to the
+    block on each side, so that memory and operations are linear in n.
     """
 
     def __init__(self, r: int):
@@ -89,8 +89,8 @@ class Recurrent(nn.Module):
 class Convolutional(nn.Module):
     """A convolution over a position and earlier positions, as in a decoder.
 
-    Its kernel sees k positions that are `dilation` apart. If it is separable, each channel has its
-    own kernel, and a matrix mixes the channels (§4).
+    The kernel sees k positions that are `dilation` apart. If the convolution is separable, each
+    channel has its own kernel, and a matrix mixes the channels (§4).
     """
 
     def __init__(self, d: int, k: int, dilation: int = 1, *, separable: bool = False):

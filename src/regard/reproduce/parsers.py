@@ -1,4 +1,4 @@
-"""The parsers of Table 4 at a scale: what each learns from, by which recipe, and its test trees."""
+"""The parsers of Table 4 at a scale: the recipe, training trees and test trees of each parser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.reproduce.rows import run_of
 from regard.reproduce.scales import Scale
 
 _TRAIN, _VALID, _TEST, _RAW = 31, 32, 33, 34
-"""Seeds of the built-in corpus."""
+"""Seeds of the built-in corpus, for gold trees, validation, test, and sentences without trees."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ParserRow:
     recipe: Recipe
     files: TrainingFiles
     test: Path
-    """The gold trees that it is tested on."""
+    """The file of the gold trees that the parser is tested on."""
     teacher: str | None = None
     """The row whose parser writes the silver trees; None if no silver trees have to be written."""
     beam: int | None = None
@@ -61,8 +61,8 @@ MINI_PARSE = PLAIN_PARSE.but(
 """The recipe of a parser of the built-in trees; its training takes some minutes on one core."""
 GOLD_TREES, SILVER_TREES, TEST_TREES = 2000, 4000, 200
 BERKELEY = {"wsj-sample/test": 86.1, "craft/dev": 83.3}
-"""F1 of the Berkeley parser trained on the same gold trees. The values were not measured here:
-neither its output nor the command that scored it was kept (experiments/table4)."""
+"""F1 of the Berkeley parser, trained on the same gold trees, by test set. The values cannot be
+checked: the parser's output and the command that scored it were not kept (experiments/table4)."""
 
 
 def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
@@ -142,7 +142,7 @@ def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
 def make_trees(row: ParserRow, out: Path, seed: int) -> None:
     """Write the built-in trees of a row and the silver trees by its teacher, if they are missing.
 
-    The teacher is the parser with this seed; its training must be finished.
+    The teacher is the parser that was trained with `seed`; its training must be finished.
     """
     wanted = {"train": (_TRAIN, GOLD_TREES), "valid": (_VALID, TEST_TREES),
               "test": (_TEST, TEST_TREES)}  # fmt: skip

@@ -43,8 +43,8 @@ class PlannedRow:
 def planned_rows(study: Study, experiments: Sequence[Experiment]) -> list[PlannedRow]:
     """The rows that the tables train; a row of several tables is listed once.
 
-    The time follows from this machine's speed at products of large matrices in fp32, which is
-    measured now. Models with smaller matrices are slower; models in bf16 may be faster.
+    The time follows from this machine's speed at products of large matrices in fp32, which this
+    function measures. Models with smaller matrices are slower; models in bf16 may be faster.
     """
     speed = single_precision_speed(choose_device())
     recipes: dict[str, Recipe] = {}
@@ -74,7 +74,8 @@ def plan_lines(
 ) -> list[str]:
     """The plan in words: a line for each row, the sums and, if `price` is given, the cost.
 
-    `processes` share the work. `price` is that of one hour of this machine.
+    `processes` is how many processes share the work. `price` is the price of one hour of this
+    machine, in any currency.
     """
     rows, seeds = planned_rows(study, experiments), len(study.seeds)
     form = "{:<14} {:>12} {:>9} {:>11} {:>11} {:>11} {:>14}"

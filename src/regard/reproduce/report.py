@@ -1,4 +1,4 @@
-"""Write a page, in English or Korean, that says which of the paper's statements hold here."""
+"""Write a page in English or Korean: which of the paper's statements our tables confirm."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _KOREAN = _Words(
 def write_report(
     path: Path, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
 ) -> None:
-    """Write the page: in Korean if its name ends in .ko.md, else in English."""
+    """Write the page to `path`: in Korean if the file's name ends in .ko.md, else in English."""
     words = _KOREAN if path.name.endswith(".ko.md") else _ENGLISH
     write_file(path, report(words, scale, seeds, tables))
 

@@ -23,11 +23,11 @@ _COPIED = ("dropout", "label_smoothing", "positions")
 def scaled(row: str, base: Recipe) -> Recipe:
     """`base` with the change that a row of Table 3 makes to the paper's base model.
 
-    Layers, widths, heads, steps and the products h d_k and h d_v are those of `base` times a ratio:
-    that of the paper's row to the paper's base model. Dropout, label smoothing and the kind of
-    positions are the paper's if its row changes them. A table of learned positions is long enough
-    for the longest sentence and for its translation, which may be longer (§6.1). Every row averages
-    checkpoints as `base` does.
+    Layers, widths, heads, steps and the products h d_k and h d_v are those of `base`, times the
+    ratio of the paper's row to the paper's base model. Dropout, label smoothing and the kind of
+    positions are those of the paper's row, if that row changes them. A table of learned positions
+    is long enough for the longest sentence and for its translation, which may be longer (§6.1).
+    Every row averages checkpoints as `base` does.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)
@@ -74,7 +74,7 @@ def row_task(out: Path, name: str, seed: int, recipe: Recipe, data: Path) -> Tas
 
 
 def run_of(out: Path, name: str, seed: int) -> Path:
-    """The run directory of a row."""
+    """The run directory of a row that is trained with this seed."""
     return out / "runs" / f"{name}-{seed}"
 
 

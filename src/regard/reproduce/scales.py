@@ -1,4 +1,4 @@
-"""The scales at which the tables are made: each has a text, and a recipe in the place of base."""
+"""The scales of the tables: each has a text, and a recipe in place of the paper's base model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scale(Protocol):
 
 
 _TRAIN, _VALID, _TEST = 21, 22, 23
-"""Seeds of the built-in corpus."""
+"""Seeds of the built-in corpus, for training, validation and test."""
 
 
 def data_in(out: Path) -> Path:
@@ -53,7 +53,7 @@ def data_in(out: Path) -> Path:
 def prepare_folder(
     out: Path, folder: Path, recipe: Recipe, valid: str = "valid", workers: int | None = None
 ) -> None:
-    """Prepare the files train and `valid`, in .en and .de, of a folder as the data of `out`."""
+    """Prepare the data of `out` from the files train and `valid` of a folder, in .en and .de."""
     prepare(
         out=data_in(out),
         source=folder / "train.en",
@@ -82,8 +82,8 @@ MINI_BASE = BASE.but(
     save_every=50,
 )
 """The base model at a quarter of its width and half its depth, for the built-in corpus; learning
-rate, dropout, label smoothing and search are the paper's. The warm-up is long, because with one of
-300 steps, row C3 had a BLEU of only 6 after 1,600 steps (experiments/tables)."""
+rate, dropout, label smoothing and search are the paper's. The warm-up is long, because row C3 had a
+BLEU of only 6 after 1,600 steps when the warm-up had 300 steps (experiments/tables)."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Mini:
         prepare_folder(out, folder, self.recipe, workers=0)
 
     def base(self, out: Path) -> Recipe:
-        """The recipe of base."""
+        """The recipe in the place of the paper's base model."""
         return self.recipe
 
     def unseen(self, out: Path) -> TestSet:

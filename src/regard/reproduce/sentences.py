@@ -32,6 +32,7 @@ class Sentence:
     """The row that has the higher figure, according to the statement."""
     worse: str
     number: str = "bleu"
+    """The name of the figure by which the rows are compared."""
     alike: bool = False
     """Whether the statement instead says that both rows have nearly the same figure."""
 
@@ -47,7 +48,7 @@ class Effect:
 
     @property
     def mean(self) -> float:
-        """The mean difference."""
+        """The mean of `values` less the mean of `others`."""
         return fmean(self.values) - fmean(self.others)
 
     @property
@@ -131,7 +132,7 @@ PAPER_SENTENCES = (
 
 
 def effect_of(sentence: Sentence, tables: Mapping[str, Values]) -> Effect | None:
-    """The figures of both rows; None if the table is missing, or no seed has both figures."""
+    """The figures of a sentence's two rows; None if the table is missing, or no seed has both."""
     values = tables.get(sentence.table)
     if values is None:
         return None

@@ -40,7 +40,7 @@ class Small:
         prepare_folder(out, folder, recipe, valid="val")
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of base: the one kept in `out` or, without one, a new choice.
+        """The recipe in the place of base: `out`/base.toml or, without this file, a new choice.
 
         The rule of `--time` chooses a recipe with Adam. The recipe then gets eight heads, and
         validation and averaging as in the paper's tables. Its number of steps is fixed, and its

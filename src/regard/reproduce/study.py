@@ -30,10 +30,10 @@ def reproduce_tables(
 ) -> list[GrowingTable]:
     """Make the tables and return them; rows that an earlier call finished are not trained again.
 
-    The page also shows the tables `others`, with the rows that they have now. `jobs` processes
-    share the work, each with one thread; 0 means this process. `heard` is called for each part that
-    is finished. Raises DataError if the directory holds another scale or other settings, and the
-    errors of training.
+    The page index.html also shows the tables `others`, with the rows that are finished. `jobs`
+    processes share the work, each with one thread; 0 means this process. `heard` is called for each
+    finished task, tasks of earlier calls included. Raises DataError if the directory holds another
+    scale or other settings, and the errors of training.
     """
     for one in experiments:
         one.prepare(study)

@@ -20,7 +20,7 @@ DS = (64, 256, 1024)
 KERNEL, NEIGHBOURHOOD = 3, 64
 """k, the width of convolutions, and r, the neighbourhood of restricted self-attention."""
 PATHS = (9, 27, 81, 243)
-"""The values of n at which path lengths are measured: powers of k."""
+"""The values of n at which path lengths are measured. They are powers of KERNEL."""
 CHAINS = (32, 64, 128)
 TIMED_N = 512
 """The value of n at which layers of all widths d are timed."""
@@ -77,7 +77,7 @@ def _slug(layer: str) -> str:
 def exponents(found: Measured) -> dict[str, float]:
     """The exponents of n and d with which costs grow, between the two largest sizes.
 
-    The exponent of the longest chain is fitted to all sizes, because its length is exact.
+    The exponent of the longest chain is fitted to all sizes, because a chain's length is exact.
     """
     n, d = NS[-1], DS[0]
     return {
@@ -210,4 +210,4 @@ def _trains_nothing(study: Study) -> dict[str, Recipe]:
 
 
 TABLE_1_EXPERIMENT = Experiment("table1", _prepare_nothing, _tasks, _table, _trains_nothing)
-"""Table 1."""
+"""The functions that make Table 1."""

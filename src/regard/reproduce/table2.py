@@ -238,4 +238,4 @@ def _drawing(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> str:
 
 
 TABLE_2_EXPERIMENT = Experiment("table2", prepare_text_once, _tasks, _table, _recipes)
-"""Table 2."""
+"""The functions that make Table 2."""

@@ -167,4 +167,4 @@ def _drawing(found: _Found) -> str:
 
 
 TABLE_3_EXPERIMENT = Experiment("table3", prepare_text_once, _tasks, _table, _recipes)
-"""Table 3."""
+"""The functions that make Table 3."""

@@ -46,8 +46,8 @@ def _tasks(study: Study) -> list[Task]:
 def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | None:
     """Train a parser and compare its trees of the test sentences with the gold trees, by EVALB.
 
-    The parser is given the words of the gold trees. Returns None if the parser that writes its
-    silver trees is not trained yet.
+    The parser is given the words of the gold trees. Returns None if the parser learns from
+    silver trees, and the other parser, which writes these trees, is not trained yet.
     """
     row = parser_rows(scale, out)[name]
     taught = row.teacher and out / "parts" / f"parser-{row.teacher}-{TEACHING_SEED}.json"
@@ -173,4 +173,4 @@ def _prepare_trees(study: Study) -> None:
 
 
 TABLE_4_EXPERIMENT = Experiment("table4", _prepare_trees, _tasks, _table, _recipes)
-"""Table 4."""
+"""The functions that make Table 4."""

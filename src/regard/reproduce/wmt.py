@@ -31,7 +31,7 @@ class Archive:
     """The size of the file in bytes."""
     sha256: str
     members: tuple[tuple[str, str, str], ...]
-    """The English member, the German member, and the text to which both belong."""
+    """Pairs of files: the English one, the German one, and their text (train, valid or test)."""
 
     @property
     def file(self) -> str:
@@ -72,7 +72,7 @@ ARCHIVES = (
 
 @dataclass(frozen=True)
 class Wmt:
-    """WMT 2014, English to German, and the paper's own recipes; for GPUs."""
+    """WMT 2014, English to German, with the paper's own recipes, whose training needs GPUs."""
 
     archives: tuple[Archive, ...] = ARCHIVES
     name: str = "paper"
@@ -88,7 +88,7 @@ class Wmt:
         prepare_folder(out, folder, self.base(out))
 
     def base(self, out: Path) -> Recipe:
-        """The paper's base model, scored on all of newstest2013."""
+        """The recipe of the paper's base model, validated on all of newstest2013."""
         return BASE.but(validate_sentences=3000, validate_every=10_000)
 
     def unseen(self, out: Path) -> TestSet:

@@ -21,7 +21,7 @@ from regard.text.opening import open_tokenizer
 
 
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of each weight in fp32; it is summed in fp64.
+    """The mean of each weight over the checkpoints, summed in fp64 and returned in fp32.
 
     One checkpoint at a time is in memory. Raises ModelError if there is no checkpoint, or if the
     checkpoints belong to different models.
@@ -51,11 +51,12 @@ def average_run(
 ) -> list[int]:
     """Make the model directory `out` from some checkpoints of a run; return their steps.
 
-    If `steps` are given, the checkpoints of these steps are averaged. Otherwise `last` checkpoints
-    are: the newest ones or, with `best`, the nearest ones to the step of the best validation. Extra
-    checkpoints, which were not due, are taken only if there are too few others. `warn` is called
-    for damaged checkpoints. Raises ModelError if `directory` is not a run, lacks one of `steps`,
-    or has too few checkpoints or, with `best`, no validation. Raises RegardError if `out` exists.
+    If `steps` are given, the checkpoints of these steps are averaged. Otherwise, `last` checkpoints
+    are averaged: the newest ones or, with `best`, the ones nearest to the step of the best
+    validation. Extra checkpoints, which were not due, are taken only if there are too few others.
+    `warn` is called for damaged checkpoints. Raises ModelError if `directory` is not a run, if a
+    checkpoint of `steps` is missing, if there are fewer than `last` checkpoints or, with `best`, if
+    no validation has been recorded. Raises RegardError if `out` exists.
     """
     recipe = begun(directory)
     if recipe is None:

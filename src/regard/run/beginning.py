@@ -24,10 +24,13 @@ def begun(directory: Path) -> Recipe | None:
 
 
 def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
-    """Raise RecipeError, with the differences, if the directory was begun with another recipe."""
+    """Raise RecipeError, with the differences, if the directory was begun with another recipe.
+
+    The section [search] and `training.minutes` may differ.
+    """
     earlier = begun(directory)
     if earlier:
-        # A run may be given more time, and its weights do not depend on the search.
+        # A run may be given more time, and the settings of the search do not change its weights.
         earlier = earlier.merged(
             {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
         )
@@ -50,11 +53,11 @@ def differences(before: Recipe, after: Recipe) -> list[str]:
 
 
 def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
-    """Write the recipe and the data's tokenizer into the directory, where its files differ.
+    """Write the recipe and the tokenizer of `data` into a run directory, unless it has them.
 
-    A recipe.toml with the same meaning is not replaced; an older version may have written it with
-    fewer fields. If anything is written, a finished model in the directory becomes invalid: its
-    manifest is removed.
+    A recipe.toml with the same meaning is not replaced; an older version of regard may have written
+    the file with fewer fields. If anything is written, the manifest of a finished model in the
+    directory is removed first, which makes the model invalid.
     """
     path = directory / "recipe.toml"
     if not path.exists() or Recipe.read(path) != recipe:
@@ -73,15 +76,16 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def changed_shape(directory: Path, recipe: Recipe) -> str:
-    """The fields of [model] that differ from the run's first recipe, as text; "" if none does."""
+    """The fields of [model] that differ from the run's recipe.toml, as text; "" if none does."""
     before = begun(directory) or recipe
     return ", ".join(what for what in differences(before, recipe) if what.startswith("model."))
 
 
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
-    """Raise ModelError if the tokenizer has changed, or if the data has changed.
+    """Raise ModelError if `changed` names the tokenizer, or if it names the data.
 
-    With `knowingly`, the data may have changed.
+    `changed` has the names of the fingerprints that are not those of the checkpoint. With
+    `knowingly`, the data may have changed, but not the tokenizer.
     """
     if "tokenizer" in changed:  # the weights were learned for the old tokenizer's pieces
         raise ModelError(

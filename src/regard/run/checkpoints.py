@@ -74,12 +74,13 @@ def save(
     keep: Keep,
     randoms: Sequence[RandomStates] = (),
 ) -> Path:
-    """Write `directory/step-N`, N = about["step"]; remove checkpoints that `keep` does not choose.
+    """Write the checkpoint `directory/step-N`; remove checkpoints that `keep` does not choose.
 
-    `weights` and `moments` are an optimizer's named weights and state, `randoms` the random states
-    of all processes, by rank. A checkpoint with about["extra"] does not count for `keep`, and the
-    next save removes it. Checkpoints of later steps are removed, too: they are damaged, as the run
-    would otherwise have continued from them.
+    N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
+    optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
+    A checkpoint with about["extra"] does not count for `keep`, and the next save removes it.
+    Checkpoints of later steps are removed, too: they are damaged, as the run would otherwise have
+    continued from them. Returns the path of the new checkpoint.
     """
     path = directory / f"step-{about['step']}"
 
@@ -88,7 +89,7 @@ def save(
         states = {f"random.{name}": state for one in randoms for name, state in one.items()}
         write_tensors(folder / "optimizer.safetensors", moments | states)
 
-    remove_directory(path)  # if it exists, it is damaged
+    remove_directory(path)  # a checkpoint that exists already is damaged
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
@@ -100,7 +101,7 @@ def save(
 
 
 def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
-    """Put weights and moments into the optimizer; return the random states of all processes."""
+    """Put the checkpoint's weights and moments into the optimizer; return all random states."""
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
     names = [name for name in state if name.startswith("random.")]
     randoms = {name.removeprefix("random."): state.pop(name) for name in names}
@@ -109,7 +110,7 @@ def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
 
 
 def random_states(rank: int = 0) -> RandomStates:
-    """The states of the random generators of the process with this rank."""
+    """The states of this process's random generators, under names that contain its `rank`."""
     states = {_named("cpu", rank): torch.get_rng_state()}
     if torch.cuda.is_available():
         states[_named("cuda", rank)] = torch.cuda.get_rng_state()
@@ -117,10 +118,10 @@ def random_states(rank: int = 0) -> RandomStates:
 
 
 def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> None:
-    """Restore the random generators of the process with this rank.
+    """Restore this process's random generators from the entries of `states` for its `rank`.
 
-    If `states` has no state for this rank, the generators are seeded with `seed` and the rank, so
-    that each process draws different numbers.
+    If `states` has no such entry, the generators are seeded with `seed` and the rank, so that each
+    process draws different numbers.
     """
     if _named("cpu", rank) not in states:
         words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
@@ -147,7 +148,7 @@ def paths(directory: Path) -> list[Path]:
 
 
 def _by_distance(found: Sequence[Path], step: int) -> list[Path]:
-    """Checkpoints by their distance from a step; of two that are equally near, the later first."""
+    """The checkpoints, nearest to a step first; of two equally near ones, the later comes first."""
     return sorted(found, key=lambda path: (abs(step_of(path) - step), -step_of(path)))
 
 
@@ -159,9 +160,9 @@ def step_of(path: Path) -> int:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` undamaged checkpoints, newest first; `warn` is called for damaged ones.
 
-    The list is shorter if there are fewer. Raises ModelError if all are damaged. It is also raised
-    if a checkpoint that may be undamaged cannot be read, because a run that continued from an
-    earlier checkpoint would remove it.
+    The list is shorter if there are fewer. Raises ModelError if all are damaged. ModelError is also
+    raised if a checkpoint that may be undamaged cannot be read, because a run that continued from
+    an earlier checkpoint would remove the unreadable one.
     """
     return _undamaged(directory, reversed(paths(directory)), count, warn)
 
@@ -172,7 +173,7 @@ def to_average(
     """The `count` undamaged checkpoints nearest to a step; the newest ones if `step` is 0.
 
     Extra checkpoints, which were not due, are taken only if there are too few others. Raises
-    ModelError where `newest` does.
+    ModelError in the same cases as `newest`.
     """
     found = paths(directory)
     order = _by_distance(found, step) if step else found[::-1]
@@ -221,4 +222,4 @@ def _is_extra(path: Path) -> bool:
     try:
         return bool(read_manifest(path).get("extra"))
     except (OSError, ValueError):
-        return False  # no error here: a checkpoint is verified when it is opened
+        return False  # not an error yet: `opened` verifies the checkpoint

@@ -46,11 +46,11 @@ class Clock:
         self._counted_at = now
 
     def wishes(self, state: TrainingState) -> list[int]:
-        """The requests of this process for after the step, as flags that are 0 or 1.
+        """The requests of this process for the time after the step, as flags that are 0 or 1.
 
-        The flags: save a checkpoint for averaging; save one for resuming; end the run because its
-        time is over; then one flag for each signal of `SIGNALS`. The first three are set by the
-        clock of the first process only. The caller adds up the flags of all processes for `due`.
+        The first three flags ask to save a checkpoint for averaging, to save one for resuming, and
+        to end the run because its time is over; only the first process sets them. One flag follows
+        for each signal of `SIGNALS`. The caller adds up the flags of all processes for `due`.
         """
         recipe, first, now = self._recipe, self._processes.first, time.monotonic()
         by_clock = first and 0 < recipe.save_minutes <= (now - self._due_saved_at) / 60
@@ -82,16 +82,19 @@ class Clock:
         )
 
     def _is_late(self, seconds: float) -> bool:
-        """Whether no more time remains than it takes to validate, save, average and tune."""
+        """Whether all time that remains after `seconds` is needed for the work at the end.
+
+        This work is to validate, save, average and tune. False if the run's time is not limited.
+        """
         budget = 60 * self._recipe.minutes
         closing = max(self._closing, CLOSING * budget)
         return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
 
     def saved(self, *, extra: bool) -> None:
-        """Start again to count the minutes to the next save; an `extra` save delays no due one.
+        """Start again to count the minutes to the next save; an `extra` save delays no due save.
 
         Also estimate the time of the work at the end: the longest time so far from a decision of
-        `due` to the end of its save, and half as much again for averaging.
+        `due` to the end of the save that followed, and half as much again for averaging.
         """
         self._saved_at = time.monotonic()
         if not extra:
@@ -101,7 +104,8 @@ class Clock:
     def log(self, training: Training, rate: float, smoothed: float, plain: float) -> None:
         """Write a step into the journal, with its losses per token.
 
-        The speed that is written is measured since the last logged step.
+        The written speed is the mean since the last logged step, in source and target tokens per
+        second.
         """
         state, now = training.state, time.monotonic()
         tokens = state.source_tokens + state.target_tokens

@@ -2,9 +2,11 @@
 
 RUN/recipe.toml, tokenizer.json      what the run was begun with (`beginning`)
 RUN/journal.jsonl                    what has happened (`journal`)
-RUN/checkpoints/step-N/              the states that it can continue from (`checkpoints`)
+RUN/checkpoints/step-N/              states that the run can continue from (`checkpoints`)
 RUN/model.safetensors, manifest.json the model, at the end (`model_directory`)
 RUN/result.json                      the last step, time, cost and last validation
+
+A name in parentheses is the module of `regard.run` that writes the file.
 """
 
 import fcntl

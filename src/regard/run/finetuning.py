@@ -45,7 +45,8 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
 def keep_origin(directory: Path, run: Path) -> None:
     """Write RUN/from.json, which names the model in `directory`.
 
-    Raises RegardError if the run was begun without --from or with another model, or is the model.
+    Raises RegardError if the run was begun without --from or with another model, or if `run` and
+    `directory` are the same directory.
     """
     if directory.resolve() == run.resolve():
         raise RegardError(f"{run}: is the model that --from names: choose another --out")
@@ -62,10 +63,11 @@ def keep_origin(directory: Path, run: Path) -> None:
 
 
 def begin_from_model(run: Run) -> None:
-    """Save the weights of the model that RUN/from.json names as step 0, with moments of 0.
+    """Save the checkpoint of step 0: the weights of the model in RUN/from.json, and moments of 0.
 
     Does nothing if there is no from.json, or if the run has begun. Raises ModelError if the model
-    has another tokenizer or shape than the run, or is missing or no longer the same.
+    is missing, has changed since from.json was written, or has another tokenizer or shape than the
+    run.
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()

@@ -42,7 +42,8 @@ class Journal:
     def sync(self) -> None:
         """Write the records to the disk, where they survive a power cut.
 
-        This is called before a checkpoint is saved: its steps are then always in the journal.
+        A run calls this before it saves a checkpoint, so that the steps of every checkpoint are in
+        the journal.
         """
         with refusing_write_errors(self.path):
             sync(self.path)
@@ -74,7 +75,10 @@ def read_journal(path: Path) -> list[Record]:
 
 
 def tensorboard(directory: Path) -> RecordListener:
-    """A listener that writes TensorBoard events; raises MissingExtra without the extra `board`."""
+    """A listener that writes TensorBoard events into `directory`.
+
+    Raises MissingExtra if TensorBoard, the extra `board` of regard, is not installed.
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -96,7 +100,7 @@ def tensorboard(directory: Path) -> RecordListener:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """All lines that end in a newline; a last line without one is cut short or being written."""
+    """All lines that end in a newline; text after the last newline is cut short or unfinished."""
     return text.split("\n")[:-1]
 
 

@@ -1,8 +1,8 @@
 """A model directory: recipe.toml, tokenizer.json, model.safetensors, manifest.json.
 
-A tokenizer of another system has its original files there, too. A model directory is all that a
-user passes on to others. Everything in it is text or safetensors and is verified before use, so
-that a model from somebody else can be opened safely.
+If the tokenizer is that of another system, its original files are also in the directory. A model
+directory is all that a user passes on to others. Everything in it is text or safetensors and is
+verified before use, so that a model from somebody else can be opened safely.
 """
 
 from collections.abc import Mapping
@@ -55,9 +55,9 @@ def write_model(
     """Make a model directory, or replace the model in a run directory and keep its other files.
 
     `about` goes into the manifest: the step, fingerprints, the steps that were averaged. `beside`
-    has the contents of other files that are sealed with the model, such as the certificate of an
-    import. Raises RegardError if the model cannot be written; the directory then has the old model,
-    undamaged, or no model.
+    has the contents, by name, of other files that are sealed with the model, such as the
+    certificate of an import. Raises RegardError if the model cannot be written; the directory
+    then has the old model, undamaged, or no model.
     """
 
     def fill(folder: Path) -> None:
@@ -74,7 +74,9 @@ def write_model(
 def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Model:
     """Open and verify a model directory, with the weights in the precision `dtype`.
 
-    Raises ModelError if it is damaged, or if its recipe, tokenizer and weights do not fit together.
+    The model is on the CPU, in evaluation mode. Raises ModelError if the directory is not a model
+    or is damaged, if its recipe, tokenizer and weights do not fit together, or if a search would
+    compute more than MOST_LOGITS.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -154,7 +156,7 @@ def build(
     sizes = vocabulary, source_vocabulary or vocabulary
     _refuse_two_vocabularies(recipe, *sizes, where)
     asked, given = parameters(recipe.model, *sizes), sum(w.numel() for w in weights.values())
-    # Compared before the model is built, as a model that is far too large may not fit the memory.
+    # Sizes are compared before the model is built: a model far too large may not fit the memory.
     if asked > 2 * given:
         raise ModelError(
             f"{where}: the weights do not fit recipe.toml: the recipe needs {asked:,} numbers, and "

@@ -46,9 +46,9 @@ class Resumption:
     def resume_or_start(self) -> Training:
         """Restore the newest undamaged checkpoint, or initialise a model from the recipe's seed.
 
-        Raises ModelError if the checkpoint is damaged or does not fit the recipe, the tokenizer or
-        the data; TrainingError if there is a finished model without checkpoints, or if the
-        processes have different setups.
+        Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
+        recipe, the tokenizer or the data; TrainingError if there is a finished model without
+        checkpoints, or if the processes have different setups.
         """
         setup = self._setup
         setup.refuse_differences()
@@ -69,10 +69,10 @@ class Resumption:
         return Training(model, optimizer, setup.ahead(batches), state)
 
     def cut_smaller(self, training: Training, position: Position) -> Training:
-        """Continue from this position with each batch in twice as many parts, of half the size.
+        """Go back to this position in the data, and divide each batch into twice as many parts.
 
-        An update does not depend on the number of parts. Raises TrainingError if each part already
-        is a single row.
+        An update does not depend on the number of parts. Returns the training with the new batches.
+        Raises TrainingError if each part already is a single row.
         """
         setup, state = self._setup, training.state
         before = setup.share(state.parts).parts

@@ -94,7 +94,7 @@ class Run:
         state.judge(validation, self.setup.recipe.training.best)
 
     def save(self, training: Training, *, extra: bool = False) -> None:
-        """Write a checkpoint, and remove those that are no longer kept.
+        """Write a checkpoint, and remove the earlier ones that the recipe does not keep.
 
         An `extra` checkpoint was not due, and the next save removes it: the final model is the
         average of due checkpoints, if there are enough.
@@ -114,7 +114,7 @@ class Run:
         self.clock.saved(extra=extra)
 
     def leave(self, state: TrainingState) -> NoReturn:
-        """Raise Interrupted for the signal that has come; the caller has saved a checkpoint."""
+        """Raise Interrupted for the signal that has come; save a checkpoint before this call."""
         signum = self.clock.interrupt.signum
         assert signum is not None
         raise Interrupted(signum, state.step)

@@ -32,8 +32,8 @@ from regard.word_positions import know_words
 class Setup:
     """A recipe, opened data, and the device and processes of a run.
 
-    Three words divide the work: a batch has *parts*; a process has a *share* of the parts of each
-    batch; and, if the model is divided, it has a *shard* of each weight.
+    Three words tell how work is divided: a batch has *parts*; a process has a *share* of the parts
+    of each batch; and, if the model is divided, each process has a *shard* of each weight.
     """
 
     recipe: Recipe
@@ -100,7 +100,7 @@ class Setup:
         return model, optimizer
 
     def cost(self, state: TrainingState) -> Cost:
-        """The cost of the run until now; this measures the speed of the device."""
+        """The cost of the run so far; this call measures the speed of the device."""
         return Cost(
             counted_flop=self.recipe.training.passes
             * flop_of_tokens(

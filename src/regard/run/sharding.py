@@ -1,9 +1,10 @@
-"""A model that is too large for a device is divided among processes: FSDP, by `fully_shard`.
+"""Divide a model that is too large for one device among processes, by PyTorch's `fully_shard`.
 
 Each process keeps a shard of every parameter: some of its rows, in fp32, with their gradients and
 moments. When a layer computes, its weights are gathered in the precision of training, and are
-dropped afterwards. Its gradient is summed over all processes, and each keeps its shard of the sum.
-The result equals the result of one process with the whole model, except for the rounding of sums.
+dropped afterwards. The layer's gradient is summed over all processes, and each process keeps its
+shard of the sum. The result equals that of one process with the whole model, except for the
+rounding of sums. The method is known as FSDP, fully sharded data parallelism.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,8 @@ BatchLoss = Callable[[EncoderDecoder, Batch, float], tuple[Tensor, Tensor]]
 """A function from a model, a batch and the smoothing to the (smoothed, plain) loss, which are sums
 over tokens."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
-"""Names of Adam's moments in torch and in checkpoints; §5.3's reference calls them m and v."""
+"""Names of Adam's moments in torch and in checkpoints; the article that §5.3 cites for Adam calls
+them m and v."""
 
 
 class ShardedAdam:
@@ -62,7 +64,8 @@ class ShardedAdam:
     def restore(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Set the weights and Adam's state of the first process, before `give` divides them.
 
-        `state` has the form of FlatAdam's state.
+        `state` has the form of FlatAdam's state. Raises KeyError or RuntimeError if the weights or
+        the moments do not fit the model.
         """
         for name, parameter in self._model.named_parameters():
             parameter.data.copy_(weights[name])
@@ -119,7 +122,7 @@ class ShardedAdam:
         self.exchange.fitted = 0
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update the weights with the summed gradient, divided by `tokens`, the loss's tokens."""
+        """Update the weights by the summed gradient / `tokens`, the number of target tokens."""
         for name, mine in self._shards.mine.items():
             gradient = self._shards.parameters[name].grad
             if gradient is not None:  # some parameters are not trained
@@ -219,7 +222,7 @@ def model_and_optimizer(
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
     source's, if it differs. With `shard` and several processes, model and moments are divided;
-    otherwise they are undivided on `device`. Both can be used after the optimizer's `give`.
+    otherwise they are undivided on `device`. Call the optimizer's `give` before any other use.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -232,7 +235,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """A module that contains the model: weights are gathered only during a module's `forward`."""
+    """A module that computes a function of the model in `forward`, where FSDP gathers weights."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -264,24 +267,24 @@ def _divided(
     root: Any = _Root(model)
     for module in (*model.encoder, *model.decoder, root):
         divided: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
-        divided.set_gradient_divide_factor(1.0)  # a sum; `step` divides it by the tokens
+        divided.set_gradient_divide_factor(1.0)  # a sum; `step` divides this sum by the tokens
         divided.set_custom_all_gather(_Gather(exchange))
         divided.set_custom_reduce_scatter(_AddUp(exchange))
     return root
 
 
 class Exchange:
-    """Exchanges tensors between processes; before each exchange, they check that memory suffices.
+    """The exchanges of tensors between processes, which first check that all have enough memory.
 
-    A process that is out of memory takes no part, and the others would wait for it for ever. If all
-    batches have the same shape, and two updates have fitted the memory, the next ones fit it, too.
-    Then the processes stop checking, and an error ends them all.
+    A process that is out of memory takes no part in an exchange, and the others would wait for it
+    for ever. If all batches have the same shape, and two updates have fitted the memory, the next
+    ones fit it, too. From then on, the processes do not check, and a lack of memory ends them all.
     """
 
     def __init__(self, processes: Processes, *, same_shapes: bool):
         self.processes, self._same_shapes = processes, same_shapes
         self.fitted = 0
-        """Updates made since memory last ran out."""
+        """The number of updates since memory last ran out."""
 
     def agree(self) -> None:
         """Raise OutOfMemory in all processes if one of them is out of memory."""
@@ -290,12 +293,12 @@ class Exchange:
 
     @property
     def settled(self) -> bool:
-        """Whether memory should not run out any more; if it still does, no process can continue."""
+        """Whether all further updates should fit the memory; if one fails, no process continues."""
         return self._same_shapes and self.fitted >= 2
 
 
 class _Part:
-    """The base of the objects that `fully_shard` calls to allocate memory and to exchange."""
+    """The base of the objects that `fully_shard` calls to allocate and to exchange tensors."""
 
     def __init__(self, exchange: Exchange):
         self._exchange = exchange

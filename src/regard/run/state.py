@@ -65,7 +65,7 @@ class Due(NamedTuple):
     save: bool
     """Save a checkpoint that may be averaged."""
     resume: bool
-    """Save a checkpoint that serves only to continue from, unless `save`."""
+    """Save a checkpoint which, if `save` is False, serves only to continue from."""
     leave: bool
     """Whether a signal has come. Then save, even if no save is due, and raise Interrupted."""
 

@@ -29,7 +29,7 @@ class TranslationScores:
     ter: float
     """Translation edit rate: edits per hundred words of the reference; lower is better."""
     signatures: dict[str, str]
-    """sacreBLEU's description of how each of the three was computed, by field name."""
+    """sacreBLEU's description of how each of the three scores was computed, by field name."""
 
 
 def score_translations(
@@ -41,7 +41,7 @@ def score_translations(
 
     `references` holds one or more reference translations of the whole corpus, each of as many
     sentences as `hypotheses`. `tokenizer` divides text into words for BLEU. Raises DataError if
-    lengths differ or there is nothing to score, MissingExtra where the tokenizer is not installed.
+    lengths differ or there is nothing to score, and MissingExtra if the tokenizer is not installed.
     """
     _refuse_misaligned(hypotheses, references)
     metrics = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
@@ -61,14 +61,14 @@ class Figure:
     interval: float
     """Half the width of the 95 % interval, by 1,000 bootstrap samples of the sentences."""
     mean: float
-    """Mean of the samples, the middle of the interval."""
+    """The mean score of the bootstrap samples, which is the middle of the interval."""
     p: float | None
-    """The p-value of the difference from the first system, by paired bootstrap: its probability if
-    both systems were equally good. None for the first system."""
+    """The p-value by paired bootstrap: the probability of a larger difference from the first system
+    than was measured, if both systems were equally good. None for the first system."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends of the 95 % interval."""
+        """The lower and the upper end of the 95 % interval."""
         return self.mean - self.interval, self.mean + self.interval
 
 
@@ -77,10 +77,10 @@ def compare_translations(
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
 ) -> tuple[list[dict[str, Figure]], dict[str, str]]:
-    """The bleu, chrf and ter of each system with intervals, and sacreBLEU's signatures of them.
+    """The bleu, chrf and ter of each system, with intervals, and sacreBLEU's signature of each.
 
     Each system is compared with the first one. Samples are drawn from a fixed seed, unless
-    SACREBLEU_SEED is in the environment. Raises as `score_translations` does.
+    SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`.
     """
     metrics: dict[str, Metric] = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
     columns = {field: compare_by(metric, systems, references) for field, metric in metrics.items()}
@@ -94,9 +94,9 @@ def compare_translations(
 def compare_by(
     metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> tuple[list[Figure], str]:
-    """One metric's figure for each system, compared with the first, and its signature.
+    """A metric's figure for each system, compared with the first one, and the metric's signature.
 
-    Raises as `score_translations` does.
+    Raises DataError if lengths differ or there is nothing to score.
     """
     for system in systems:
         _refuse_misaligned(system, references)
@@ -126,7 +126,7 @@ def bleu(
 
 
 def refuse_missing(tokenizer: BleuTokenizer) -> None:
-    """Raise MissingExtra where the tokenizer is not installed."""
+    """Raise MissingExtra if the tokenizer is not installed."""
     _bleu(tokenizer)
 
 

@@ -16,14 +16,14 @@ from regard.score.evalb.report import BracketScores, Row, Status
 
 
 class Message(NamedTuple):
-    """A message that EVALB prints about a line; each counts as an error."""
+    """A message that EVALB prints about a line; each message counts as an error."""
 
     line: int
     text: str
 
 
 class Remark(NamedTuple):
-    """A note on a line that EVALB cannot hold, or would misread without a message."""
+    """Our note on a line that is too large for EVALB, or that EVALB misreads without a message."""
 
     side: Literal["gold", "test"]
     line: int
@@ -40,8 +40,9 @@ def compare(
     """Compare trees line by line, as bytes, with one sentence on each line.
 
     Yields rows, messages and remarks in the order in which EVALB prints them. Raises TooManyErrors
-    after a message that has more than `parameters.max_errors` messages before it. A bare word, that
-    is, a word without its own bracket, always raises it: EVALB repeats the message without end.
+    after a message that has more than `parameters.max_errors` messages before it. A word without a
+    bracket of its own always raises TooManyErrors, because EVALB repeats its message about such a
+    word without end.
     """
     errors, line, test_lines = _Errors(parameters.max_errors), 0, iter(test)
     for line, gold_line in enumerate(gold, start=1):
@@ -73,7 +74,7 @@ _UNEVEN = "Number of lines unmatch (too many lines in {} file)"
 
 @dataclass
 class _Errors:
-    """Counts errors; raises TooManyErrors at the first that has more than `most` before it."""
+    """Counts messages; raises TooManyErrors after one with more than `most` messages before it."""
 
     most: int
     before: int = 0

@@ -1,8 +1,9 @@
 """§6.1 "BLEU": divide text into words as Moses' scripts do; the paper's figures count such words.
 
 Each public function that takes a line returns exactly the text that the script in its docstring
-prints for it. The lists of abbreviations are Moses' own, from the package sacremoses. The tokeniser
-of that package is not used: it differs where a line ends in a full stop (docs/decisions.md).
+prints for that line. The lists of abbreviations are Moses' own, from the package sacremoses. The
+tokeniser of that package is not used, because its words differ from those of Moses' script where a
+line ends in a full stop (docs/decisions.md).
 """
 
 import re
@@ -20,8 +21,8 @@ _Rules = tuple[tuple["regex.Pattern[str]", str], ...]
 def split_compounds(line: str) -> str:
     """Separate the parts of compounds: `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'` on bytes.
 
-    Matches cannot overlap, so `a-b-c` keeps its second hyphen. A letter outside ASCII has two bytes
-    or more, enough for two matches: `a-é-c` keeps no hyphen.
+    Matches cannot overlap, so that the second hyphen of `a-b-c` is not replaced. A letter outside
+    ASCII has two bytes or more, enough for two matches: both hyphens of `a-é-c` are replaced.
     """
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
@@ -110,7 +111,8 @@ _WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
 def _separating(language: str) -> _Rules:
     """Rules that put blanks around every character except letters, digits, and . , - ' and `.
 
-    Further rules put blanks around some of these exceptions, too. Several blanks become one later.
+    Further rules put blanks around some of these exceptions, too. `tokenise` then makes
+    one blank of several.
     """
     inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
     return (
@@ -189,7 +191,7 @@ def _abbreviations(language: str) -> dict[str, str]:
 
 @cache
 def _lists() -> dict[str, str]:
-    """Moses' file of abbreviations of each language."""
+    """The text of Moses' file of abbreviations, by language."""
     from sacremoses.corpus import NONBREAKING_PREFIXES  # here, because this import takes a while
 
     before = "nonbreaking_prefix."

@@ -18,7 +18,7 @@ from regard.score.bleu import Figure, compare_by
 from regard.score.moses import normalise, split_compounds, tokenise
 
 Step = Literal["normalise", "tokenise", "split"]
-"""A step of preparing a line before its words are counted, which moses.py can do."""
+"""A step, in moses.py, that prepares a line before its words are counted."""
 TextSteps = tuple[Step, ...]
 ALL_STEPS: TextSteps = get_args(Step)
 """All steps, in the order in which they are done."""
@@ -28,8 +28,8 @@ PAPER_STEPS: TextSteps = ("tokenise", "split")
 _BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
 _AS_LETTERS = {ord(one): 0xF0000 + ord(one) for one in _BLANKS}
-"""A map from blanks at which Python divides words, but multi-bleu.perl does not, to unused
-characters."""
+"""An unused character for each blank at which Python divides words, but multi-bleu.perl does
+not."""
 
 _MEANINGS = {
     "bleu_13a": "BLEU of detokenised, cased text, whose words sacreBLEU divides as WMT's script "
@@ -55,9 +55,9 @@ class ReportedScore:
     meaning: str
     """A sentence that says what the score measures."""
     signature: str
-    """How it was computed, in sacreBLEU's notation."""
+    """How the score was computed, in sacreBLEU's notation."""
     figures: list[Figure]
-    """A figure for each system; each after the first is compared with the first."""
+    """A figure for each system; each system after the first is compared with the first."""
 
 
 class MultiBleu(BLEU):
@@ -132,7 +132,7 @@ def looks_tokenised(lines: Sequence[str]) -> bool:
 
 
 def recognise(lines: int) -> str | None:
-    """A sentence that names the paper's test set with this number of lines; None for others."""
+    """A text that names the paper's test set with this number of lines; None for other numbers."""
     said = {
         3003: "looks like newstest2014 in full; 2,737: the filtered one",
         2737: "looks like newstest2014, the filtered one; 3,003: in full",

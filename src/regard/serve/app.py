@@ -37,9 +37,9 @@ def create_app(
 ) -> ASGIApp:
     """The application that serves these models, one for each language pair.
 
-    In a browser, only pages from `origins` and from the server itself may read its answers. At
-    shutdown, it translates the sentences that are waiting, then ends its threads. Raises
-    RecipeError if two models have the same pair.
+    In a browser, only pages from `origins` and from the server itself may read the answers. At
+    shutdown, the application translates the sentences that are waiting, then ends its threads.
+    Raises RecipeError if two models have the same pair.
     """
     limits, metrics, turn = limits or ServerLimits(), Metrics(), threading.Lock()
     pairs = [pair for pair, _ in translators]

@@ -34,9 +34,11 @@ class _Waiting(Generic[_Item, _Result]):
 class Batcher(Generic[_Item, _Result]):
     """A queue of sentences, and one thread that translates sentences of similar length together.
 
-    Only this thread calls `translate`. When no sentence has come for `idle` seconds, it calls
-    `rest` once. `measure` returns the number of tokens of each sentence. If the future of a waiting
-    sentence is cancelled, the sentence is not translated.
+    Only this thread calls `translate`. When no sentence has come for `idle` seconds, the thread
+    calls `rest` once. `measure` returns the number of tokens of each sentence. `most` is the limit
+    of the queue in sentences, `budget` the limit of a batch in tokens, and `wait` the most seconds
+    that the thread waits for a batch to fill. If the future of a waiting sentence is cancelled, the
+    sentence is not translated.
     """
 
     def __init__(
@@ -73,9 +75,9 @@ class Batcher(Generic[_Item, _Result]):
     def submit(self, sentences: Sequence[_Item]) -> list[Future[_Result]]:
         """Add all of the sentences to the queue; return the future result of each.
 
-        If the queue is at its limit or the batcher is closed, none is added and QueueFull is
-        raised. A queue below its limit takes all of them, even if it then exceeds the limit: so a
-        long request can be served.
+        If the queue is at its limit or the batcher is closed, no sentence is added and QueueFull is
+        raised. A queue below its limit takes all of the sentences, even if their number then
+        exceeds the limit. Otherwise, a long request could never be served.
         """
         if self.full:  # checked before `measure`, which is slow, and again with the lock
             raise QueueFull

@@ -25,12 +25,12 @@ layers together. This many weights take 16 MB.
 
 @dataclass(frozen=True, eq=False)
 class SentenceRequest:
-    """A sentence to translate, and requests for more than its translation."""
+    """A sentence to translate, and what to return for the sentence besides one translation."""
 
     sentence: str
     n_best: int = 1
     on_partial: PartialListener | None = None
-    """A function that is called, in any thread, with the part of the translation so far."""
+    """A function that is called, in any thread, with the unfinished translation."""
     align: bool = False
     """Whether to return the word alignment."""
     attend: bool = False
@@ -101,8 +101,8 @@ class Engine:
     def read(self, text: str, *, is_html: bool) -> Passage:
         """Split a text into sentences by the rules of the source language.
 
-        A text for a model of several languages begins with a code such as `>>de<<`; it is put
-        before each sentence.
+        If the text begins with a code that tells the model the target language, such as `>>de<<`,
+        the code is put before each sentence.
         """
         code = self._translator.tokenizer.prefix(text)
         read = read_html if is_html else read_text
@@ -149,7 +149,8 @@ class Engine:
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
         """Add the requested attention weights of the best translation.
 
-        They are left out if they are too many, or if another program computes the model.
+        The weights are left out if there are too many, if the sentence is too long for the model,
+        or if another program computes the model.
         """
         if not self._translator.model.members:
             return rendering
@@ -163,7 +164,8 @@ class Engine:
         if not 0 < cells * heads <= MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
-        # The mean: which layer aligns best differs by model (experiments/figures/alignment.py).
+        # The mean over all layers, because the layer that aligns best differs by model
+        # (experiments/figures/alignment.py).
         mean = look.weights["cross"].mean((0, 1)).tolist()
         return replace(
             rendering,

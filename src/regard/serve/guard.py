@@ -82,7 +82,8 @@ class Guard:
             await _refusal(408, "The request was received too slowly")(scope, receive, answer)
             return
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
-            async with self._turn:  # one request per turn of the event loop, so that others run too
+            # One such request per turn of the event loop: tasks of other requests run in between.
+            async with self._turn:
                 await asyncio.sleep(0)
             if self._service.busy:  # a refusal by the route would take ten times as long
                 scope["route"] = SimpleNamespace(path=scope["path"])
@@ -104,7 +105,7 @@ class Guard:
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
         problem = state.pop("problem", None)  # a stored exception would keep its frames in memory
-        path = getattr(scope.get("route"), "path", "other")  # the route's path, not the client's
+        path = getattr(scope.get("route"), "path", "other")  # not the path that the client wrote
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)
@@ -167,7 +168,10 @@ def _refusal(status: int, problem: str) -> Response:
 
 
 def _place(error: BaseException) -> str:
-    """The type of an error and where it was raised, but not its message, which may quote a user."""
+    """The type of an error and the file and line where it was raised.
+
+    The message of the error is left out, because the message may quote a user's text.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"

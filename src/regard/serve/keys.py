@@ -37,7 +37,7 @@ class Keys:
         return len(self._digests)
 
     def accepts(self, key: str) -> bool:
-        """Whether the key is valid; the time that this takes reveals nothing about valid keys."""
+        """Whether the key is valid; the time of the check reveals nothing about valid keys."""
         digest = _digest(key)
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
 
@@ -47,11 +47,15 @@ def _digest(key: str) -> bytes:
 
 
 class Allowance:
-    """A limit of `a_minute` requests per minute for each client; all may come at the same time."""
+    """A limit of `a_minute` requests per minute for each client.
+
+    A client may make all requests of a minute at the same time.
+    """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
         self._a_minute, self._clock = a_minute, clock
-        self._left: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
+        # For each client, the number of requests left at a time, and that time.
+        self._left: dict[str, tuple[float, float]] = {}
 
     def wait(self, client: str) -> float:
         """Seconds until the client may make a request; 0 if it may now."""

@@ -89,7 +89,8 @@ def _identifier() -> Any:
 class Detector:
     """Detects which of the given languages a text is in.
 
-    Languages that py3langid cannot detect are left out, unless it can detect none of them.
+    Languages that py3langid does not know are left out. If py3langid knows none of the languages,
+    `rank` returns all of them.
     """
 
     def __init__(self, languages: Sequence[str]):

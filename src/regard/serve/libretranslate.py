@@ -190,7 +190,10 @@ def _answer(
 
 
 async def _versions(job: Job, n_best: int) -> list[str]:
-    """Up to `n_best` translations of a text; the k-th consists of each sentence's k-th best."""
+    """Up to `n_best` translations of a text; the k-th consists of the sentences' k-th best ones.
+
+    If a sentence has fewer than k translations, its last one is taken.
+    """
     best = [[t.text for t in r.translations] async for r in job.renderings()]
     count = min(n_best, max(map(len, best), default=1))
     versions = [[texts[min(k, len(texts) - 1)] for texts in best] for k in range(count)]
@@ -211,7 +214,7 @@ def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
 
 
 def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
-    """The texts of q, and whether q is a list; raises HTTPException if it has no text."""
+    """The texts of q, and whether q is a list; raises HTTPException for any other value."""
     q = fields.get("q")
     if not isinstance(q, list):
         return [_text(fields, "q")], False

@@ -47,7 +47,7 @@ class StretchKind(Enum):
 
 def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
     """Yield the stretches in order; together they are exactly `markup`, even if it is not valid."""
-    tail = markup.rfind(">") + 1  # no tag ends in the tail, where the parser would be slow
+    tail = markup.rfind(">") + 1  # no tag ends after this place: the parser would be slow there
     reader = _Reader(markup[:tail])
     starts = [(0, StretchKind.KEPT), *reader.starts]
     last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT
@@ -86,8 +86,9 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._inside = Counter[str]()  # numbers of open elements in `keeping`, itself included
-        self._around = Counter[str]()  # numbers of open elements around `keeping`
+        # By name, the numbers of open elements: `keeping` and those inside; those around `keeping`.
+        self._inside = Counter[str]()
+        self._around = Counter[str]()
         self.starts: list[tuple[int, StretchKind]] = []
         self.feed(markup)
         self.close()

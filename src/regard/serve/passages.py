@@ -13,13 +13,13 @@ _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
 _LONGEST = 5000
-"""A line of more characters than this is cut into parts before it is segmented: the time may grow
-with the square of the length."""
+"""A line of more characters than this is cut into parts before it is divided into sentences: the
+time of the division may grow with the square of the length."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A text: kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
+    """A text, which consists of kept[0] sentences[0] kept[1] sentences[1] ... kept[-1]."""
 
     kept: tuple[str, ...]
     """The parts that are not translated: one more than there are sentences."""

@@ -39,7 +39,7 @@ def reference_page(openapi: dict[str, Any]) -> str:
 
 
 def _body(operation: dict[str, Any], openapi: dict[str, Any]) -> list[str]:
-    """A table of the fields of a request, or nothing if it has no fields."""
+    """A list with the HTML of a table of the fields; empty if the request has no body."""
     content = operation.get("requestBody", {}).get("content", {})
     if not content:
         return []

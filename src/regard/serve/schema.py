@@ -1,4 +1,4 @@
-"""The requests and answers of `/v1`; `__qualname__` changes the names of some in OpenAPI."""
+"""The requests and answers of `/v1`; `__qualname__` gives some classes another name in OpenAPI."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -18,7 +18,10 @@ for example 37 words on both sides, 6 layers and 8 heads."""
 
 
 def _encoded(text: str) -> str:
-    """Refuse text with half of a surrogate pair, which JSON can contain but UTF-8 cannot."""
+    """Return `text`; raises PydanticCustomError if it has half of a surrogate pair.
+
+    JSON can contain half of a surrogate pair, but UTF-8 cannot.
+    """
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise PydanticCustomError(
             "surrogate", "half of a surrogate pair: the text was cut inside a character"
@@ -145,7 +148,7 @@ def translated_sentence(
 
 
 def answer(passage: Passage, sentences: Sequence[TranslatedSentence]) -> Answer:
-    """The whole answer."""
+    """The answer to a request: its sentences, and the text with their best translations."""
     best = [one.translations[0].text for one in sentences]
     return Answer(text=passage.joined(best), sentences=list(sentences), after=passage.kept[-1])
 

@@ -61,7 +61,7 @@ class Job:
 
 
 class Service:
-    """The models of a server by language pair, and its limits and API keys."""
+    """The models of a server by language pair, and the server's limits and API keys."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class Service:
     def admit(self, request: Request, key: str | None) -> None:
         """Raise HTTPException for a missing or invalid key, and for too many requests.
 
-        Requests with an invalid key are counted by the client's address. After too many of them,
-        the address is refused even with a valid key: so a client that guesses keys cannot see that
-        a guess is right.
+        If `key` is empty, the bearer token of the request is the key. Requests with an invalid key
+        are counted by the client's address. After too many such requests, the address is refused
+        even with a valid key, so that a client that guesses keys cannot see that a guess is right.
         """
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         # Starlette decodes headers as Latin-1, but clients send UTF-8.
@@ -157,7 +157,7 @@ class Service:
         is_html: bool,
         ask: Callable[[int, str], SentenceRequest],
     ) -> AsyncIterator[list[Job]]:
-        """A context in which the texts are translated; yields a job for each text.
+        """A context that translates the texts; its value is a list with a job for each text.
 
         When the context ends, sentences that still wait are cancelled. `ask(number, sentence)`
         makes the request for a sentence; the sentences of a text are numbered from 0. Raises

@@ -134,10 +134,12 @@ async def _events(
         async with aclosing(_steps(service, request, engine, query)) as steps:
             async for event in steps:
                 yield event
-                await asyncio.sleep(0)  # let other requests run: sending alone rarely does
+                # Sending an event rarely lets other requests run; this line does.
+                await asyncio.sleep(0)
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})
-    except Exception as problem:  # sent, not raised: a browser discards an incomplete answer
+    except Exception as problem:
+        # The error is sent and not raised, because a browser discards an incomplete answer.
         request.state.problem = problem
         yield _event("error", {"error": "Internal error"})
 
@@ -176,12 +178,12 @@ class _Progress:
         self._latest: dict[int, str] = {}
 
     def put(self, number: int, text: str) -> None:
-        """Store the unfinished translation of a sentence; any thread may call this."""
+        """Store the unfinished translation of a sentence; any thread may call this method."""
         self._latest[number] = text
         self.wake()
 
     def wake(self, _: object = None) -> None:
-        """Let `read` return; any thread may call this."""
+        """Let `read` return; any thread may call this method."""
         if not self._event.is_set():
             self._loop.call_soon_threadsafe(self._event.set)
 

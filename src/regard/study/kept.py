@@ -3,7 +3,7 @@
 OUT/parts/NAME-SEED.json   the numbers of a finished part, and the settings that gave them
 
 Any number of processes may do the parts of one directory. A process locks the part that it does.
-The lock ends with the process: if it is killed, another process can do the part.
+The lock ends with the process: if the process is killed, another process can do the part.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Finished(NamedTuple):
     seed: int
     numbers: Measured
     number: int
-    """How many parts are finished now."""
+    """How many parts are finished, this part included."""
     total: int
     """How many parts there are, over all seeds."""
 
@@ -67,10 +67,10 @@ def do_all(
     """Do all tasks that are not finished in the directory `out`; return the numbers of all tasks.
 
     `jobs` processes share the work, each with one thread; 0 means this process. Other processes may
-    call this for the same directory: each part is done by one of them, and this call returns when
-    all parts are finished. `heard` is called in this process for each part, `after` in the process
-    that has finished a part. Raises DataError if `out` holds parts with other settings, and the
-    errors of the tasks.
+    call `do_all` for the same directory: one process does each part, and every call returns when
+    all parts are finished. `heard` is called in this process for each part, and `after` in the
+    process that has finished a part. Raises DataError if `out` holds parts with other settings, and
+    the errors of the tasks.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
@@ -137,7 +137,7 @@ class _Job:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent has ended; else a training would keep its lock."""
+    """End this process soon after its parent has ended; otherwise, its task would keep the lock."""
     while os.getppid() == parent:
         sleep(0.5)
     os._exit(1)

@@ -11,7 +11,7 @@ from regard.files.whole import refusing_write_errors
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock a file during the block; the value of the block is True if this process has the lock.
+    """Lock a file during a block, whose value after `as` is True if this process has the lock.
 
     With `wait`, the block begins when no other process has the lock. Without `wait`, the block runs
     in any case, with False if another process has the lock. On a file system without locks, the

@@ -9,8 +9,8 @@ def settings_of(recipe: Recipe) -> str:
     """All fields of a recipe that differ from the defaults, as JSON.
 
     `decoder_heads` and `decoder_d_ff` are left out if they equal `heads` and `d_ff`, their default
-    values. So fields that a later version of regard adds do not change the text of an
-    earlier recipe.
+    values. A field that a later version of regard adds has its default value in earlier recipes, so
+    their text stays the same.
     """
     defaults = Recipe().model_dump()
     sizes = recipe.model

@@ -51,7 +51,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that follows from a claim, the measured figures, and the verdict."""
+    """A statement that follows from a claim, with the measured figures and the verdict on it."""
 
     name: str
     statement: str
@@ -95,6 +95,9 @@ def judge_at_most(values: Sequence[float], bound: float) -> Judgement:
 
 
 def overall(findings: Sequence[Statement]) -> Judgement:
-    """The verdict of a claim: it fails if a statement fails, and holds if all statements hold."""
+    """The verdict of a claim: FAILS if a statement fails, HOLDS if all statements hold.
+
+    In all other cases, the verdict is UNDECIDED.
+    """
     found = {finding.verdict for finding in findings}
     return next(v for v in (Judgement.FAILS, Judgement.UNDECIDED, Judgement.HOLDS) if v in found)

@@ -26,7 +26,10 @@ class Verdict(StrEnum):
 
 
 def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
-    """Judge a pair by its characters: EMPTY (one side or both), TOO_LONG, RATIO or KEPT."""
+    """Judge a pair by its characters: EMPTY (one side or both), TOO_LONG, RATIO or KEPT.
+
+    RATIO means that one side has more than `rules.max_ratio` times as many characters as the other.
+    """
     if is_empty(source, target):
         return Verdict.EMPTY
     shorter, longer = sorted((len(source), len(target)))

@@ -6,11 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
-"""Places in a text: the number of a byte, counted over all words."""
+"""Places in a text; a place is the number of a byte, counted from 0 through all words."""
 
 
 class Meetings:
-    """Pairs of neighbours in a text: the left and right pieces, their places, and their counts."""
+    """Pairs of neighbouring pieces in a text.
+
+    Each pair has a left and a right piece, the place where the left piece starts, and a weight: how
+    often the word with the pair occurs.
+    """
 
     def __init__(
         self, left: Positions, right: Positions, starts: Positions, weights: Positions
@@ -18,7 +22,7 @@ class Meetings:
         self.left, self.right, self.starts, self.weights = left, right, starts, weights
 
     def by_pair(self) -> Iterable[tuple[int, int, Positions, int]]:
-        """(left, right, starts, sum of the weights) of each distinct pair, sorted by the pairs."""
+        """Yield (left, right, starts, sum of weights) of each distinct pair, in ascending order."""
         if not len(self.starts):
             return
         order = np.lexsort((self.starts, self.right, self.left))
@@ -31,7 +35,12 @@ class Meetings:
 
 
 class DividedText:
-    """Words one after another; the array element of a piece's first byte stands for the piece."""
+    """The words of a text as arrays over their bytes, one word after another.
+
+    The elements at the first byte of a piece describe the piece. `ids` maps each character to the
+    piece for the character at the beginning of a word, and `mark` with the character to the piece
+    for the character inside a word.
+    """
 
     def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):
         together = "".join(word for word, _ in words)
@@ -65,7 +74,10 @@ class DividedText:
         return Meetings(self.piece[starts], self.piece[after], starts, self.weight[starts])
 
     def starts(self, among: Positions, left: int, right: int) -> Positions:
-        """The places of `among` at which this pair starts; of two that overlap, only the first."""
+        """The places of `among` at which the pair (left, right) starts.
+
+        If two such pairs overlap, as in the text a a a, only the place of the first is returned.
+        """
         found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
         if left != right or not len(found):
             return found
@@ -83,7 +95,8 @@ class DividedText:
         """
         second = self._after[starts]
         before, after = self._before[starts], self._after[second]
-        inside = self._is_among(before, second)  # counted with the joined pair on its left
+        # Where two joined pairs follow each other, the pair between them is counted only once.
+        inside = self._is_among(before, second)
         leaving = before[(before != self._none) & ~inside]
         parted = self._meetings(np.concatenate([leaving, second[after != self._none]]))
         self.piece[starts], self.piece[second] = piece, -1

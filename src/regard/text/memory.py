@@ -3,8 +3,8 @@
 import numpy as np
 import tokenizers
 
-# The most words in each of the two tables of `WordIds`, and the most characters of a word there.
-# The tables have at most about 70 MB.
+# Each of the two tables of `WordIds` has at most this many words, each of at most this many
+# characters. Both tables together take at most about 70 MB.
 _MEMO_WORDS, _MEMO_CHARACTERS = 150_000, 64
 
 
@@ -27,7 +27,7 @@ class WordIds(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                self._older = dict(self)  # frequent words soon return from it to the new table
+                self._older = dict(self)  # frequent words soon come back from the older table
                 self.clear()
             self[word] = ids
         return ids

@@ -33,8 +33,8 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
     """Open a tokenizer; `path` is its tokenizer.json, or the directory that contains the file.
 
     A foreign tokenizer needs the files beside its tokenizer.json, too. Raises ModelError if a file
-    is missing, damaged, or not made by regard; MissingExtra if a library that reads it is not
-    installed.
+    is missing, damaged, or not made by regard. Raises MissingExtra if a library that the tokenizer
+    needs is not installed.
     """
     path = Path(path)
     if path.is_dir():
@@ -52,7 +52,7 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
 
 
 def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokenizer:
-    """Open a tokenizer that must be regard's own; raises ModelError for another one.
+    """Open a tokenizer that must be regard's own; raises ModelError for a foreign tokenizer.
 
     The error says what the tokenizer is `needed_for`, and the `remedy`.
     """

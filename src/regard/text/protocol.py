@@ -1,4 +1,4 @@
-"""The protocol of tokenizers, our own and foreign ones: all that the rest of regard uses of them.
+"""The protocol of tokenizers, regard's own and foreign ones: everything that other modules use.
 
 Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have vocabularies
 of their own; a tokenizer with one shared vocabulary gives the same ids to both.
@@ -15,7 +15,7 @@ SideName = Literal["source", "target"]
 
 
 class AnyTokenizer(Protocol):
-    """Encodes source and target text as ids, and decodes ids of either."""
+    """Encodes source and target text as ids, and decodes the ids of both sides."""
 
     @property
     def size(self) -> int:
@@ -31,7 +31,7 @@ class AnyTokenizer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of both sides; equal tokenizers have equal checksums."""
+        """A checksum of the whole tokenizer; equal tokenizers have equal checksums."""
 
     @property
     def symbols(self) -> Mapping[str, int]:
@@ -76,12 +76,13 @@ class AnyTokenizer(Protocol):
         """The text of each row of the target's ids; <pad>, <s>, </s> are ignored."""
 
     def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of the source's ids, for views of what a model reads."""
+        """The text of each row of the source's ids, by which one can see what a model reads."""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece of a sentence, with a space before it where it begins a word.
+        """The text of each piece of a sentence, after a space if the piece begins a word.
 
-        The names of ids 0, 1 and 2 are <pad>, <s> and </s>; a part of a character becomes U+FFFD.
+        The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
+        character becomes U+FFFD.
         """
 
     def save(self, path: Path) -> None:

@@ -193,7 +193,7 @@ class Tokenizer:
         return [ids.tolist() for ids in self.encode_arrays(lines)]
 
     def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """`encode` for a whole corpus: faster, with the ids of each line as a read-only array."""
+        """The ids of each line as a read-only array; faster than `encode`, for a whole corpus."""
         pieces = self._pieces.__getitem__
         try:
             return [
@@ -218,19 +218,19 @@ class Tokenizer:
         return ""
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """`encode`, as one vocabulary serves both sides."""
+        """Return what `encode` returns, because one vocabulary serves both sides."""
         return self.encode(lines)
 
     def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """`encode_arrays`, as one vocabulary serves both sides."""
+        """Return what `encode_arrays` returns, because one vocabulary serves both sides."""
         return self.encode_arrays(lines)
 
     def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """`decode`, as one vocabulary serves both sides."""
+        """Return what `decode` returns, because one vocabulary serves both sides."""
         return self.decode(ids)
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece, with the space before it if it begins a word.
+        """The text of each piece, after a space if the piece begins a word.
 
         The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
         character becomes U+FFFD.
@@ -310,7 +310,7 @@ def _read(path: Path) -> str:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 text") from None
-    if text.count(",") > 4 * MOST_ENTRIES:  # an entry has an id and a merge of two parts
+    if text.count(",") > 4 * MOST_ENTRIES:  # an entry and its merge have about three commas
         raise ValueError(f"it has more than {MOST_ENTRIES:,} entries")
     return text
 

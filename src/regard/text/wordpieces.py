@@ -13,8 +13,8 @@ pieces are neighbours no more often than by chance.
 
 A pair (a, b) that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions
 leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is the gain of *one*
-occurrence: rare pairs are joined first, and a least count n must be chosen by hand. Here the gain
-of the whole text is computed, without an approximation; it needs no such choice.
+occurrence: rare pairs are joined first, and a least count n must be chosen by hand. This module
+computes the gain of the whole text, without an approximation; no count is chosen by hand.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark
 
 
 class Counts(NamedTuple):
-    """Counts of some pairs, by which they are compared."""
+    """The counts from which the gains of some pairs are computed."""
 
     pair: NDArray[np.int64]
     """The number of places at which each pair can be joined."""
@@ -162,7 +162,8 @@ class _Pairs:
         self._numbers: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
         self.left, self.right, self._occur, self._into = (np.zeros(0, np.int64) for _ in range(4))
-        self._gain = np.zeros(0)  # may be too large: gains fall with the number of pieces
+        # An old gain may be too large, because gains fall when the text has fewer pieces.
+        self._gain = np.zeros(0)
         self.where: list[Positions] = []
         self._of: list[list[int]] = [[] for _ in range(pieces)]
 
@@ -177,7 +178,10 @@ class _Pairs:
         return self._numbers.get((left, right))
 
     def add(self, left: int, right: int, into: int) -> int:
-        """Number a new pair; `into` is the piece that it would become, or -1 for a new piece."""
+        """Give a new pair a number, and return the number.
+
+        `into` is the piece that the pair would become, or -1 if that piece would be new.
+        """
         pair = self._free.pop() if self._free else self.used
         if pair == self.used:
             self.used += 1
@@ -208,7 +212,7 @@ class _Pairs:
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])
-        if left == right:  # two that overlap cannot both be joined: all are counted again
+        if left == right:  # overlapping pairs cannot both be joined: all are counted again
             here = self._text.starts(self.where[pair], left, right)
             self._occur[pair] = self._text.weight[here].sum()
         else:

@@ -8,14 +8,16 @@ from tokenizers import pre_tokenizers
 from regard.errors import DataError
 
 MOST_WORDS = 2_000_000
-"""The most distinct words that are counted at the same time; beyond it, the rarest are dropped."""
+"""The most distinct words that are counted at the same time; if there are more, the rarest are
+dropped."""
 
 
 def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
-    """The count of each word. A word is written as in GPT-2: a printable character for each byte.
+    """The count of each word; the words are written with a printable character for each byte.
 
-    A space is put before each line, and words are cut as in encoding: before each space, then by
-    GPT-2's pattern, then into parts of at most `longest` bytes.
+    The characters are those of GPT-2. A space is put before each line, and lines are cut into words
+    as in encoding: before each space, then by GPT-2's pattern, then into parts of at most `longest`
+    bytes.
     """
     counts: Counter[str] = Counter()
     for line in lines:
@@ -34,7 +36,7 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
 
 
 def refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
-    """Raise DataError for a lone surrogate; `first` is the number of the first line."""
+    """Raise DataError for a lone surrogate, with the line's number; the first line has `first`."""
     for number, line in enumerate(lines, first):
         try:
             line.encode()

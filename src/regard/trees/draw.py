@@ -1,4 +1,4 @@
-"""A tree drawn for the terminal, from the top down or, where that is too wide, as an outline.
+"""A tree drawn for the terminal: from the top down or, if that is too wide, as an outline.
 
            S                    S
        ┌───┴────┐               ├─ NP

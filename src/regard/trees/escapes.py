@@ -7,7 +7,10 @@ import re
 
 
 def escaped(label: str, special: str) -> str:
-    r"""Write each special character and backslash as `\`, its hexadecimal code point and `;`."""
+    r"""Write each special character and backslash as `\`, its hexadecimal code point and `;`.
+
+    `special` holds the special characters in the syntax of a character class of `re`.
+    """
     return re.sub(rf"[\\{special}]", lambda found: f"\\{ord(found[0]):x};", label)
 
 

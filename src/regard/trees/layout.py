@@ -63,7 +63,8 @@ def shown(text: str) -> str:
 
 
 def _is_control(character: str) -> bool:
-    # Controls, surrogates, line and paragraph separators, changes of direction, noncharacters.
+    # These count as controls: control codes, surrogates, separators of lines and paragraphs,
+    # changes of direction, and noncharacters.
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in _DIRECTIONS

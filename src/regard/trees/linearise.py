@@ -31,7 +31,7 @@ _SPECIAL = r"()\s"
 
 
 class IllFormed(ValueError):
-    """The sequence is not a tree over the words; `position`, from 1, is that of the wrong token."""
+    """The sequence is not a tree over the words; the wrong token is number `position`, from 1."""
 
     def __init__(self, problem: str, position: int):
         super().__init__(f"token {position}: {problem}")

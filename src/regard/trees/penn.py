@@ -28,7 +28,8 @@ DEEPEST_INDENT = 30
 
 _BLANK = r" \t\r\n\f\v"
 _TEXT = rf"[^{_BLANK}()]"
-# A leaf in its usual form; an opening bracket with its label; a closing bracket; any other text.
+# A token is a leaf in its usual form, an opening bracket with its label, a closing bracket, or any
+# other text.
 _TOKEN = re.compile(rf"\(({_TEXT}++) ({_TEXT}++)\)|\(({_TEXT}*+)|\)|{_TEXT}++")
 _LABEL = re.compile(rf"{_TEXT}*")
 _WORD = re.compile(rf"{_TEXT}+( {_TEXT}+)*")

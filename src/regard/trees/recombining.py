@@ -1,4 +1,4 @@
-"""§6.3 with few trees: new trees, made of the phrases of given ones.
+"""Make new trees from the phrases of given trees, for a parser (§6.3) that has few trees.
 
 A phrase is replaced by a phrase of another tree that has the same label and stands in a phrase of
 the same label. The result is a tree over a sentence that nobody wrote, but most of its phrases
@@ -40,7 +40,7 @@ class Phrases:
     def recombined(self, tree: Tree, draw: random.Random) -> Tree | None:
         """The tree with some phrases replaced, at random.
 
-        None if no phrase was replaced, or if the sentence became longer than the longest given one.
+        None if the tree did not change, or if its sentence is longer than that of every given tree.
         """
         found = tree.fold(lambda node, children: self._with_replaced(node, children, draw))
         return found if found != tree and len(found.words()) <= self._longest else None

@@ -1,8 +1,8 @@
 """§6.3 A constituency tree: phrases with labels, and at the leaves words with their tags.
 
-Trees come from unknown files and from models that are still learning, so one may have thousands of
-levels. Nothing here is recursive: a tree of any depth can be made, compared, hashed, shown, copied
-and pickled.
+Trees come from unknown files and from models that are still learning, so a tree may have thousands
+of levels. No function here is recursive: a tree of any depth can be made, compared, hashed, shown,
+copied and pickled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
-    """A phrase, with at least one child; or a leaf, a word with its tag. Never both.
+    """Either a phrase, which has at least one child, or a leaf, which is a word with its tag.
 
     `Tree("NP", (Tree("DT", word="the"), Tree("NN", word="dog")))` is (NP (DT the) (NN dog)).
     Labels and words may be any text, the empty one included. Raises ValueError for a node with

@@ -1,5 +1,7 @@
 """Attention visualizations: the weights of every head for one sentence, and pictures of them.
 
+In this list, a module uses only modules before it:
+
     pieces, recording, account -> look -> page, figures, heat
     drawing -> figures, architecture -> multihead
 

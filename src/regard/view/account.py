@@ -1,4 +1,4 @@
-"""An account of a beam search: the fate of each candidate at each step, and why the winner won.
+"""An account of a beam search: the fate of each candidate at each step, and why the result won.
 
 A candidate is one of the best continuations of the hypotheses at a step.
 """
@@ -23,7 +23,7 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
 
     lives      it is kept, and at least one of its continuations is kept, too
     dies       it is kept, but none of its continuations is kept
-    dropped    it does not end in </s>, and is not among the `beam` best of this kind
+    dropped    it does not end in </s>, and is not among the `beam` best such candidates
     finished   it ends in </s>, and is among the `beam` best finished hypotheses
     too low    it ends in </s>, and is not among the `beam` best finished hypotheses or, with
                search.finish = "beam", not among the `beam` best candidates
@@ -53,9 +53,9 @@ class Account:
     steps: tuple[tuple[Candidate, ...], ...]
     """The candidates of each step, best first."""
     ending: str
-    """Why the search ended after these steps."""
+    """Why the search ended after these steps, as text for the user."""
     why: str
-    """Why the winner won."""
+    """Why the search chose its result, as text for the user."""
 
     def as_json(self) -> dict[str, Any]:
         """All fields as JSON values."""

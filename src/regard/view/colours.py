@@ -1,4 +1,4 @@
-"""A colour for each head. All have the same lightness, to be visible on white and on black."""
+"""A colour for each head: all are equally light, so that they are visible on white and on black."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ LIGHTNESS, CHROMA = 0.61, 0.13
 With these values, every hue has a contrast of more than 3 : 1 with a white and with a dark page, as
 WCAG requires for graphics."""
 
-# Matrices. _LMS: from OKLab to the cube roots of cone responses. _RGB: from cone responses to
-# linear RGB.
+# _LMS is the matrix from OKLab's a and b to cube roots of cone responses, without the column of the
+# lightness, which is all ones. _RGB is the matrix from cone responses to linear RGB.
 _LMS = (
     (0.3963377774, 0.2158037573),
     (-0.1055613458, -0.0638541728),

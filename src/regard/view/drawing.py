@@ -43,7 +43,7 @@ def plotting() -> Iterator[type[Figure]]:
         "text.parse_math": False,
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # such a character is drawn as a box
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a missing glyph is drawn as a box
         yield Figure
 
 

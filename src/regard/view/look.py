@@ -53,8 +53,8 @@ class Look:
     def kind(self, asked: str | None, usual: AttentionKind = "encoder") -> AttentionKind:
         """The kind of attention to show: the `asked` one, by its name.
 
-        With None, it is the `usual` kind, or another one if the model does not have the usual kind.
-        Raises ModelError if the model does not have the kind that is asked for.
+        If `asked` is None, it is the `usual` kind or, if the model does not have that kind, another
+        one. Raises ModelError if the model does not have the kind that is asked for.
         """
         wanted = asked or (usual if usual in self.weights else next(iter(self.weights)))
         for kind in self.weights:
@@ -64,7 +64,7 @@ class Look:
         raise ModelError(f"this model has no {wanted} attention: it has {has}")
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Labels of the queries: in encoder-decoder attention, the pieces that are written."""
+        """Labels of the queries; in encoder-decoder attention, these are the written pieces."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Look:
             "read": self.read,
             "written": self.written,
             "log_p": [round(x, 6) for x in self.log_p],
-            # Rounded in fp64: an fp32 number rounded to 7 digits would be written with 17 digits.
+            # Weights are rounded in fp64, since fp32 numbers would be written with up to 17 digits.
             "attention": {
                 kind: np.round(weights.astype(float), 7).tolist()
                 for kind, weights in self.weights.items()
@@ -113,12 +113,12 @@ def look_at(
     by_words: bool = False,
     listen: bool = False,
 ) -> Look:
-    """Translate the sentence, or take `target` as its translation, and record every head.
+    """Translate the sentence, or take `target` as its translation; record all attention weights.
 
     The model must be in fp32. With `by_words`, the pieces of a word are merged, as by
     `pieces.merged`. With `listen`, an account of the search is added, unless `target` is given.
     Raises DataError if a text is empty or too long for the model, ModelError if the model's logits
-    are not finite or it has no attention.
+    are not finite, or if the model has no attention.
     """
     source = [*_encoded(model, sentence, "source", model.recipe.data.max_length), EOS]
     positions = model.network.longest

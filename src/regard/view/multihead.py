@@ -25,8 +25,8 @@ VIOLET = "#dfd5ee"
 def multihead(model: Transformer, form: str) -> bytes:
     """Figure 2 for this model, as the bytes of an "svg", "png" or "pdf" file.
 
-    It shows the attention of the encoder's first layer; in the decoder, the number of heads may
-    differ. Raises MissingExtra if matplotlib is not installed.
+    The figure shows the attention of the encoder's first layer; the decoder may have another number
+    of heads. Raises MissingExtra if matplotlib is not installed.
     """
     with plotting() as sheet:
         drawing = Drawing(sheet, *FIGURE_2)

@@ -103,7 +103,7 @@ def _addition(module: nn.Module) -> tuple[bool, nn.LayerNorm | None]:
 
 
 def _norm(title: str, name: str, module: nn.Module | None) -> Label | None:
-    """The box of a LayerNorm, if there is one."""
+    """The label of a LayerNorm's box; None if `module` is not a LayerNorm."""
     if not isinstance(module, nn.LayerNorm):
         return None
     return Label(title, (f"{name}: {type(module).__name__}", counted(module)))
@@ -144,7 +144,7 @@ def embedding_parts(model: Transformer) -> dict[str, Label]:
 
 
 def _positions(embedding: Embedding, name: str) -> Label:
-    """The label of an embedding's positions; an empty name means that the source's are shared."""
+    """The label of an embedding's positions; with an empty name, they are those of the source."""
     title, width = "Positional Encoding", embedding.tokens.embedding_dim
     if embedding.learned:
         rows, count = embedding.positions.shape[0], embedding.positions.numel()

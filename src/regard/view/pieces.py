@@ -57,7 +57,7 @@ def labels(pieces: Sequence[str]) -> list[str]:
 def word_labels(
     tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName, groups: Words
 ) -> list[str]:
-    """A label for each word of a side; `groups` are the words as `words` returns them."""
+    """A label for each word of a source or target; `words` has given the `groups` of pieces."""
     decode = tokenizer.decode_source if side == "source" else tokenizer.decode
     texts = decode([[ids[i] for i in group] for group in groups])
     return [

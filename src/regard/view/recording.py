@@ -38,7 +38,7 @@ class Recording:
 
 @contextmanager
 def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
-    """A context in which the model attends by the definition, and attention weights are stored.
+    """A context in which attention is computed by its definition, and its weights are stored.
 
         with record_attention(model) as recording:
             model(source, target)
@@ -76,7 +76,7 @@ class _Recorder:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1). A cache may have unused slots, and a lower precision than the query."""
+        """Equation (1); a cache may have unused slots, and a lower precision than the query."""
         keys = mask.allowed.shape[-1]
         key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
         output, weights = attention(query, key, value, mask.allowed, dropout)

@@ -23,10 +23,11 @@ def adam(
     root: float,
     epsilon: float,
 ) -> None:
-    """Update `mean`, `variance` and `master` with gradient * scale; set the gradient to 0.
+    """Update the weights `master` and their moments `mean` and `variance` by Adam, in place.
 
-    `weights` becomes `master`, rounded to bf16. `size` is rate / (1 - beta1^step), and `root` is
-    1 / sqrt(1 - beta2^step): they correct the bias of the moments.
+    The gradient is multiplied by `scale` when it is read, and is then set to 0. `weights` becomes a
+    copy of `master`, rounded to bf16. `size` is the learning rate / (1 - beta1^step), and `root` is
+    1 / sqrt(1 - beta2^step): these two factors correct the bias of the moments.
     """
     for j in range(len(master)):
         g = read(gradient[j]) * scale

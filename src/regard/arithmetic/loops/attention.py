@@ -8,7 +8,12 @@ from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, rea
 
 @loop_for("void({n}[:, :, :, ::1], float32[:, :, :, ::1], float32, {n}[:, :, :, ::1])")
 def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None:
-    """Write softmax(scores * factor + bias); a bias with one row or one query is broadcast."""
+    """Write softmax(scores * factor + bias), which is taken over the keys, to `out`.
+
+    `scores` and `out` are [rows, heads, queries, keys]. `bias` is [rows or 1, 1, queries or 1,
+    keys]. All heads have the same bias; a bias of one row is for all rows, of one query for all
+    queries.
+    """
     rows, heads, queries, keys = scores.shape
     exps = np.empty(keys, np.float32)
     for r in range(rows):
@@ -30,7 +35,11 @@ def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None
 
 @loop_for("void({n}[:, :, ::1], {n}[:, :, ::1], float32)")
 def weights_backward(gradient: Numbers, weights: Numbers, factor: float) -> None:
-    """Turn the gradient dP of the weights P into that of the scores: factor P (dP - sum(dP P))."""
+    """Turn `gradient`, in place, from the gradient of the weights into the gradient of the scores.
+
+    With P for the weights and dP for their gradient, both [rows * heads, queries, keys], the
+    gradient of the scores is factor * P * (dP - sum(dP * P)), where the sum is over the keys.
+    """
     rows, queries, keys = gradient.shape
     for r in range(rows):
         for q in range(queries):

@@ -1,4 +1,8 @@
-"""The softmax over the vocabulary, and its gradient."""
+"""Loops that compute the gradient of the loss with respect to the logits (§5.4).
+
+The equations are in `regard.arithmetic.cross_entropy` for one forward pass, and in
+`regard.arithmetic.consistency` for two.
+"""
 
 import numpy as np
 from numpy import float32 as f32
@@ -10,9 +14,11 @@ from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, rea
 def gradient_of_logits(
     logits: Numbers, labels: Numbers, smoothing: float, right: Numbers, log_p: Numbers
 ) -> None:
-    """Turn logits into softmax - (1 - smoothing) * onehot, in place.
+    """Turn logits, [tokens, vocabulary], into softmax - (1 - smoothing) * onehot, in place.
 
-    Writes each label's logit to `right`, and its log-probability to `log_p`.
+    In each row, `onehot` is 1 at the token's label. The caller adds the rest of the gradient of
+    label smoothing. The logit of each label is written to `right`, and the natural logarithm of the
+    probability of each label to `log_p`.
     """
     rows, columns = logits.shape
     exps = np.empty(columns, np.float32)

@@ -1,11 +1,11 @@
 """Loops that compute the encoder's, or the decoder's, layers for a few positions (§3.1).
 
 With few positions, most of a step's time passes between PyTorch's operations, so one call of a loop
-computes all layers. The array `weights` has all matrices, one after another, each stored as
-[inputs, outputs]. The array `numbers` has all scales, biases and norms. Both arrays are in the
-order in which the layers use them; `regard.arithmetic.few_rows` makes them. Weights are in fp32, in
-bf16, or integers of 8 bits: each output has a scale, which is 1 unless the weights are integers.
-Activations are in fp32.
+computes all layers. The array `weights` has all matrices W, one after another, each stored as W^T,
+[inputs, outputs]. The array `numbers` has all scales, biases and norms. The elements of both arrays
+are in the order in which the layers use them; `regard.arithmetic.few_rows` makes the arrays.
+Weights are in fp32, in bf16, or in integers of 8 bits. Each output of a matrix is multiplied by a
+scale, which is 1 unless the weights are integers. Activations are in fp32.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ RELU, SWISH = 0, 1
 
 @within
 def _four_rows(x: Numbers, matrix: Numbers, y: Numbers) -> None:
-    """y += x W^T for four rows, in which each weight is read only once."""
+    """Add x W^T to y for four rows of x; `matrix` is W^T, and each of its weights is read once."""
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     whole = len(matrix) - len(matrix) % 4
     for k in range(0, whole, 4):
@@ -46,7 +46,7 @@ def _four_rows(x: Numbers, matrix: Numbers, y: Numbers) -> None:
 
 @within
 def _one_row(x: Numbers, matrix: Numbers, y: Numbers) -> None:
-    """y += x W^T for one row."""
+    """Add x W^T to y for one row x; `matrix` is W^T."""
     whole = len(matrix) - len(matrix) % 4
     for k in range(0, whole, 4):
         w0, w1, w2, w3 = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
@@ -118,9 +118,11 @@ def _attend(
     heads: int,
     out: Numbers,
 ) -> None:
-    """Write equation (1) in each head of a query, for the keys and values in these slots, to `out`.
+    """Write the attention (equation 1) of one query, in all its heads, to `out`, [heads * d_v].
 
-    `places` has the columns of `keys` and `values` in which a key and a value begin.
+    The query, [heads * d_k], attends to the rows `slots` of `keys` and `values`. In each of these
+    rows, the key begins at column places[0] of `keys`, and the value at column places[1] of
+    `values`; `keys` and `values` may be the same array.
     """
     d_k, d_v = len(query) // heads, len(out) // heads
     factor = f32(1) / np.sqrt(f32(d_k))
@@ -148,7 +150,11 @@ def _attend(
 def _layer(
     x: Numbers, outputs: int, weights: Numbers, numbers: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return x W^T + b, and the rest of `weights` and `numbers`, which the next layers use."""
+    """Compute x W^T + b, where W is the first matrix of `weights`, and b its bias in `numbers`.
+
+    Returns the result, [rows, outputs], and the rest of `weights` and of `numbers`, which begins
+    with the next matrix.
+    """
     size = x.shape[1] * outputs
     matrix = weights[:size].reshape(x.shape[1], outputs)
     y = _linear(x, matrix, numbers[:outputs], numbers[outputs : 2 * outputs])
@@ -159,7 +165,10 @@ def _layer(
 def _sublayer(
     x: Numbers, y: Numbers, weights: Numbers, numbers: Numbers, eps: float
 ) -> tuple[Numbers, Numbers]:
-    """Turn x into LayerNorm(x + y W^T + b); return the rest of `weights` and `numbers`."""
+    """Turn x into LayerNorm(x + y W^T + b), with W from `weights`, b and the norm from `numbers`.
+
+    Returns the rest of `weights` and of `numbers`, which the next layer uses.
+    """
     d = x.shape[1]
     y, weights, numbers = _layer(y, d, weights, numbers)
     _add_norm(x, y, numbers[:d], numbers[d : 2 * d], eps)
@@ -201,7 +210,10 @@ def project(x: Numbers, weights: Numbers, numbers: Numbers, out: Numbers) -> Non
 def embed(
     tokens: Numbers, embedding: Numbers, scale: float, position: Numbers, out: Numbers
 ) -> None:
-    """Write each token's embedding times `scale`, plus the positional encoding (§3.4, §3.5)."""
+    """Write the embedding of each token times `scale`, plus `position`, to `out` (§3.4, §3.5).
+
+    `position` is the positional encoding, [d_model]; all tokens are at the same position.
+    """
     for row in range(len(tokens)):
         of_token, of_row = embedding[tokens[row]], out[row]
         for j in range(len(of_row)):
@@ -223,11 +235,13 @@ def decode_layers(
     memory: Numbers,
     sources: Numbers,
 ) -> None:
-    """Turn the embedded last token of each row into the output of the decoder.
+    """Turn y, the embedded last token of each row, into the output of the decoder, in place.
 
-    `past` and `memory` hold a key and a value for each layer and slot. A row attends to the slots
-    `ancestry[row]` of the past, the last of which it fills, and to the slots of the memory from
-    `sources[row, 0]` up to `sources[row, 1]`, exclusive. `sizes` is as in `encode_layers`.
+    `past` and `memory` hold a key and a value for each layer and slot: `past` for decoded tokens,
+    `memory` for the encoder's output. A row writes the key and the value of its last token to the
+    slot ancestry[row, -1] of `past`, and attends to all slots ancestry[row] of `past`. The row also
+    attends to the slots of `memory` from sources[row, 0] up to, but not including, sources[row, 1].
+    `sizes` is the same as in `encode_layers`.
     """
     layers, heads, d_k, d_v, d_ff, activation = sizes
     of_keys, both = heads * d_k, heads * (d_k + d_v)

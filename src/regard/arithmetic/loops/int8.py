@@ -10,14 +10,17 @@ from numpy import uint32 as u32
 
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for, read, write
 
-_TO_BYTE = f32(2**23 + 2**22)  # the last byte of the bits of n + _TO_BYTE is n
+# If _TO_BYTE is added in fp32 to a number from -127 to 127, the number is rounded to an integer n.
+# The lowest 8 of the 32 bits of the sum are n, as a signed integer.
+_TO_BYTE = f32(2**23 + 2**22)
 
 
 @loop_for("void({n}[:, ::1], float32[::1], int8[:, ::1], float32[::1])")
 def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> None:
-    """Write x * factors / scale as integers; the largest absolute value of each row becomes 127.
+    """Write x[i, j] * factors[j] / scale[i], rounded to integers from -127 to 127, to `out`.
 
-    This determines the scale of the row, which is written to `scale`.
+    The loop chooses each row's scale, such that the largest absolute value in the row becomes 127,
+    and writes the scales to `scale`.
     """
     columns = x.shape[1]
     product = np.empty(columns, np.float32)
@@ -26,7 +29,8 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
         largest = u32(0)
         for j in range(columns):
             product[j] = read(row[j]) * factors[j]
-            largest = max(largest, u32(bits(product[j]) & u32(0x7FFFFFFF)))  # its absolute value
+            # The bits of |product[j]|; as integers, they are in the order of the absolute values.
+            largest = max(largest, u32(bits(product[j]) & u32(0x7FFFFFFF)))
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         inverse = f32(1) / scale[r]
         for j in range(columns):
@@ -37,7 +41,10 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
 def scale_sums(
     y: Numbers, scale: Numbers, factors: Numbers, bias: Numbers, relu: bool, out: Numbers
 ) -> None:
-    """Write y times its row's scale and its column's factor, plus bias, then ReLU if `relu`."""
+    """Write y[i, j] * scale[i] * factors[j] + bias[j] to `out`.
+
+    If `relu` is True, 0 is written in place of a negative result.
+    """
     for r in range(len(y)):
         row, out_row, of_row = y[r], out[r], scale[r]
         if relu:

@@ -6,21 +6,25 @@ from numpy import uint32 as u32
 
 from regard.arithmetic.loops.numbers import Numbers, bits, from_bits, loop_for
 
-_TO_BYTE = f32(2**23 + 2**22 + 128)  # the last byte of the bits of n + _TO_BYTE is n + 128
+# If _TO_BYTE is added in fp32 to a number from -127 to 127, the number is rounded to an integer n.
+# The lowest 8 of the 32 bits of the sum are n + 128, as an unsigned integer.
+_TO_BYTE = f32(2**23 + 2**22 + 128)
 
 
 @loop_for("void(float32[:, ::1], uint8[:, ::1], float32[::1])")
 def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
-    """Write x / scale + 128 as integers; the largest |x| / scale of each row becomes 127.
+    """Write x[i, j] / scale[i] + 128, rounded to integers from 1 to 255, to `out`.
 
-    This determines the scale of the row, which is written to `scale`.
+    The loop chooses each row's scale, such that the largest |x[i, j]| / scale[i] of the row is 127,
+    and writes the scales to `scale`.
     """
     rows, columns = x.shape
     for r in range(rows):
         row, out_row = x[r], out[r]
         largest = u32(0)
         for j in range(columns):
-            largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))  # its absolute value
+            # The bits of |row[j]|; as integers, they are in the order of the absolute values.
+            largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         factor = f32(1) / scale[r]
         for j in range(columns):

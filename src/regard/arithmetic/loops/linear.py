@@ -16,7 +16,10 @@ def column_sums(x: Numbers, sums: Numbers) -> None:
 
 @loop_for("void({n}[:, ::1], {n}[:, ::1], {n}[:, ::1], float32[::1])")
 def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) -> None:
-    """Write the gradient to `out`, with 0 where y = max(0, x) is 0; add its rows to `sums`."""
+    """Write the gradient of x to `out`, where y = max(0, x); add each row of `out` to `sums`.
+
+    Where y is 0, the gradient of x is 0; elsewhere, it is `gradient`, the gradient of y.
+    """
     for r in range(len(y)):
         g_row, y_row, out_row = gradient[r], y[r], out[r]
         for j in range(len(g_row)):

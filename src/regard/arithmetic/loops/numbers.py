@@ -20,18 +20,21 @@ from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[Any]
-"""An array of numbers; in signatures, fp32 is "float32", and bf16 is its 16 bits, "uint16"."""
+"""An array of numbers.
 
-# Sums may be in any order, so that vector instructions can compute them. There are no flags that
-# assume the absence of NaN and infinity.
+In the signature of a loop, "float32" stands for fp32, and "uint16" for the 16 bits of bf16.
+"""
+
+# These flags let the compiler sum in any order, and therefore use vector instructions. Flags that
+# would let the compiler assume that no number is NaN or infinite are left out.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def loop_for(*signatures: str) -> Callable[[Function], Function]:
-    """A decorator that compiles a loop for these signatures when its module is imported.
+    """A decorator that compiles a loop for these signatures when the loop's module is imported.
 
-    A signature with "{n}" is compiled twice, for fp32 and for bf16; one with "{w}", for weights,
-    also for integers of 8 bits.
+    A signature with "{n}" is compiled twice: for fp32 and for bf16. A signature with "{w}", which
+    stands for weights, is compiled three times: for fp32, bf16 and integers of 8 bits.
     """
     kinds = {"{n}": ("float32", "uint16"), "{w}": ("float32", "uint16", "int8")}
     every = list(signatures)
@@ -59,9 +62,10 @@ def _version() -> str:
 
 @contextmanager
 def _cache() -> Iterator[None]:
-    """A context in which Numba's cache is a folder for this version of all loops.
+    """A context in which Numba's cache is a folder named by a hash of all files of this package.
 
-    Numba itself notices a change in the file of a loop, but not in other files that the loop uses.
+    If any of these files changes, all loops are compiled again. Numba itself compiles a loop again
+    if the file of the loop changes, but not if the file of a function that the loop calls changes.
     """
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     config: Any = numba.config
@@ -74,7 +78,7 @@ def _cache() -> Iterator[None]:
 
 
 def within(function: Function) -> Function:
-    """A decorator for a function that loops call; it is compiled as a part of those loops."""
+    """A decorator for a function that loops call; Numba compiles the function with each loop."""
     inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
     return inner
 
@@ -92,7 +96,10 @@ def from_bits(integer: u32) -> f32:
 
 
 def read(number: Any) -> Any:
-    """The value of an fp32 or bf16 number, or of an 8-bit integer, in fp32."""
+    """The value, in fp32, of a number in fp32 or in bf16 (as 16 bits), or of an 8-bit integer.
+
+    Only compiled functions can call `read`: Numba puts a function from `_read` in its place.
+    """
 
 
 @overload(read)
@@ -110,7 +117,10 @@ def _read(number: Any) -> Any:
 
 
 def write(row: Any, place: int, number: Any) -> None:
-    """Write an fp32 number to a place of the row; if the row is bf16, round it to the nearest."""
+    """Write an fp32 number to row[place]; if the row is in bf16, round the number to the nearest.
+
+    Only compiled functions can call `write`: Numba puts a function from `_write` in its place.
+    """
 
 
 @overload(write)
@@ -127,15 +137,19 @@ def _write(row: Any, place: int, number: Any) -> Any:
 
 @within
 def _ordered(integer: i32) -> i32:
-    """Map the bits of numbers to integers of the same order; the map is its own inverse."""
+    """Map the bits of an fp32 number to an integer, such that integers are ordered as numbers are.
+
+    The map is its own inverse: from the integer, `_ordered` returns the bits.
+    """
     return i32(integer ^ ((integer >> i32(31)) & i32(0x7FFFFFFF)))
 
 
 @within
 def largest(row: Numbers) -> f32:
-    """The largest number of a row. Numbers are compared as integers, by vector instructions.
+    """The largest number of a row, in fp32.
 
-    NaN counts as larger than all numbers, or as smaller than all if its sign bit is set.
+    Numbers are compared as integers, because vector instructions can do this. A NaN counts as
+    larger than all numbers; a NaN whose sign bit is set counts as smaller than all numbers.
     """
     found = i32(-(2**31))
     for j in range(len(row)):
@@ -163,12 +177,14 @@ def keep(seed: int, row: int, threshold: int, factor: float, out: Numbers) -> No
     """Fill `out` with the dropout mask of a row: 0 with a probability of threshold / 65536.
 
     All other elements are `factor`. The seed, the row's number and the place in the row determine
-    each element. `out` has an even length; 32 random bits decide two elements, one in each half.
+    each element. The length of `out` is even, because the same 32 random bits decide two elements,
+    one in each half of `out`.
     """
     half = len(out) // 2
     first, second, others = u32(u32(row * half) + u32(seed)), u32(seed >> 32), out[half:]
     for j in range(half):
-        # A counter and two keys are mixed until each bit depends on all of their bits.
+        # The counter row * half + j and both halves of the seed are mixed, until each bit of x
+        # depends on all bits of the three numbers.
         x = u32(first + u32(j))
         x = u32(u32(u32(x ^ (x >> u32(17))) * u32(0xED5AD4BB)) + second)
         x = u32(u32(x ^ (x >> u32(11))) * u32(0xAC4C1B51))

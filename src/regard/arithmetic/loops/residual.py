@@ -10,9 +10,9 @@ from regard.arithmetic.loops.numbers import Numbers, keep, loop_for, read, withi
 def _norm(
     total: Numbers, weight: Numbers, bias: Numbers, eps: float, out: Numbers
 ) -> tuple[f32, f32]:
-    """Write LayerNorm of a row to `out`, and subtract the mean from the row.
+    """Write LayerNorm of the row `total` to `out`, and subtract the row's mean from `total`.
 
-    Returns the mean and 1 / standard deviation.
+    Returns the mean of the row and 1 / its standard deviation.
     """
     columns = len(total)
     mean, variance = f32(0), f32(0)
@@ -62,8 +62,9 @@ def dropped_add_norm(
 ) -> None:
     """Write LayerNorm(x + Dropout(y)) to `out`.
 
-    For the backward pass, also write the sums x + Dropout(y) to `total`, their means to `means`,
-    and 1 / standard deviation to `factors`.
+    For the backward pass, the loop also writes x + Dropout(y) to `total`, the mean of each row of
+    `total` to `means`, and 1 / the standard deviation of each row to `factors`. `seed`, `threshold`
+    and `scale` determine the dropout mask: the function `keep` calls them seed, threshold, factor.
     """
     rows, columns = x.shape
     kept, rounded = np.empty(columns + columns % 2, np.float32), np.empty(columns, np.float32)
@@ -94,7 +95,11 @@ def dropped_add_norm_backward(
     d_weight: Numbers,
     d_bias: Numbers,
 ) -> None:
-    """Write the gradients of x and y; add the weight's to `d_weight` and the bias's to `d_bias`."""
+    """Write the gradients of x and y to `d_x` and `d_y`, from the `gradient` of the output.
+
+    The gradients of LayerNorm's weight and bias are added to `d_weight` and `d_bias`. The arguments
+    from `total` to `scale` are the same as in the call of `dropped_add_norm`.
+    """
     rows, columns = gradient.shape
     kept = np.empty(columns + columns % 2, np.float32)
     normed, inner = np.empty(columns, np.float32), np.empty(columns, np.float32)

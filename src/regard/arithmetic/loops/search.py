@@ -8,8 +8,11 @@ from numpy import float32 as f32
 from regard.arithmetic.loops.numbers import Numbers, exp, largest, loop_for, read, within
 
 _BLOCK = 128
-"""The number of logits in a block. They are compared one by one only if the largest is high enough
-to be among the best."""
+"""The number of logits in a block.
+
+The logits of a block are read one by one only if the largest of them is high enough for a place
+among the best continuations found so far.
+"""
 
 
 @within
@@ -29,7 +32,11 @@ def _log_sum_exp(row: Numbers, highest: f32) -> f32:
 def _insert(
     beam: int, token: int, log_p: f32, parents: Numbers, tokens: Numbers, best: Numbers
 ) -> None:
-    """Insert a continuation before all less likely ones, and drop the last of the list."""
+    """Insert a continuation before all less likely continuations, and drop the last one.
+
+    `parents`, `tokens` and `best` are the continuations of one sentence, most likely first: the
+    beam that each continues, its last token, and its log-probability.
+    """
     place = len(best) - 1
     while place > 0 and log_p > best[place - 1]:
         parents[place], tokens[place] = parents[place - 1], tokens[place - 1]
@@ -46,9 +53,12 @@ def rank_continuations(
 ) -> None:
     """Find the most likely continuations of each sentence, by live + log softmax(logits).
 
-    The most likely one comes first; equally likely ones keep their order. The tokens `never` are
-    left out. If there are fewer continuations than places in `best`, the other places become -inf.
-    If a logit is NaN, all places of the sentence become NaN.
+    `live`, [sentences, beams], has the log-probabilities of the live hypotheses. The continuations
+    are written to `parents` (their beams), `tokens` and `best` (their log-probabilities), each
+    [sentences, places], the most likely first. Equally likely continuations are in the order of
+    their beams, then of their tokens. Tokens in `never` are left out. If a sentence has fewer
+    continuations than places, `best` is -inf in the other places. If a logit of a live hypothesis
+    is NaN or +inf, `best` is NaN in all places of its sentence.
     """
     sentences, beams = live.shape
     columns = logits.shape[1]
@@ -86,7 +96,11 @@ def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
 
 @within
 def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
-    """Empty the places of sentence s from this one on; their rows still belong to the sentence."""
+    """Make the places of sentence s in `target` empty, from `from_place` to the last.
+
+    Log p and score of an empty place are -inf. Its tokens and its row are copied from the first
+    place of `like`, because the row, too, must belong to the sentence.
+    """
     for to in range(from_place, target[1].shape[1]):
         _copy(like, 0, target, to, s)
         target[2][s, to] = target[3][s, to] = -np.inf
@@ -94,7 +108,10 @@ def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
 
 @within
 def _stay_alive(candidates: Any, length: int, eos: int, live: Any, s: int) -> None:
-    """Copy the best candidates of sentence s that do not end in </s>."""
+    """Copy the best candidates of sentence s that do not end in </s> to `live`.
+
+    The last token of each candidate is at `length`. The remaining places of `live` become empty.
+    """
     alive = 0
     for place in range(candidates[1].shape[1]):
         if alive == live[1].shape[1] or candidates[2][s, place] == -np.inf:
@@ -116,10 +133,11 @@ def _finish(
     s: int,
     ended: bool,
 ) -> None:
-    """Merge, by score, the candidates of sentence s that finish now with the finished hypotheses.
+    """Write to `found` the best hypotheses of sentence s that finished before or in this step.
 
-    Writes the best of both to `found`. Only the first `most` candidates may finish: those that end
-    in </s>, or all of them if the sentence has `ended`, at its maximum length.
+    The hypotheses that finished before are in `finished`. Only the first `most` candidates may
+    finish in this step: a candidate finishes if its last token, at `length`, is </s>, or if `ended`
+    is True, which says that the sentence has its maximum length.
     """
     done = old = 0
     beam, scores = found[1].shape[1], finished[3]
@@ -155,10 +173,12 @@ def choose_hypotheses(
     found: Any,
     going: Numbers,
 ) -> None:
-    """Write to `live`, `found` and `going` what `regard.hypotheses.choose_best` returns.
+    """Write the result of `regard.hypotheses.choose_best` to `live`, `found` and `going`.
 
-    Candidates and finished hypotheses are each in the order of their scores; where scores are
-    equal, those that had finished before come first.
+    `found` gets the finished hypotheses after the step; `finished` has those before the step.
+    `candidates` and `finished` must each be in the order of their scores, best first. If scores are
+    equal, hypotheses of `finished` come before candidates. `by_beam` and `penalty` are the fields
+    `finish_by_beam` and `penalty` of `regard.hypotheses.Choosing`.
     """
     beam = live[1].shape[1]
     most = beam if by_beam else candidates[1].shape[1]

@@ -14,7 +14,7 @@ the number of words before its end."""
 
 
 class BracketCounts(NamedTuple):
-    """The counts of a sentence, or their sums over many."""
+    """The counts of a sentence, or their sums over many sentences."""
 
     matched: int = 0
     gold_brackets: int = 0
@@ -26,24 +26,24 @@ class BracketCounts(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """Percentage of the gold brackets that are matched; 0 where there are none."""
+        """Percentage of the gold brackets that are matched; 0 without gold brackets."""
         return 100.0 * self.matched / self.gold_brackets if self.gold_brackets else 0.0
 
     @property
     def precision(self) -> float:
-        """Percentage of the test brackets that match; 0 where there are none."""
+        """Percentage of the test brackets that match; 0 without test brackets."""
         return 100.0 * self.matched / self.test_brackets if self.test_brackets else 0.0
 
     @property
     def tagging_accuracy(self) -> float:
-        """Percentage of the words whose tags agree; 0 where there are none."""
+        """Percentage of the words whose tags agree; 0 without words."""
         return 100.0 * self.correct_tags / self.words if self.words else 0.0
 
 
 def mismatch(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParameters) -> str | None:
     """Why two sentences cannot be compared, in EVALB's words; None if they can be.
 
-    Where their lengths differ, deleted quotation marks are first put back, in either sentence.
+    If the lengths differ, deleted quotation marks are first put back into the sentences.
     """
     if len(gold.words) != len(test.words):
         put_back(gold, test, parameters)

@@ -16,14 +16,14 @@ _EqualPairs = frozenset[tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class EvalbParameters:
-    """The content of a parameter file. The defaults are what EVALB does without one."""
+    """The content of a parameter file. The defaults are what EVALB does without such a file."""
 
     deleted: frozenset[bytes] = frozenset()
     """DELETE_LABEL: words with these tags, and brackets with these labels, are left out."""
     not_in_length: frozenset[bytes] = frozenset()
     """DELETE_LABEL_FOR_LENGTH: words with these tags do not count in a sentence's length."""
     quotes: frozenset[bytes] = frozenset()
-    """QUOTE_LABEL: tags of quotation marks, which are put back where only one side deletes them."""
+    """QUOTE_LABEL: tags of quotation marks; a mark that only one tree deletes is put back."""
     equal_labels: _EqualPairs = frozenset()
     """EQ_LABEL: labels that count as equal."""
     equal_words: _EqualPairs = frozenset()
@@ -45,7 +45,7 @@ class EvalbParameters:
 
     @cached_property
     def deleted_brackets(self) -> frozenset[bytes]:
-        """Labels whose brackets are left out: the deleted ones, and those equal to one of them."""
+        """Labels whose brackets are left out: deleted labels, and labels equal to a deleted one."""
         return self.deleted | {one for one, other in self.equal_labels if other in self.deleted}
 
 

@@ -1,4 +1,4 @@
-"""Put back quotation marks that only one side deletes (QUOTE_LABEL, used in EVALB's new.prm)."""
+"""Put back quotation marks that only one of two trees deletes (QUOTE_LABEL in EVALB's new.prm)."""
 
 from regard.score.evalb.parameters import EvalbParameters
 from regard.score.evalb.reading import EvalbSentence

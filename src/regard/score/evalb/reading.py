@@ -42,11 +42,11 @@ class Quote:
     word: bytes
     tag: bytes
     place: int
-    """Number of words before it whose tags are not deleted."""
+    """Number of words before the mark, without words whose tags are deleted."""
     brackets: int
-    """Number of brackets opened before it."""
+    """Number of brackets that open before the mark."""
     around: tuple[int, ...]
-    """Numbers of the brackets that are open around it."""
+    """Numbers of the brackets that are open at the mark."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class EvalbSentence:
     messages: list[str] = field(default_factory=list)
     """EVALB's messages about this line."""
     stuck: bool = False
-    """Whether the line has a bare word, which EVALB never gets past."""
+    """Whether the line has a word without its own bracket, at which EVALB loops without end."""
     remarks: list[str] = field(default_factory=list)
     """Our notes about this line, where EVALB should print a message but is silent."""
 

@@ -59,7 +59,7 @@ class LengthSummary:
     """Valid sentences in which at most two brackets cross."""
 
     def add(self, row: Row) -> None:
-        """Count a sentence."""
+        """Add the figures of a sentence."""
         self.sentences += 1
         self.error += row.status == Status.ERROR
         self.skip += row.status == Status.SKIPPED
@@ -125,7 +125,7 @@ class BracketScores:
     short: LengthSummary = field(default_factory=LengthSummary)
 
     def add(self, row: Row) -> None:
-        """Count a sentence."""
+        """Add the figures of a sentence."""
         self.all.add(row)
         if row.length <= self.cutoff:
             self.short.add(row)

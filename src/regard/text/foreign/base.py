@@ -3,7 +3,8 @@
     {"kind": "sentencepiece", "order": {"size": 5, "specials": [-1, 4, 0]}, "source_order": null,
      "settings": {...}, "files": {"source.spm": "SHA-256", ...}}
 
-tokenizer.json has the checksums of the original files, so a manifest that seals it seals them, too.
+tokenizer.json has the checksums of the original files. A manifest with the checksum of
+tokenizer.json therefore protects the original files, too.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ S = TypeVar("S", bound=Section)
 class ForeignTokenizer(ABC, Generic[S]):
     """Shared parts of all foreign tokenizers: ids, files, and the names of pieces.
 
-    Text is never encoded as <pad>, <s> or </s>: where it spells one of them, it is encoded as the
-    unknown piece or as characters.
+    "Our ids" are the ids of regard's model, "foreign ids" those of the system that made the
+    tokenizer. Text is never encoded as <pad>, <s> or </s>: if a word of the text is spelled like
+    such a symbol, the word is encoded as the unknown piece or as characters.
     """
 
     kind: ClassVar[str]
@@ -110,7 +112,7 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @property
     def symbols(self) -> dict[str, int]:
-        """No symbols: a foreign tokenizer has none for trees."""
+        """An empty map, because a foreign tokenizer has no symbols for trees."""
         return {}
 
     @property
@@ -120,7 +122,7 @@ class ForeignTokenizer(ABC, Generic[S]):
 
     @property
     def source_foreign_ids(self) -> list[int]:
-        """`foreign_ids` of the source."""
+        """For each of our ids of the source, the foreign id; -1 if there is none."""
         return self.order_of("source").foreign_ids
 
     def order_of(self, side: SideName) -> IdOrder:
@@ -128,7 +130,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self.source_order if side == "source" and self.source_order else self.order
 
     def prefix(self, line: str) -> str:
-        """The beginning of a line that instructs the model and is no text; often empty."""
+        """The beginning of a line that instructs the model, such as `>>de<<`; empty by default."""
         return ""
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -136,7 +138,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self._encode(lines, "source")
 
     def encode_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """`encode`, with the ids of each line as an array."""
+        """The ids of each line of source text as an array; raises DataError as `encode` does."""
         return [np.array(ids, np.uint32) for ids in self._encode(lines, "source")]
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
@@ -144,7 +146,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self._encode(lines, "target")
 
     def encode_target_arrays(self, lines: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """`encode_target`, with the ids of each line as an array."""
+        """The ids of each line of target text as an array; raises DataError as `encode` does."""
         return [np.array(ids, np.uint32) for ids in self._encode(lines, "target")]
 
     def _encode(self, lines: Sequence[str], side: SideName) -> list[list[int]]:
@@ -164,9 +166,10 @@ class ForeignTokenizer(ABC, Generic[S]):
         return [known[int(i)] for i in row if EOS < i < len(known)]
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece, with a space before it where it begins a word."""
+        """The text of each piece, after a space if the piece begins a word."""
         named = iter(self._named(self._foreign(ids, side), side))
-        return [SPECIAL[i] if i <= EOS else next(named) for i in ids]
+        entries = len(self.order_of(side).foreign_ids)
+        return [SPECIAL[i] if i <= EOS else next(named) if i < entries else "" for i in ids]
 
     @cached_property
     def _description(self) -> bytes:
@@ -185,9 +188,9 @@ class ForeignTokenizer(ABC, Generic[S]):
         return hashlib.sha256(self._description).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the original files into the folder of `path`, then tokenizer.json; raises OSError.
+        """Write the original files into the folder of `path`, then tokenizer.json at `path`.
 
-        Each file is written whole or not at all.
+        Each file is written whole or not at all. Raises OSError.
         """
         for name, original in self.files.items():
             with new_file(Path(path).parent / name) as file:

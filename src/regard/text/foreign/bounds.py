@@ -54,7 +54,8 @@ def _expression(rule: dict[str, Any]) -> str | None:
 def _growth(rule: dict[str, Any]) -> int:
     """The largest factor by which a rule can multiply the length of a text."""
     growth = 1
-    # A regular expression may match before every character and put its text there.
+    # A rule writes `text` in place of a string of `least` characters. A regular expression may
+    # match the empty string before every character of a line, and insert `text` each time.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")
@@ -76,8 +77,8 @@ def _decoded(text: str) -> bytes:
 def longest_replacement(charsmap: bytes) -> int:
     """The length, in bytes, of the longest text by which SentencePiece's table replaces characters.
 
-    The table begins with the size of an index, and the index. The replacing texts follow, each with
-    a zero byte at its end.
+    The table begins with four bytes, which are the size of an index, and the index. The replacing
+    texts follow, each with a zero byte at its end. If no text follows, the result is 1.
     """
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     return max(1, *map(len, texts.split(b"\0"))) if texts else 1
@@ -103,9 +104,9 @@ def refuse_growth(model: bytes, path: Path) -> None:
 
 
 def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
-    """The values of the field with the first of `numbers`; further numbers lead to inner fields.
+    """Yield the values of a field of a message; `numbers` 2, 44 mean field 44 inside field 2.
 
-    Raises IndexError if the message ends too soon.
+    Raises IndexError if the message ends within a number, or has a group.
     """
     first, *inside = numbers
     place = 0
@@ -121,12 +122,16 @@ def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
             value, place = message[place : place + size], place + size
             if key >> 3 == first:
                 yield from _values(value, *inside) if inside else [value]
-        else:  # groups, which the format does not have
+        else:  # a group or an unknown type; a SentencePiece model has neither
             raise IndexError
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Read a number, seven bits per byte and the lowest first; return it and the next place."""
+    """Read a number from `place` on; return the number and the place after its last byte.
+
+    A byte has seven bits of the number; the lowest bits come first. Raises IndexError if the
+    message ends within the number.
+    """
     found = shift = 0
     while True:
         byte = message[place]

@@ -75,7 +75,10 @@ def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Origina
 
 
 def read_vocabulary(file: Original) -> dict[str, int]:
-    """Pieces and their ids; raises ModelError if an id is there twice or is too large."""
+    """The pieces in a JSON file and their ids.
+
+    Raises ModelError if the file has no such pieces, or if an id occurs twice or is too large.
+    """
     vocabulary = read_json(file)
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise ModelError(f"{file.path}: not a vocabulary: it is no JSON object of pieces and ids")
@@ -97,9 +100,10 @@ def read_vocabulary(file: Original) -> dict[str, int]:
 def order_by_names(
     known: Mapping[str, int], specials: Specials | None, size: int | None
 ) -> IdOrder:
-    """An order of ids. If `specials` is None, <pad>, <s> and </s> are looked up by name.
+    """The order of the ids of a vocabulary, which `known` gives as a map from pieces to ids.
 
-    If `size` is None, it follows from the largest id.
+    If `specials` is None, <pad>, <s> and </s> are looked up by name. If `size` is None, the size
+    follows from the largest id.
     """
     if specials is None:
         specials = known.get("<pad>", -1), known.get("<s>", -1), known.get("</s>", -1)

@@ -22,19 +22,19 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_AT_ONCE = 2000
-"""The most characters that are encoded at once; a longer line is cut before a space."""
+"""A line of more characters than this is cut, before a space if possible, and encoded in parts."""
 
 
 class LibrarySettings(Section):
-    """No settings: all are in the file itself."""
+    """An empty section, because the library's own file has all settings."""
 
 
 class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
-    """One tokenizer.json, or one for each side.
+    """Tokenizes both sides by one tokenizer.json of the library, or each side by its own.
 
     The file's rules for adding special symbols to a line, for padding and for truncation are not
-    used. Where a piece of the text is a special symbol, the piece is left out. To encode or decode
-    raises ModelError where the library fails.
+    used. If a piece of the text is a special symbol, the piece is left out. Encoding and decoding
+    raise ModelError if the library fails.
     """
 
     kind = "library"
@@ -101,7 +101,10 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         return str(_guarded(library.decode, known, skip_special_tokens=True))
 
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
-        """The text of each piece, decoded after a letter: decoding removes a space at the start."""
+        """The text of each piece.
+
+        A piece is decoded with a letter before it, because decoding removes a space at the start.
+        """
         library = self._libraries[side]
         before = library.encode("a", add_special_tokens=False).ids
         letter = str(_guarded(library.decode, before))
@@ -110,7 +113,11 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
 
 
 def _guarded(function: Any, *args: Any, **options: Any) -> Any:
-    """Call the library; a panic in it, which is no Exception, becomes a ModelError."""
+    """Call a function of the library and return its result; any error becomes a ModelError.
+
+    A panic in the library's Rust code is a BaseException, but not an Exception. Only
+    KeyboardInterrupt, SystemExit and MemoryError are raised unchanged.
+    """
     try:
         return function(*args, **options)
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -136,7 +143,7 @@ def _library(file: Original) -> tokenizers.Tokenizer:
         library = tokenizers.Tokenizer.from_str(json.dumps(content))
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # the library may panic, which is no Exception
+    except BaseException as error:  # a panic in the library's Rust code is not an Exception
         problem = " ".join(str(error).split())
         raise ModelError(
             f"{file.path}: damaged, or not a tokenizer.json of the tokenizers library: "
@@ -150,7 +157,7 @@ def _library(file: Original) -> tokenizers.Tokenizer:
 
 
 def _parts(line: str) -> Iterator[str]:
-    """Cut a line before a space, so that no part has more than LONGEST_AT_ONCE characters."""
+    """Cut a line into parts of at most LONGEST_AT_ONCE characters, if possible before a space."""
     while len(line) > LONGEST_AT_ONCE:
         end = line.rfind(" ", 1, LONGEST_AT_ONCE)
         end = LONGEST_AT_ONCE if end < 1 else end

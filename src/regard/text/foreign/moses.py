@@ -1,4 +1,4 @@
-"""Moses' words and subword-nmt's pieces, by the libraries sacremoses and subword-nmt."""
+"""A tokenizer with Moses' words and subword-nmt's pieces, by sacremoses and subword-nmt."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MosesSettings(Section):
     dashes_split: bool = False
     """Whether a-b becomes a @-@ b: Moses' aggressive dash splitting."""
     normalised: bool = False
-    """Whether Moses' rules for punctuation are applied first."""
+    """Whether Moses' rules for punctuation are applied before the text is divided into words."""
     lowercased: bool = False
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
@@ -63,7 +63,7 @@ class MosesSettings(Section):
 
 
 class MosesTokenizer(ForeignTokenizer[MosesSettings]):
-    """Words of Moses' tokenizer, divided by merges of subword-nmt if there are any."""
+    """Divides text into words, and words into pieces if there are merges of subword-nmt."""
 
     kind = "moses"
     needed = ("vocab.json",)
@@ -187,7 +187,10 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         return [known.get(i, "") for i in foreign]
 
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
-        """The text of each piece. A word has a space before it if the text has one there."""
+        """The text of each piece, with a space before it if the piece begins a word.
+
+        The space is left out if the decoded text has no space between the word and the word before.
+        """
         text, place, found = self._joined(foreign, side), 0, []
         for pieces in self._by_word(self._pieces(foreign, side)):
             word = self._unescaped("".join(pieces), side)
@@ -229,7 +232,10 @@ def _lines(file: Original) -> list[str]:
 
 
 def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
-    """subword-nmt's BPE with these merges; raises ModelError where it would end the process."""
+    """The encoder of subword-nmt with the merges in `file`.
+
+    Raises ModelError for a file for which subword-nmt would end the process, and MissingExtra.
+    """
     try:
         from subword_nmt.apply_bpe import BPE
     except ImportError:
@@ -255,7 +261,10 @@ def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
 
 
 def _frequent(file: Original, threshold: int | None) -> set[str]:
-    """The pieces whose count is at least `threshold`; a line has a piece and its count."""
+    """The pieces whose count is at least `threshold`, or all pieces if `threshold` is None.
+
+    Each line of the file has a piece and its count. Raises ModelError.
+    """
     found = set()
     for number, line in enumerate(_lines(file), 1):
         piece, _, count = line.strip("\r\n ").partition(" ")

@@ -17,8 +17,8 @@ Specials = tuple[int, int, int]
 class IdOrder(Section):
     """The mapping between foreign ids and our ids.
 
-    All entries except the three special ones keep their order. For example, if of 5 foreign ids 4
-    is <s>, 0 is </s> and none is <pad>, then `foreign_ids` is [-1, 4, 0, 1, 2, 3].
+    All entries except the three special ones keep their order. For example, let the foreign ids be
+    0 to 4. If <s> is 4, </s> is 0 and there is no <pad>, then `foreign_ids` is [-1, 4, 0, 1, 2, 3].
     """
 
     size: Annotated[int, Field(ge=1, le=MOST_ENTRIES)]

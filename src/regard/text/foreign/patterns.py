@@ -1,16 +1,16 @@
 """Decide which regular expressions, which anybody may have written, surely end soon.
 
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
-parts of an expression, and so run for ever. An expression is accepted if it is published and known,
-or if the ways can be counted: each alternative has at most one part without an upper bound, which
-repeats a single character or class, and the other choices multiply to at most MOST_WAYS. Matching
-then takes at most about MOST_WAYS x length² steps.
+parts of an expression, and so run for ever. An expression is accepted if it is in KNOWN, or if two
+conditions hold. In each alternative, at most one part repeats without an upper bound, and that part
+is a single character or class. And the numbers of choices at all other parts have a product of at
+most MOST_WAYS. Matching such an expression takes at most about MOST_WAYS x length² steps.
 """
 
 from typing import NamedTuple
 
 MOST_WAYS = 64
-"""An expression with more choices than this at one place, such as alternatives, is refused."""
+"""An expression is refused if it has more choices than this, for example more alternatives."""
 KNOWN = frozenset(
     [
         # GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek
@@ -26,8 +26,8 @@ KNOWN = frozenset(
         r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     ]
 )
-"""Accepted expressions of published tokenizers. Two parts of one hardly match the same text, so
-backtracking ends soon."""
+"""Accepted expressions of published tokenizers. In each of them, two parts hardly ever match the
+same text, so backtracking ends soon."""
 _LONGEST = 1000
 
 
@@ -40,7 +40,7 @@ class _Ways(NamedTuple):
 
 
 class _Unsafe(Exception):
-    """The expression has a part whose ways are not counted here."""
+    """The expression has a part that this module does not accept."""
 
 
 def surely_ends(expression: str) -> bool:
@@ -90,16 +90,16 @@ class _Scanner:
             ways = self._interval(ways, is_group)
         elif self._take("?"):
             ways = _Ways(ways.choices + 1, ways.endless)
-            self._take("?") or self._take("+")  # lazy or possessive: no more ways
+            self._take("?") or self._take("+")  # a lazy or possessive mark adds no ways
         elif self._take("*") or self._take("+"):
             ways = self._endless(is_group)
             self._take("?") or self._take("+")
-        if self._rest[:1] in ("*", "+", "?", "{"):  # after {1,9}, a + repeats it without end
+        if self._rest[:1] in ("*", "+", "?", "{"):  # for example, {1,9}+ repeats without a bound
             raise _Unsafe
         return ways
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
-        """Read the rest of {2}, {2,3} or {2,}; `once` are the ways of the part that it repeats."""
+        """Read {2}, {2,3} or {2,} from the digit on; `once` are the ways of the repeated part."""
         least, comma, most = self._until("}").partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe
@@ -110,7 +110,7 @@ class _Scanner:
         return _Ways(1 + abs(int(most) - int(least or 0)), 0) if comma else once
 
     def _endless(self, is_group: bool) -> _Ways:
-        """The ways of a part without an upper bound, which must be a single character."""
+        """The ways of a part that repeats without an upper bound; raises _Unsafe for a group."""
         if is_group:
             raise _Unsafe
         return _Ways(1, 1)
@@ -154,7 +154,7 @@ class _Scanner:
     def _escape(self) -> None:
         letter, self._rest = self._rest[:1], self._rest[1:]
         if not letter or (letter.isalnum() and letter not in "pPsSdDwWnrtbBAzZhH"):
-            raise _Unsafe  # a reference back, a call, or a code
+            raise _Unsafe  # a back reference, a call of a group, or the code of a character
         if letter in "pP":
             if not self._take("{"):
                 raise _Unsafe

@@ -48,7 +48,10 @@ class SentencePieceSettings(Section):
 
 
 class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
-    """One SentencePiece model, or one for each side; a vocabulary or the model itself gives ids."""
+    """Divides text by one SentencePiece model, or by one for each side.
+
+    The ids of pieces come from a vocabulary file or, without such a file, from the model.
+    """
 
     kind = "sentencepiece"
     needed = ("source.spm",)
@@ -104,9 +107,9 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
     ) -> Self:
         """Read a directory of MarianTokenizer: source.spm, target.spm and vocab.json.
 
-        tokenizer_config.json is read if it exists, target_vocab.json if it asks for two
-        vocabularies. By default, our <s> is MarianTokenizer's pad token, with which Marian's
-        decoder begins. Raises ModelError.
+        tokenizer_config.json is read if it exists. If tokenizer_config.json asks for two
+        vocabularies, target_vocab.json is read, too. By default, our <s> is MarianTokenizer's pad
+        token, with which Marian's decoder begins. Raises ModelError.
         """
         directory = Path(directory)
         path = directory / "tokenizer_config.json"
@@ -192,7 +195,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
     def _pieces(self, foreign: list[int], side: SideName) -> list[str]:
         """The pieces of foreign ids.
 
-        As in MarianTokenizer, an id that the vocabulary lacks is an id of the SentencePiece model.
+        As in MarianTokenizer, an id that the vocabulary lacks is looked up in the SentencePiece
+        model. The piece is "" if the model lacks the id, too.
         """
         known = self._tables[side].pieces
         model = self._models[self.settings.joined_by if side == "target" else side]

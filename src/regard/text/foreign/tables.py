@@ -8,10 +8,16 @@ from regard.text.foreign.order import IdOrder
 
 
 class PieceTable:
-    """Looks up pieces; a special symbol, or a piece that the vocabulary lacks, is unknown."""
+    """Looks up our ids of pieces, and the pieces of foreign ids.
+
+    A special symbol, or a piece that the vocabulary lacks, gets the id of the piece `unknown`.
+    """
 
     def __init__(self, vocabulary: Mapping[str, int], order: IdOrder, unknown: str, where: Path):
-        """Raises ModelError if the vocabulary does not fit `order` or has no `unknown`."""
+        """Raises ModelError if `vocabulary` does not fit `order`, or has no piece `unknown`.
+
+        `vocabulary` maps pieces to foreign ids; `where` is its file, for the error's message.
+        """
         largest = max(vocabulary.values())
         if largest >= order.size:
             raise ModelError(
@@ -21,7 +27,7 @@ class PieceTable:
         if vocabulary.get(unknown, -1) in {-1, *order.specials}:
             raise ModelError(f"{where}: has no piece {unknown!r:.80} for what is unknown")
         self.pieces = {i: piece for piece, i in vocabulary.items()}
-        """Pieces by foreign ids."""
+        """A map from foreign ids to pieces."""
         ours = order.ids.tolist()
         self._ids = {p: ours[i] for p, i in vocabulary.items() if i not in order.specials}
         self._unknown: int = self._ids[unknown]
