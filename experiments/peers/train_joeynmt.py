@@ -16,7 +16,7 @@ import yaml
 
 from text import SOURCE, TARGET, TEST, TRAIN, VALID, arguments, learn_sub_words, symbols
 
-VALIDATE_EVERY = 250
+VALIDATE_EVERY = 1000
 
 
 def main() -> None:
@@ -39,6 +39,7 @@ def joeynmt(mode: str, path: Path) -> list[str]:
 
 def train(path: Path, seconds: float) -> None:
     """Train until the time is over; at an interrupt JoeyNMT saves the weights that it has."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's & has it ignored
     process = subprocess.Popen([*joeynmt("train", path), "--skip-test"])
     try:
         process.wait(seconds)

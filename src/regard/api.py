@@ -1,9 +1,9 @@
 """Three commands as functions: `regard.prepare`, `regard.train` and `regard.parse`.
 
 A function does the work of the command with the same name, and prints nothing. Where the command
-ends with an error message and exit status 2, the function raises a RegardError with this message,
-which names options of the command. Arguments have the names of these options, except that --from is
-`start_from` and --set is `changes`.
+ends with an error message and exit status 2, the function raises a RegardError with this message.
+The message names options of the command. The function's arguments have the same names as options,
+except that --from is `start_from` and --set is `changes`.
 
 A function imports its modules when it is called: PyTorch takes more than a second to load.
 """
@@ -218,7 +218,7 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """A context for a run and its `Interrupt`, which records SIGINT and SIGTERM in the main thread.
+    """A context for a run: in the main thread, its `Interrupt` records SIGINT and SIGTERM.
 
     After a signal the run saves and raises Interrupted. This context then raises KeyboardInterrupt
     for SIGINT, and SystemExit for SIGTERM. If `patient`, signals after the first are ignored.
@@ -268,5 +268,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`, which reads TOML; JSON scalars are TOML, too."""
+    """The changes as texts "section.key=value"; each value is JSON that is also valid TOML."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

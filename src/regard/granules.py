@@ -43,18 +43,21 @@ class Roomy(Protocol):
     """A state of a model that makes room for the steps of a granule."""
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The number that `with_room` needs, as a tensor on the state's device."""
+        """The number of slots in use, as a tensor on the state's device.
+
+        A slot has room for what the state keeps of one token. `with_room` needs the number.
+        """
 
     def with_room(self, steps: int, occupied: int) -> Self:
         """This state with room for `steps` more steps, during which its tensors keep their shapes.
 
-        `occupied` is the value that `occupied()` had before rows were selected; 0 before the first
-        step.
+        `occupied` is the result of `occupied()` before the search selected rows of the state, or 0
+        before the first step.
         """
 
 
 def occupied(state: Any) -> list[Int[Tensor, ""]]:
-    """The results of `Roomy.occupied` of all `Roomy` states that `state` contains."""
+    """Call `occupied` on each `Roomy` state inside `state`; return the results, for `with_room`."""
     return [one.occupied() for one in _roomy(state)]
 
 
@@ -96,7 +99,8 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
     changed = [(a, b) for a, b in pairs if isinstance(a, Tensor)]
     _refuse_changes(pairs, changed)
-    # A new tensor may share memory with an old one: it is copied before the old one is written to.
+    # A new tensor that shares memory with an old tensor is copied first, because the loop below
+    # overwrites the old tensors.
     held = {_memory(a) for a in tensors(value)}
     apart = [b.clone() if _memory(b) in held else b for _, b in changed]
     for (a, _), b in zip(changed, apart, strict=True):

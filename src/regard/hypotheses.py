@@ -201,10 +201,11 @@ def ranking(
     A value and its place are joined to one integer, so that no two integers are equal. NaN counts
     as the largest value.
     """
-    # This turns -0 into 0, and every NaN into the same NaN.
+    # Equal values must have equal bits: -0 becomes 0, and every NaN becomes the same NaN.
     values = (values + 0.0).masked_fill(values.isnan(), torch.nan)
     bits = values.view(torch.int32)
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # negative floats have descending bits
+    # The lower a negative float is, the larger is the integer of its lower 31 bits: invert them.
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
     places = torch.arange(values.shape[1], device=values.device)
     count = min(count, values.shape[1])
     return ((ordered << 32) - places).topk(count, dim=1).indices

@@ -1,4 +1,4 @@
-"""Muon: an optimizer for the matrices inside the layers, which needs fewer steps than Adam.
+"""Muon: an optimizer that needs fewer steps than Adam, for the matrices inside the layers.
 
 Adam divides each number of the gradient by the recent size of that number. Muon (Jordan et al.
 2024) regards a matrix as a whole: the update of a matrix is an almost orthogonal matrix, which
@@ -24,7 +24,7 @@ UPDATE_SIZE = 0.2
 """The root mean square of the numbers of an update, as a multiple of the learning rate. Adam's
 updates are about as large, so one rate serves both optimizers (Liu et al. 2025)."""
 ROUNDS = 5
-"""The number of rounds of the Newton-Schulz iteration, by which `orthogonal` computes."""
+"""The number of rounds of the Newton-Schulz iteration in `orthogonal`."""
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
 """The coefficients of the iteration (Jordan et al. 2024)."""
 

@@ -1,9 +1,9 @@
 """§5.3 Optimizer: Adam, on flat buffers.
 
-All weights are in one tensor, and all gradients in another; the model's parameters are views of the
-first. An update is therefore one pass over these tensors, however many layers there are. In bf16, a
-master copy of the weights and the sum of the gradients are kept in fp32, so that small changes,
-which bf16 would round away, add up.
+All weights are in one tensor, and the model's parameters are views of that tensor. All gradients
+are in another tensor. An update is therefore one pass over these two tensors, however many layers
+there are. In bf16, a master copy of the weights and the sum of the gradients are kept in fp32, so
+that small changes, which bf16 would round away, add up.
 """
 
 from collections.abc import Callable

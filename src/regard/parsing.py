@@ -78,7 +78,7 @@ class Parser(Decoding):
         """Raises ModelError if the tokenizer has no symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
-        # The decoder needs two more positions than the words: for (S and )S.
+        # The decoder needs two more positions than the encoder: for (S and )S.
         self.longest = min(LONGEST, model.longest - 2)
         self.alphabet = Alphabet(tokenizer.symbols, model.device)
         self._trees = WellFormed(model, self.alphabet)
@@ -175,7 +175,7 @@ def _joined(parts: Sequence[Parse]) -> Parse:
 
 
 def by_blanks(line: str) -> list[str]:
-    """The words of a tokenised line, which ASCII white space separates, as in bracketed trees."""
+    """Split a tokenised line into words at ASCII white space, as in bracketed trees."""
     return [word for word in re.split(r"[ \t\r\n\f\v]+", line) if word]
 
 

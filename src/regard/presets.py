@@ -70,7 +70,7 @@ CONVOLUTIONAL = SMALL.but(family="convolutional", layers=6, positions="learned",
 """A convolutional model like ConvS2S (`families.convolutional`), for small texts."""
 
 DILATED = SMALL.but(family="dilated", layers=10, d_model=384)
-"""A model like ByteNet (`families.dilated`), for small texts; two layers have each dilation."""
+"""A model like ByteNet (`families.dilated`), for small texts; each dilation is in two layers."""
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {

@@ -50,8 +50,8 @@ _FOLLOW = {
 }
 """Fields of a model, each with the fields whose defaults are derived from it."""
 MOST_STEPPED = 100_000
-"""A recipe with a larger beam x max_extra is refused, as keys and values are kept for every step of
-every hypothesis."""
+"""A recipe is refused if its beam x max_extra is larger than this, because keys and values are kept
+for every step of every hypothesis."""
 
 
 class SearchRecipe(Section):
@@ -157,7 +157,7 @@ class Recipe(Section):
         return self
 
     def but(self, **changes: Any) -> Recipe:
-        """This recipe with some fields changed as by `merged`, but named without their sections."""
+        """This recipe changed as by `merged`, with fields named without sections: but(heads=1)."""
         sections: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             sections.setdefault(_section_of(key), {})[key] = value

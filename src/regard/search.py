@@ -68,9 +68,9 @@ Ranker = Callable[[Tensor, Tensor, tuple[int, ...], int], Ranking]
 Chooser = Callable[[Hypotheses, Hypotheses, Tensor, Tensor, Choosing], Chosen]
 """The signature of `choose_best`."""
 StepListener = Callable[[Int[Tensor, " sentences"], Hypotheses, Hypotheses, Hypotheses], None]
-"""A function that is called after each step, with the numbers of the step's sentences, their
-candidates, and their live and finished hypotheses after the step. A sentence that has ended may
-take part in a few more steps, without a live hypothesis."""
+"""A function that is called after each step. Its arguments are the indices of the sentences that
+took part in the step, their candidates, and their live and finished hypotheses after the step. A
+sentence that has ended may take part in a few more steps, without a live hypothesis."""
 
 
 @torch.inference_mode()
@@ -130,9 +130,9 @@ def search(
 
 
 def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentences"], Iterator[int]]:
-    """Copy `going` and `numbers`, those of `granules.occupied`, to the host, and return both.
+    """Copy `going` and `numbers`, the result of `granules.occupied`, to the host; return both.
 
-    In a granule, nothing else waits for a GPU.
+    Between its first and last step, a search in granules of many steps waits for a GPU only here.
     """
     if not numbers:
         return going.cpu(), iter(())
@@ -141,7 +141,7 @@ def _look(going: Tensor, numbers: list[Tensor]) -> tuple[Bool[Tensor, " sentence
 
 
 class _Host:
-    """The host's knowledge of a search: which sentences go on, and the results of the others."""
+    """The host's knowledge of a search: which sentences go on, and the results of ended ones."""
 
     def __init__(self, sentences: int, n_best: int):
         self.sentences, self.n_best = torch.arange(sentences), n_best
@@ -168,9 +168,9 @@ class _Host:
         return beams
 
     def results(self, eos: int) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, from the first of its pools that has any.
+        """The best hypotheses of each sentence, from its first pool that is not empty.
 
-        `_Beams.results` explains the pools.
+        `_Beams.results` lists the pools.
         """
         numbers = torch.cat([sentences for sentences, _ in self._ended]).tolist()
         pools = zip(*(pools for _, pools in self._ended), strict=True)
@@ -205,9 +205,9 @@ class _Beams(NamedTuple):
     live: Hypotheses
     finished: Hypotheses
     before: Hypotheses
-    """The live hypotheses before the last step or, in a granule of several steps, the last live
-    hypotheses that each sentence had. A sentence without finished or live hypotheses has the
-    hypotheses `before` as its results."""
+    """The results of a sentence that has neither finished nor live hypotheses. They are the live
+    hypotheses before the last step. In a granule of several steps, they are the last live
+    hypotheses that the sentence had, at whichever step."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None
 
@@ -216,7 +216,7 @@ class _Beams(NamedTuple):
         return self._replace(live=self.live.with_room(1), finished=self.finished.with_room(1))
 
     def for_granule(self, steps: int, known: Iterator[int]) -> _Beams:
-        """Make room for this many steps; `known` has the numbers for `granules.with_room`."""
+        """Make room for this many steps; `known` yields the results of `granules.occupied`."""
         rows = self.live.rows
         live, finished, before = (
             x.with_room(steps) for x in (self.live, self.finished, self.before)
@@ -239,7 +239,8 @@ class _Beams(NamedTuple):
     def results(self, sentences: Int[Tensor, " some"], count: int) -> list[Hypotheses]:
         """Three pools of at most `count` hypotheses for each of these sentences.
 
-        The results of a sentence are in the first pool in which it has any hypothesis.
+        They are the finished, the live and the `before` hypotheses. The results of a sentence are
+        in the first pool in which it has any hypothesis.
         """
         pools = self.finished, self.live, self.before
         return [pool.of(sentences).first(count) for pool in pools]
@@ -296,7 +297,7 @@ class _Rules:
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
 
     def unseen_step(self, beams: _Beams) -> _Beams:
-        """The beams after one more token, for a step whose results the host does not look at.
+        """The beams after one more token, if the host does not look at the results of this step.
 
         Nothing is added to sentences that have ended.
         """

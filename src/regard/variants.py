@@ -84,7 +84,7 @@ class PreNormAttention(MultiHeadAttention):
         return super().project(self.norm(x))
 
     def queries(self, x: Tensor) -> Tensor:
-        """Queries for attention to the encoder's output, which has been normalised already."""
+        """Queries LayerNorm(x) W_q for attention to the encoder's output."""
         return super().queries(self.norm(x))
 
 

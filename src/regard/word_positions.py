@@ -53,7 +53,8 @@ class WordEmbedding(Embedding):
         first = positions == 0
         begins = (self._begins(ids) | first) & (segments != 0)
         words = begins.long().cumsum(1)
-        before = torch.where(first, words - 1, 0).cummax(1).values  # words of earlier sentences
+        # `before` counts the words of earlier sentences in the row.
+        before = torch.where(first, words - 1, 0).cummax(1).values
         index = torch.arange(ids.shape[1], device=ids.device)
         begun_at = torch.where(begins, index, 0).cummax(1).values
         return STRIDE * (words - before - 1) + (index - begun_at).clamp(max=STRIDE - 1)

@@ -23,7 +23,7 @@ from exchange.references import (
     renamed,
 )
 from regard.data.rows import one_per_row
-from regard.exchange.texts import read_vocabulary_of
+from regard.exchange.texts import Texts, read_vocabulary_of
 from regard.run.model_directory import Model, open_model
 from regard.text.tokenizer import BOS
 
@@ -385,6 +385,16 @@ def test_torch_asks_which_matrix_is_which(tmp_path: Path, spm: list[str]) -> Non
     assert "--source-embedding NAME" in refused(*command, "--generator", "c")
     torch.save({"a": torch.ones(2)}, tmp_path / "model.pt")
     assert "has 0 nn.Transformer" in refused(*command)
+
+
+def test_files_of_one_name_have_a_checksum_each(tmp_path: Path) -> None:
+    weights, source, target = (tmp_path / name for name in ("w.bin", "en/v.txt", "de/v.txt"))
+    for path in (weights, source, target):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(str(path))
+    checksums = Texts(vocabularies=[source, target, source]).checksums(weights)
+    assert set(checksums) == {"w.bin", str(source), str(target)}
+    assert len(set(checksums.values())) == 3
 
 
 def test_a_yaml_vocabulary_is_read_line_by_line(tmp_path: Path) -> None:

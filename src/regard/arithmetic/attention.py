@@ -33,8 +33,8 @@ QUERIES, KEYS = 256, 128
 """Without gradients, at most `QUERIES` queries of a row are multiplied together, and the values of
 at most `KEYS` keys are summed together; `arithmetic.exact` relies on both numbers."""
 GROUP = 4
-"""Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`: the queries
-of a smaller group would be multiplied by another kernel, which may round in another way."""
+"""Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
+another kernel would multiply a smaller group of queries, and may round in another way."""
 MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
 
 
@@ -62,7 +62,7 @@ class CpuMask(Mask):
 
 
 class CpuAttention(torch.autograd.Function):
-    """Equation (1) with its own backward pass; `by` computes all except the matrix products."""
+    """Equation (1) with its own backward pass; the arithmetic `by` computes the softmax."""
 
     @staticmethod
     def forward(
@@ -153,10 +153,10 @@ def _output(
 ) -> Tensor:
     """Compute the output as a sum over groups of `KEYS` keys, from left to right.
 
-    More groups of keys, if their weights are all 0, do not change one bit of the output.
+    A further group of keys does not change one bit of the output if all its weights are 0.
     """
     _, _, value, _, weights, _ = _weighed(by, query, key, value, mask, dropout, _product)
-    # The weights are contiguous: a kernel for strided matrices may round in another way.
+    # contiguous(), because a kernel for strided matrices may round in another way.
     output = _product(weights[..., :KEYS].contiguous(), value[:, :KEYS])
     for some in _slices(value.shape[1], KEYS)[1:]:
         output = output.float() + _product(weights[..., some].contiguous(), value[:, some])

@@ -1,7 +1,7 @@
 """The choice of an implementation of the equations, when a model is opened or a run starts.
 
-In this module, an arithmetic is such an implementation, an `Arithmetic`. The recipe's
-`training.arithmetic` selects the one that learns from a batch:
+In this module, "an arithmetic" means an implementation: an object of the class `Arithmetic`. The
+recipe's `training.arithmetic` selects the arithmetic that learns from a batch:
 
     auto      on a CPU, for large batches, "loops" with one or two cores and "halves" with any
               other even number of cores; in all other cases on a CPU, "whole". On a GPU, `Cuda`,
@@ -154,7 +154,7 @@ def for_validation(recipe: TrainingRecipe, device: torch.device, dtype: torch.dt
 
 
 def for_inference(device: torch.device, dtype: torch.dtype) -> Arithmetic:
-    """The arithmetic of a model that needs no gradients; the model keeps its weights unchanged."""
+    """The arithmetic for computing without gradients; the weights stay in the model."""
     if device.type == "cuda":
         return Cuda(learning=False)
     return Inference(_products(dtype)) if device.type == "cpu" else PLAIN
@@ -166,8 +166,8 @@ def for_decoding(
     """The arithmetic of decoding.
 
     On a CPU, this function moves the weights of `model` into a packed layout, if oneDNN can pack
-    them. On a GPU, this function copies weights that are multiplied by the same states into one
-    tensor, and the size of the GPU's memory determines how large batches may be.
+    them. On a GPU, this function joins weights into one tensor if they are multiplied by the same
+    states. The size of the GPU's memory determines how large batches may be.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch. If `exact` is True, the
@@ -192,9 +192,9 @@ def for_decoding(
 
 
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
-    """The sizes (heads, d_k, d_v) of all attentions.
+    """The sizes (heads, d_k, d_v) of all attentions, which `ExactInference` tests.
 
-    The set is empty if batches can change the last bits of other modules.
+    The set is empty if the model has a module that may give other last bits in another batch.
     """
     modules = list(model.modules())
     if any(
@@ -218,7 +218,7 @@ def with_loops(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def for_few_rows(model: Any) -> Any:
-    """A `FewRows` for `start` and `step` of this model; None if compiled loops cannot compute it.
+    """A `FewRows` that does `start` and `step` for this model; None if loops cannot compute it.
 
     Loads the compiled loops, which takes 0.3 s, or about 20 s the first time on a machine.
     """

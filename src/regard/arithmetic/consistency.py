@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 class PairLosses(NamedTuple):
-    """Three fp32 numbers for each token, which are computed with the gradient of two passes."""
+    """Three fp32 numbers for each token, computed together with the gradients of two passes."""
 
     right: Float[Tensor, "tokens 1"]
     """The mean of the label's logits in the two passes."""

@@ -13,13 +13,13 @@ from regard.equations import Cache, Mask
 
 
 class Cpu(Fused):
-    """Computes every equation by PyTorch's operations, and linear layers by `products`.
+    """Computes every equation by PyTorch's operations; `products` computes the linear layers.
 
     Dropout masks are drawn from `generator`; None means PyTorch's default generator.
     """
 
     chunk = 1024
-    """The loss computes the logits of at most this many tokens together: as many as fit caches."""
+    """The loss computes the logits of at most this many tokens together, to fit them in caches."""
     logits_at_once = 2**20
     """At most this many logits are ranked together: 4 MiB in fp32."""
 
@@ -64,15 +64,16 @@ class Cpu(Fused):
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float
     ) -> Tensor:
-        """softmax(scores * factor + bias), in fp32; the caller then applies `dropout`."""
+        """softmax(scores * factor + bias), in fp32, before dropout; `dropout` is not used here."""
         return torch.add(bias, scores, alpha=factor).softmax(-1)
 
     def attention_weights_backward(
         self, gradient: Tensor, weights: Tensor, scaled: Tensor | None, factor: float
     ) -> Tensor:
-        """The gradient of the scores: P * (dP - sum(dP * P)) * factor, for weights P.
+        """The gradient of the scores: P * (dP - sum(dP * P)) * factor.
 
-        `scaled` holds dropout's factors; it is None if there was no dropout.
+        P are the weights before dropout, and dP is their gradient. `gradient` is the gradient of
+        the weights after dropout. `scaled` holds dropout's factors; None if there was no dropout.
         """
         d_weights = gradient.float()
         if scaled is not None:
@@ -81,9 +82,9 @@ class Cpu(Fused):
         return d_scores.mul_(factor).to(gradient.dtype)
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Turn the output's gradient into the gradients of x W^T + b and of b.
+        """Turn the gradient of a layer's output into the gradients of x W^T + b and of b.
 
-        y is the output of ReLU; it is None if there was no ReLU.
+        y is the layer's output, max(0, x W^T + b); it is None if the layer has no ReLU.
         """
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)

@@ -7,8 +7,8 @@ identities, label smoothing costs almost nothing: for a state z, the embeddings 
     loss     = -log p(t) + epsilon · (z · W[t] - z · mean_v W)
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
 
-The last term of the gradient has rank one. The gradient is multiplied by W, and by the states,
-without this term; what the term would add to a product is added separately.
+The last term of the gradient has rank one. It is left out when the gradient is multiplied by W and
+by the states; what it would add to each product is computed by itself, and added.
 """
 
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class LossParts(Protocol):
     """Whether the loss has a gradient."""
 
     def chunk_of(self, tokens: int) -> int:
-        """How many tokens have their logits computed together, if there are `tokens` in all."""
+        """How many tokens have their logits computed at once, in a batch of `tokens` tokens."""
 
     def softmax_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float
@@ -60,9 +60,9 @@ def cross_entropy_by_chunks(
     """The (smoothed, plain) loss that `Arithmetic.cross_entropy` specifies: a sum in fp32, in nats.
 
     Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, each token's
-    loss has the rounding error of one bf16 probability; without a gradient, with `consistency`, or
-    by loops, this probability is computed in fp32. The smoothed loss also has the rounding error of
-    the mean of the embeddings.
+    loss has the rounding error of one bf16 probability. This probability is in fp32 if the loss has
+    no gradient, if `consistency` is not 0, or if loops compute it. The smoothed loss also has the
+    rounding error of the mean of the embeddings.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain
@@ -81,7 +81,7 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.by = by
         passes, tokens = 2 if consistency else 1, len(labels)
-        mean = embedding.sum(0).float() / len(embedding)  # .float().sum() copies all rows
+        mean = embedding.sum(0).float() / len(embedding)  # .float() first would copy all rows
         smoothed, plain = torch.zeros((2,), device=states.device).unbind()
         d_states = torch.empty_like(states if by.learning else states[:0])
         z_sum = torch.zeros_like(mean)
@@ -91,7 +91,7 @@ class _CrossEntropy(torch.autograd.Function):
         for first in range(0, tokens, chunk):
             here = slice(first, first + chunk)
             t = labels[here, None]
-            # Padding adds nothing to the embedding's gradient.
+            # The states of padding become 0, so that they do not change the embedding's gradient.
             z = [one[here] * (t != 0) for one in states.chunk(passes)]
             logits = [to_logits(one) for to_logits, one in zip(products, z, strict=True)]
             terms = _terms(by, z, logits, t, mean, smoothing, consistency)
@@ -130,7 +130,7 @@ def _terms(
     smoothing: float,
     consistency: float,
 ) -> tuple[Tensor, ...]:
-    """The plain loss of a chunk, and the terms that smoothing and a second pass add to it.
+    """The plain loss of a chunk; what smoothing adds; with two passes, what consistency adds.
 
     If `by.learning` is True, the logits of each pass are turned into their gradient.
     """
@@ -153,8 +153,8 @@ def softmax_gradient(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[
     right = logits.gather(1, labels).float()
     p = torch.softmax(logits, 1, out=logits)
     log_p = p.gather(1, labels).float().clamp(min=1e-38).log()
-    # scatter_add_ would copy all of p twice. On a GPU, new_tensor would wait for the GPU, so
-    # `Cuda` has another method.
+    # index_put_, because scatter_add_ would copy all of p twice. On a GPU, new_tensor would wait
+    # for the GPU, so the class `Cuda` has a `softmax_gradient` of its own.
     entries = (torch.arange(len(p), device=p.device), labels[:, 0])
     p.index_put_(entries, p.new_tensor(smoothing - 1), accumulate=True)
     return right, log_p

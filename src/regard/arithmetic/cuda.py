@@ -21,7 +21,7 @@ from regard.machine.devices import is_out_of_memory
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Attention kernels. The first is fast for short rows and takes masks; MATH computes heads of
-sizes that the first cannot. cuDNN's kernel is left out, as it builds a plan for each new shape."""
+sizes that the first cannot. cuDNN's kernel is not here: for each new shape, it builds a plan."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 STEPS_UNSEEN = 16
@@ -29,13 +29,15 @@ STEPS_UNSEEN = 16
 GPU is idle until the host has launched the next step. A sentence that has ended may take part in up
 to 15 more steps, which add nothing to it."""
 _STRIDES = 16
-"""The first kernel of `EFFICIENT` would copy a bias whose strides are not multiples of this."""
+"""A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
+copy a bias with other strides."""
 
 
 class CudaMask(Mask):
-    """A mask for a fused kernel, which may give NaN for a query without keys.
+    """A mask for a fused kernel, and for queries that may not attend to any key.
 
-    `open` lets such a query attend to every key; the query's output is set to zero afterwards.
+    For such a query, a fused kernel may give NaN. In the mask `open`, the query may therefore
+    attend to every key, and `Cuda.attend` sets the query's output to 0 afterwards.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):
@@ -47,8 +49,8 @@ class CudaMask(Mask):
     def bias(self, dtype: torch.dtype) -> Float[Tensor, "#rows 1 #queries keys"]:
         """The bias of the scores: 0 where `open` is True, else -inf.
 
-        From `open`, the kernel would make such a bias again in each layer. This method makes it
-        once for all layers, with the strides that the kernel needs.
+        This method makes the bias once for all layers, with the strides that the kernel needs.
+        With `open` as its mask, the kernel would make such a bias again in each layer.
         """
         if self._bias is None or self._bias.dtype != dtype:
             closed = F.pad(~self.open, (0, -self.open.shape[-1] % _STRIDES))
@@ -60,11 +62,11 @@ class CudaMask(Mask):
 class Cuda(Fused):
     """Computes every equation in the way that is fast on a GPU.
 
-    `learning` says whether losses have gradients, and `kernels` which attention kernels may be
-    used; `products` computes the products of states and weights.
+    `learning` is True if losses have gradients, `kernels` has the attention kernels that may be
+    used, and `products` computes the products of states and weights.
     """
 
-    batch_tokens = 16_384  # even a small step takes a few milliseconds to launch
+    batch_tokens = 16_384  # many, because even a small step takes some milliseconds to launch
     side_by_side = False
     chunk = 8192
     """The loss computes the logits of at most this many tokens together, to use all of a GPU."""
@@ -115,9 +117,10 @@ class Cuda(Fused):
         return compiled(adam_in_one_pass)
 
     def chunk_of(self, tokens: int) -> int:
-        """The size of a chunk, if tokens are divided into the fewest chunks, of nearly equal sizes.
+        """The size of a chunk; tokens are divided into as few chunks as possible.
 
-        A chunk has at most `chunk` tokens. Few chunks are best: each reads all embeddings.
+        A chunk has at most `chunk` tokens, and chunks are of nearly equal sizes. Few chunks are
+        best, because each chunk reads all embeddings.
         """
         return max(1, -(-tokens // max(1, -(-tokens // self.chunk))))
 
@@ -140,7 +143,7 @@ class Cuda(Fused):
 
 
 def adam_in_one_pass(learned: Learned, constants: Adam, rate: Tensor, tokens: Tensor) -> None:
-    """Update as `Arithmetic.adam` specifies, in a form that a compiler turns into one kernel."""
+    """Update weights as `Arithmetic.adam` specifies; the function compiles to one kernel."""
     master, weights, gradient, (updates, mean, variance) = learned
     beta1, beta2, epsilon = constants
     updates += 1

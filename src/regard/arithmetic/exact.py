@@ -1,13 +1,13 @@
-"""Decoding of sentences in one batch on a CPU, each to the same bits as if it were alone.
+"""Decoding in batches on a CPU: each sentence gets the same bits as if it were decoded alone.
 
 The result of a matrix product for one row may have other bits if there are more rows, because the
 kernel may then add in another order. All other operations compute each number or each row by
 itself, and `Int8Linear` adds integers, which is exact in any order. For the other products,
 
 - a linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`);
-- attention multiplies in fp32, each sentence and head by itself, with the keys of the longest
-  sentence. Keys that a sentence does not attend to add zeros at the end of its sums. Sums are made
-  from the left, over groups of `attention.KEYS` values, so that a group of zeros changes nothing.
+- attention multiplies in fp32, each sentence and head by itself. Each sentence gets as many keys as
+  the longest one has; keys that it does not attend to add zeros at the end of its sums. Sums are
+  made from the left, over groups of `attention.KEYS` values, so a group of zeros changes nothing.
 
 No kernel promises that the result for a row is the same in each place of each block, or that zeros
 at the end of a group change nothing; the kernels that were measured behave so. Before sentences
@@ -63,9 +63,10 @@ class BlockedLinear(PackedLinear):
 
 @torch.no_grad()
 def blocks_agree(layers: Iterable[BlockedLinear], threads: Iterable[int]) -> bool:
-    """Whether a row has the same result in each place of blocks of each size.
+    """Whether a row has the same result in every place of a block, for every size of a block.
 
-    To find out, one layer of each size computes these results with each number of threads.
+    To find out, one layer of each shape multiplies blocks of equal rows, with each number of
+    threads. All rows of the results must be equal.
     """
     of_one_size = {layer.weight.shape: layer for layer in layers}.values()
     return all(_places_agree(layer, list(threads)) for layer in of_one_size)
@@ -102,10 +103,11 @@ def _cancelling(outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
 def widths_agree(
     heads: int, d_k: int, d_v: int, threads: Iterable[int], queries: int | None
 ) -> bool:
-    """Whether attention to n keys gives the same bits alone and in a batch, with masked keys added.
+    """Whether attention gives a sentence with n keys the same bits alone and in a batch.
 
-    To find out, outputs are computed in fp32 for several n, with each number of threads, and
-    compared. `queries` is the number of queries; None means n, as in the encoder.
+    In the batch, masked keys are added to the n keys. Outputs are computed in fp32 for several n,
+    with each number of threads, and compared. `queries` is the number of queries; None means n, as
+    in the encoder.
     """
     beyond = (2 * KEYS, 8 * KEYS) if queries else (QUERIES,)
     widths = [WIDTH, *range(VECTOR, KEYS + 1, VECTOR), *beyond]

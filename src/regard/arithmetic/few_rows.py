@@ -54,8 +54,8 @@ class FewState:
 
     past: _Past
     filled: int
-    """The number of slots of the past that were filled when this state was made. If the past has
-    more, a step was made from this state already."""
+    """The number of slots of the past that were filled when this state was made. If more slots are
+    filled now, `step` was already called with this state."""
     ancestry: NDArray[np.int64]
     """[rows, length] The slots of the tokens of each hypothesis."""
     memory: NDArray[np.float32]
@@ -89,7 +89,7 @@ class FewRows:
         self._encoder, self._decoder = _Stack(model.encoder), _Stack(model.decoder)
         products, output = model.by.products, (model.output_matrix,)
         self.by = OneCoreInference(products, model.by.keep_in)
-        """The model's arithmetic by loops, with which a search ranks and chooses hypotheses."""
+        """An arithmetic with loops, by which a search ranks and chooses hypotheses."""
         self._memory = _in_order(products, _matrices_of_memory(model.decoder))
         self._of_encoder = _in_order(products, _matrices(model.encoder))
         self._of_decoder = _in_order(products, _matrices(model.decoder))
@@ -100,13 +100,13 @@ class FewRows:
         """The number of weights that a step multiplies by."""
 
     def start(self, source: Any) -> FewState:
-        """Encode the sentences of a `Rows`, one per row, and project their keys and values."""
+        """Encode source sentences, one in each row, and compute their keys and values."""
         lengths = (source.segments != 0).sum(1).tolist()
         embedded = self._model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
         bounds = [0, *accumulate(lengths)]
         sizes = self._decoder
         memory = np.empty((sizes.layers, bounds[-1], sizes.key_and_value), np.float32)
-        unseen = 0 if self._model.source_end else 1  # 1 if </s> is not attended to
+        unseen = 0 if self._model.source_end else 1  # 1 if no query attends to the source's </s>
         for x, length, first in zip(embedded, lengths, bounds, strict=False):
             encoded = array(x[:length].contiguous())
             loops.encode_layers(

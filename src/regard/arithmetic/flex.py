@@ -30,7 +30,7 @@ class SegmentMask(CudaMask):
     ):
         same = segment_mask(queries, keys)
         super().__init__(same & causal_mask(keys.shape[1], keys.device) if causal else same)
-        later = 0 if causal else keys.shape[1]  # how many later positions a query attends to
+        later = 0 if causal else keys.shape[1]  # how many later positions a query may attend to
         self.blocks: BlockMask = create_block_mask(
             lambda row, _, query, key: (
                 (queries[row, query] == keys[row, key]) & (key <= query + later)
@@ -42,14 +42,14 @@ class SegmentMask(CudaMask):
 
 
 class FlexCuda(Cuda):
-    """Computes like `Cuda`, but attention by FlexAttention if the mask is a `SegmentMask`.
+    """Like `Cuda`, but FlexAttention computes the attention if the mask is a `SegmentMask`.
 
     The kernels of `Cuda` compute all other attention: with other masks, with heads narrower than
     `LEAST_WIDTH`, and with dropout on the attention weights.
     """
 
     def mask_of_segments(self, queries: Tensor, keys: Tensor, *, causal: bool = False) -> Mask:
-        """The mask of equal segments, which is made once for all layers."""
+        """The mask that allows keys of a query's segment; it is made once for all layers."""
         return SegmentMask(queries, keys, causal=causal)
 
     def attend(

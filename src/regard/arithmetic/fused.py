@@ -13,7 +13,7 @@ from regard.equations import Adam, Learned, Ranking
 
 
 class Fused(Plain):
-    """Computes by operations that do several steps at once, and linear layers by `products`."""
+    """Computes several steps by one operation; `products` computes the linear layers."""
 
     products: Products
     chunk: int

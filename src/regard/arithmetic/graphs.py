@@ -25,9 +25,12 @@ class RecordedSteps(Granule):
 
     Before the first recording, one step is made unrecorded: in it, libraries prepare what they
     cannot prepare while a graph is recorded. After a recording has worked, later granules replay
-    all of their steps. Steps are made one by one if they are few (see `WORTH_RECORDING`) or cannot
-    be recorded: on a CPU; in a search whose steps change a shape or a number on the host; and, from
-    then on, if a recording fails directly after an unrecorded step.
+    all of their steps. Steps are made one by one, without a recording,
+
+    - if a granule has fewer steps than `WORTH_RECORDING`;
+    - on a CPU;
+    - in a search whose steps change a shape, or a number on the host;
+    - in all later granules, after a recording failed directly after an unrecorded step.
     """
 
     def __init__(self, steps: int):
@@ -56,7 +59,7 @@ class RecordedSteps(Granule):
         """Overwrite `value` by the result of `times` steps; False if steps cannot be recorded."""
         try:
             replay = self.record(step, value)
-        except ValueError:  # `overwrite` raises it
+        except ValueError:  # `overwrite` refuses the step, for example because it changes a shape
             return False
         except RuntimeError as error:
             if is_out_of_memory(error):
@@ -78,7 +81,7 @@ class RecordedSteps(Granule):
         Raises ValueError if `step` cannot overwrite `value`, RuntimeError if PyTorch cannot record
         the step. This object keeps the last recording, because the GPU may still replay it; all
         recordings use the same memory. The stream that records computes nothing, so recording does
-        not wait for the GPU; `torch.cuda.graph` would wait, and free all unused memory.
+        not wait for the GPU. `torch.cuda.graph` is not used: it would wait, and free unused memory.
         """
         if self._stream is None:
             self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()

@@ -44,8 +44,8 @@ class Inference(Cpu):
     def _kept(self, x: Tensor) -> Tensor:
         return x if self.keep_in is None else x.to(self.keep_in)
 
-    add_norm = Plain.add_norm  # not that of `Cpu`, which defines its own gradient
-    lstm = Plain.lstm  # computes by `products`, which may have taken the weights from the layers
+    add_norm = Plain.add_norm  # `Cpu.add_norm` defines a gradient, which is not needed here
+    lstm = Plain.lstm  # `Fused.lstm` reads weights that `products` may have deleted from layers
 
 
 class ExactInference(Inference):

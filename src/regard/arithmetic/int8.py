@@ -76,7 +76,7 @@ def _product(
 
 def _exact_product(a: Tensor, b: Tensor) -> Tensor:
     """The product in int32; its sums are exact."""
-    # If b has only one row, PyTorch 2.13 on a CPU reads from the wrong place.
+    # If b has only one row, _int_mm of PyTorch 2.13 on a CPU reads from the wrong place.
     return torch._int_mm(a, b) if len(b) > 1 else a.int() * b.int()
 
 
@@ -118,7 +118,7 @@ def has_int8_training() -> bool:
     Without VNNI, pairs of products are added in 16 bits, and may overflow.
     """
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
-        return False  # PyTorch would multiply without vector instructions
+        return False  # not fast: PyTorch multiplies without vector instructions
     try:
         most = torch.full((32, 64), 127, dtype=torch.int8)
         return bool((torch._int_mm(most, most.t()) == 64 * 127**2).all())

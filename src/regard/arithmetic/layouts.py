@@ -26,7 +26,7 @@ TINY = torch.tensor(1e-30)  # added to each scale, so that no scale is 0
 
 
 class PackedLinear:
-    """A layer that computes x W^T + b in the precision of W, which oneDNN packs once."""
+    """A layer that computes x W^T + b in the precision of W; oneDNN packs W once."""
 
     def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
@@ -120,7 +120,7 @@ class LaidOut(Products):
         layout = self.layouts[layers]
         weight = layout.weight.to_dense()
         if isinstance(layout, Int8Linear):
-            scale = layout.scale  # its weight is transposed already
+            scale = layout.scale  # an 8-bit weight is W^T already
         else:
             weight, scale = weight.t(), torch.ones(len(weight))
         bias = torch.zeros(len(scale)) if layout.bias is None else layout.bias.float()
@@ -136,7 +136,7 @@ class LaidOut(Products):
 
 
 class Joined(Products):
-    """Linear layers of a model whose weights no longer change, computed by PyTorch.
+    """Linear layers whose weights no longer change; PyTorch computes their products.
 
     Weights that are multiplied with the same states are joined once, and not at each product.
     """
@@ -153,7 +153,7 @@ class Joined(Products):
 
 
 def multiplied_together(model: nn.Module) -> list[tuple[nn.Linear, ...]]:
-    """The linear layers of a model, in groups; a group multiplies its input in one product."""
+    """The linear layers of a model, in groups; each group is computed by one matrix product."""
     groups: list[tuple[nn.Linear, ...]] = []
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):

@@ -1,9 +1,9 @@
 """Implementations for a thread with a core to itself, by loops except for matrix products.
 
 PyTorch passes over all numbers once for each operation; a loop does several operations in one pass,
-on one core. In `regard.arithmetic`, only this module and `few_rows` import `loops`, and they are
-imported only where loops are used: the loops of this module take 0.25 s to load and, the first time
-on a machine, 10 s to compile.
+on one core. In `regard.arithmetic`, only this module and `few_rows` import `loops`. Both are
+imported only when loops are needed: the loops of this module take 0.25 s to load and, the first
+time on a machine, 10 s to compile.
 """
 
 import math
@@ -53,7 +53,7 @@ def _arrays(hypotheses: Hypotheses) -> tuple[NDArray[Any], ...]:
 
 
 class Loops(Cpu):
-    """Loops for the parts of the equations between matrix products."""
+    """Computes by loops what the equations do between matrix products."""
 
     def attention_weights(
         self, scores: Tensor, bias: Tensor, factor: float, dropout: float
@@ -76,7 +76,7 @@ class Loops(Cpu):
         return gradient
 
     def sum_gradients(self, gradient: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the gradients of x W^T + b and of b."""
+        """Return the gradients of x W^T + b and of b, from the gradient of the layer's output."""
         d_bias = torch.zeros(gradient.shape[-1])
         if y is None:
             linear_loops.column_sums(rows(gradient), array(d_bias))

@@ -1,4 +1,4 @@
-"""The plain implementation: each equation by its definition, in the module of its section."""
+"""The plain implementation, which computes each equation by its definition."""
 
 import torch
 import torch.nn.functional as F
@@ -110,7 +110,7 @@ def torch_adam(
     fused: bool,
     grad_scale: Tensor | None = None,
 ) -> None:
-    """Update by PyTorch's Adam with this fp32 gradient; fused Adam divides it by `grad_scale`."""
+    """Update weights by PyTorch's Adam; fused Adam divides the gradient (fp32) by `grad_scale`."""
     master, weights, _, moments = learned
     adam(
         [master], [gradient], [moments.mean], [moments.variance], [], [moments.updates],

@@ -30,7 +30,7 @@ class Products:
         return F.linear(x, embedding.weight, bias)
 
     def to_logits(self, by: Any, embedding: Tensor, tokens: int) -> Multiply:
-        """A function from at most `tokens` states to logits; its next call overwrites them."""
+        """A function from at most `tokens` states to logits; a call overwrites earlier logits."""
         block = embedding.new_empty(tokens, len(embedding))
         return lambda states: torch.mm(states, embedding.t(), out=block[: len(states)])
 
@@ -59,9 +59,9 @@ def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
 def linear_gradients(
     by: Cpu, gradient: Tensor, x: Tensor, y: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Turn the output's gradient into the gradients of x W^T + b, W and b.
+    """Turn the gradient of a layer's output into the gradients of x W^T + b, of W and of b.
 
-    y is the output of ReLU; it is None if there was no ReLU.
+    y is the layer's output, max(0, x W^T + b); it is None if the layer has no ReLU.
     """
     d_sum, d_bias = by.sum_gradients(gradient, y)
     # [*batch, features] -> [rows, features]

@@ -18,7 +18,7 @@ def most_likely_by_blocks(
     count: int,
     at_once: int,
 ) -> Ranking:
-    """Rank as `regard.hypotheses.most_likely` defines, by blocks of `BLOCK` tokens.
+    """Find the same continuations as `regard.hypotheses.most_likely`, by blocks of tokens.
 
     At most `at_once` logits, but at least one row, are read at a time. Blocks are compared by their
     most likely tokens, and only tokens of the best `count` blocks are ranked: these blocks contain

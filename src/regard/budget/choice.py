@@ -57,8 +57,8 @@ ENOUGH = 100
 MOST_PARTS = 256
 """If memory is short, a timed step divides its batch into more parts, but not more than this."""
 CHECKPOINTS, AVERAGED = 30, 9
-"""The number of a run's checkpoints, which are all validated, and the number that are averaged at
-the end: the 30 % nearest to the best validation."""
+"""The number of checkpoints that a run saves and validates, and the number that it averages at the
+end: the 30 % that were saved nearest to the step of the best validation."""
 VALIDATED = 100
 """Each validation translates this many sentences for a BLEU that is only shown, not used."""
 LEAST_STEPS = 3000
@@ -151,7 +151,8 @@ def for_several_times(
 def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...]) -> Recipe:
     """The recipe with these fields of rule.toml, before the number of steps is known.
 
-    Raises RecipeError if the recipe shares embeddings that the tokenizer keeps apart.
+    Raises RecipeError if the recipe has one embedding matrix for source and target, but the
+    tokenizer has a vocabulary for each.
     """
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
@@ -204,13 +205,13 @@ def _expected(
     weights = weights_of(recipe)
     per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
     loss = expected_loss(weights, tokens, corpus.tokens)
-    most = math.log(corpus.vocabularies(recipe)[0])  # the loss of equal probabilities
+    most = math.log(corpus.vocabularies(recipe)[0])  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
 
 
 def weights_of(recipe: Recipe) -> int:
-    """The parameters of a model outside the rows of its embedding matrices."""
+    """The number of a model's parameters, except those in its embedding matrices."""
     return parameters(recipe.model, 0)
 
 

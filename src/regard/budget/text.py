@@ -34,7 +34,7 @@ class ParallelText(NamedTuple):
     characters: int
     """Characters of the target side."""
     lengths: tuple[tuple[int, int], ...]
-    """Characters of the source and target of the first pairs."""
+    """For each of the first pairs, the characters of its source and of its target."""
     tokenizer: AnyTokenizer | None = None
     """A tokenizer that is used unchanged; None if one is to be learned from the text."""
 
@@ -79,7 +79,7 @@ class ParallelText(NamedTuple):
         return cls(len(pairs), int(both[:, 1].sum() * each), lengths, known)
 
     def vocabulary(self) -> int:
-        """The size of the target's vocabulary: the tokenizer's, or the size that is learned."""
+        """The size of the target's vocabulary: the tokenizer's, or else one that suits the text."""
         if self.tokenizer is not None:
             return self.tokenizer.size
         rule = rule_of_times()["vocabulary"]

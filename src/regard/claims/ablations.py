@@ -1,4 +1,4 @@
-"""Claims about a part of the model, tested without the part, and about the model's proportions."""
+"""Claims about a part of the model, tested by leaving it out, or about the model's proportions."""
 
 from regard.claims.parts import Claim, Evidence
 from regard.claims.recipes import CHANGES, RATIOS
@@ -11,7 +11,7 @@ BASE_ARM = Trained("base")
 
 
 def _better(evidence: Evidence, name: str, statement: str, worse: str) -> Statement:
-    """The statement that base has a higher BLEU than the training `worse`, with its verdict."""
+    """The statement that "base" has a higher BLEU than the training `worse`, and its verdict."""
     base, other = evidence.of("base", "bleu"), evidence.of(worse, "bleu")
     figures = evidence.figures("bleu", {"base": "base", worse: worse})
     return Statement(name, statement, figures, judge_more(base, other))

@@ -36,11 +36,11 @@ _ROWS, _LENGTH = 8, 64
 
 
 def positions(seed: int) -> Measured:
-    """The largest difference of PE(pos + k) and R_k PE(pos), for random k.
+    """The largest difference between PE(pos + k) and R_k PE(pos), for random k.
 
     R_k rotates each pair (sine, cosine) by k times the frequency of the pair, and is the same for
-    every pos (see `rotation`). `random_error` is for comparison: the largest error of the best
-    linear map, by least squares, from each row of a table of random numbers to the next row.
+    every pos (see `rotation`). `random_error`, for comparison, is the largest error of another
+    linear map: found by least squares, it predicts each row of a random table from the row before.
     """
     generator = torch.Generator().manual_seed(seed)
     d_model = BASE.model.d_model
@@ -72,7 +72,7 @@ def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
 
 def convolutions(seed: int) -> Measured:
-    """The largest difference of FFN(x) and two convolutions (kernel 1, ReLU between), in fp64."""
+    """The largest difference (fp64) between FFN(x) and conv1d, ReLU, conv1d with kernels of 1."""
     torch.manual_seed(seed)
     d_model, d_ff = BASE.model.d_model, BASE.model.d_ff
     network = FeedForward(d_model, d_ff).double()
@@ -90,15 +90,15 @@ _DRAWN: dict[str, Callable[[torch.Generator, int], Tensor]] = {
     "uniform": lambda generator, d: (torch.rand(_PAIRS, d, generator=generator) - 0.5) * 12**0.5,
     "signs": lambda generator, d: torch.randint(0, 2, (_PAIRS, d), generator=generator) * 2.0 - 1,
 }
-"""Components of mean 0 and variance 1, by the name of their distribution."""
+"""Functions that draw vectors, by distribution; components have mean 0 and variance 1."""
 DISTRIBUTIONS = tuple(_DRAWN)
 
 
 def variances(seed: int) -> Measured:
     """Variance / d_k and mean / sqrt(d_k) of q · k (§3.2.1), by distribution and d_k.
 
-    `apart` and `joined` are variance / d_k in an untrained base model whose `model.initial` has
-    that value, for states drawn from a normal distribution.
+    The numbers `apart` and `joined` are variance / d_k in two untrained base models, in which
+    `model.initial` is "apart" or "joined", for states drawn from a normal distribution.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}

@@ -13,9 +13,9 @@ from regard.recipe import ModelRecipe, Recipe
 
 VOCABULARY = 1000
 ROOM = 64
-"""The width of a row and the most pieces of a sentence: all sentences of the corpus fit."""
+"""The width of a row, and the largest number of pieces in a sentence; the whole corpus fits."""
 SHORT_PIECES = 24
-"""The most pieces of a short sentence; 59 % of the sentences in the corpus are short."""
+"""A short sentence has at most this many pieces; 59 % of the corpus's sentences are short."""
 
 SMALLEST = Recipe().but(
     layers=2,

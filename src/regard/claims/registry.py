@@ -15,7 +15,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
 PARTS: Mapping[str, Part] = MappingProxyType(
     {part.name: part for claim in CLAIMS.values() for part in claim.parts}
 )
-"""The parts of all claims by name; several claims may need a part."""
+"""The parts of all claims, by name; several claims may need the same part."""
 
 
 def claims_named(names: Iterable[str]) -> list[Claim]:

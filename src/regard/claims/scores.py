@@ -1,4 +1,4 @@
-"""Claims of §3.2.1: scaled dot products, unscaled ones, and additive attention, by training.
+"""Claims of §3.2.1, tested by training: scaled and unscaled dot products, additive attention.
 
 BLEU is measured on unseen sentences that are as short as the sentences in training.
 """

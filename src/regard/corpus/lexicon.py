@@ -40,7 +40,7 @@ class Verb:
     subjects: tuple[Noun, ...]
     objects: tuple[Noun, ...]
     stative: bool
-    """Whether the verb describes a state: it has no perfect, passive, modal or manner."""
+    """Whether the verb describes a state; such a verb has no perfect, passive, modal or manner."""
     particle: str
     """The English particle: turn `on`."""
     preposition: str

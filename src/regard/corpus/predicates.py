@@ -115,7 +115,10 @@ NO_LIMITS = PredicateLimits()
 
 @dataclass(slots=True)
 class _Draft:
-    """A predicate whose German words between both parts of the verb are not in order yet."""
+    """A predicate before its German words have been put in order.
+
+    These are the words between the two parts of a German verb, as in "hat ... gesehen".
+    """
 
     predicate: Predicate
     parts: Complement

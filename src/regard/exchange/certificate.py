@@ -21,7 +21,8 @@ from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
-"""In fp32, a conversion is refused if logits differ by more than this share of their range."""
+"""A conversion in fp32 is refused if two logits differ by more than this share of the range of all
+logits."""
 WRITTEN = 40
 """The most tokens that either model of a comparison writes for a sentence, </s> included."""
 IMPOSSIBLE = -1e29
@@ -54,9 +55,10 @@ class Side(Protocol):
         """The greedy output for each source, of at most `most` tokens when </s> is counted."""
 
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of a beam search for each source, with `most` as for `greedy`.
+        """The best output of a beam search for each source.
 
-        `alpha` is the exponent of the length penalty.
+        An output has at most `most` tokens when </s> is counted. `alpha` is the exponent of the
+        length penalty.
         """
 
 
@@ -70,7 +72,8 @@ class Certificate(BaseModel):
     date: str
     """The day and time of the conversion, in UTC."""
     versions: dict[str, str]
-    """Versions of the packages that ran both sides, or of regard's side if only that was run."""
+    """The versions of the packages that ran the two sides. If nothing was compared, only those of
+    regard's side are listed."""
     files: dict[str, str]
     """SHA-256 of the files that were read, by name."""
     not_run: str = ""
@@ -82,7 +85,7 @@ class Certificate(BaseModel):
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The range of the other program's logits: the largest minus the least above `IMPOSSIBLE`."""
+    """The largest minus the least of the other program's logits that were compared."""
     greedy: float = 0.0
     """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0
@@ -90,7 +93,8 @@ class Certificate(BaseModel):
     beam: int = 0
     alpha: float = 0.0
     penalty: str = ""
-    """The kind of length penalty. Both sides search with this penalty, `beam` and `alpha`."""
+    """The kind of length penalty; `alpha` is its exponent. Both sides search with this penalty and
+    with `beam` hypotheses."""
 
     def summary(self) -> str:
         """A line that tells what was compared, and how much differed."""
@@ -155,7 +159,8 @@ def certify(
 
     Sources and outputs have at most `longest` tokens. Logits are compared along the greedy outputs
     of `ours`. Raises ModelError if two logits differ by more than `tolerance` times
-    `Certificate.range`. With a `tolerance` of None, as for 8 bits, logits may differ by any amount.
+    `Certificate.range`. If `tolerance` is None, logits may differ by any amount; this is for
+    exports with rounded weights.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))
@@ -189,7 +194,7 @@ def _compared(
     conversion: str,
     tolerance: float | None,
 ) -> tuple[float, float]:
-    """`Certificate.difference` and `Certificate.range`; raises ModelError as `certify` does."""
+    """Return `Certificate.difference` and `Certificate.range`; raises ModelError like `certify`."""
     difference, low, high = 0.0, np.inf, -np.inf
     for source, target in zip(sources, targets, strict=True):
         a, b = (side.logits(source, [BOS, *target]) for side in (ours, theirs))
@@ -200,8 +205,9 @@ def _compared(
         difference = max(difference, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
         low, high = min(low, b[~never].min()), max(high, b[~never].max())
     spread = float(high - low)
-    too_different = tolerance is not None and difference > tolerance * spread
-    if too_different or not np.isfinite(difference + spread):
+    if not np.isfinite(difference + spread):
+        raise ModelError(f"{conversion}: logits are NaN or infinite: not converted")
+    if tolerance is not None and difference > tolerance * spread:
         raise ModelError(
             f"{conversion}: logits differ by {difference:.3g} in a range of {spread:.3g}, more "
             f"than {tolerance}: not converted"

@@ -16,11 +16,12 @@ def write_certified(
     prove: Callable[[Path], Certificate],
     about: dict[str, Any],
 ) -> Certificate:
-    """Make the sealed directory `out`: the files that `fill` writes, and the certificate.
+    """Make the directory `out` with the files that `fill` writes, and with a certificate.
 
-    `prove` is given the finished folder before it is renamed to `out`. If `fill` or `prove` raises,
-    nothing is left behind. The manifest includes `about`. Raises RegardError if `out` exists or
-    cannot be written.
+    `prove` makes the certificate from the complete folder, before the folder gets the name `out`.
+    The directory is sealed: its manifest has the checksums of all files, and includes `about`. If
+    `fill` or `prove` raises, nothing is left behind. Raises RegardError if `out` exists or cannot
+    be written.
     """
     refuse_existing(out)
     with refusing_write_errors(out), new_directory(out) as folder:

@@ -15,7 +15,10 @@ from regard.text.tokenizer import EOS
 
 
 class EngineSide:
-    """An engine's translator: the engine computes the model, and the engine or regard searches."""
+    """An engine's translator as a side.
+
+    The engine computes the logits. Either the engine or regard does the beam search.
+    """
 
     def __init__(self, translator: EngineTranslator):
         self._translator = translator

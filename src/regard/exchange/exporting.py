@@ -39,10 +39,10 @@ def write_export(
     """Write the model in `directory` to `out` for another program; return the certificate.
 
     `changes` set fields of the exported search, such as "search.alpha=0". For argos, `pair` names
-    the languages, such as "en-de", and `text` names files on whose lines the tokenizer is tested.
-    Raises RecipeError for an invalid option, ModelError if the format cannot hold the model or if
-    the logits differ, MissingExtra if a package is not installed, RegardError if `out` exists or
-    cannot be written. After an error, nothing is left behind.
+    the languages, such as "en-de", and `text` names files; the exported tokenizer is tested on
+    their lines. Raises RecipeError for an invalid option, ModelError if the format cannot hold the
+    model or if the logits differ, MissingExtra if a package is not installed, RegardError if `out`
+    exists or cannot be written. After an error, nothing is left behind.
     """
     _check(format, precision, changes)
     refuse_existing(out)
@@ -190,11 +190,12 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """Compare the model with `theirs`, with a search that both sides can do."""
+    """Compare the model with `theirs`; both sides use the same search, which both can do."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
+    # `transformers` lacks the penalty of §6.1, so both sides search without a penalty.
     if format == "hf" and search.penalty != "length":
-        rules = rules.but(penalty="length", alpha=0.0)  # both sides can search without a penalty
+        rules = rules.but(penalty="length", alpha=0.0)
     return certify(
         OurSide(model, rules),
         theirs,

@@ -1,4 +1,4 @@
-"""A foreign model after reading and conversion, before it is written and compared."""
+"""A foreign model that was read and converted, but is not yet written or compared."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,7 +61,10 @@ def foreign_recipe(where: Path, vocabulary: int, longest: int, **fields: Any) ->
 
 
 def most_extra(limit: int, beam: int) -> int:
-    """The valid `search.max_extra` nearest to `limit`, the longest output of the foreign search."""
+    """The value of `search.max_extra` that is nearest to `limit` and allowed with this `beam`.
+
+    `limit` is the number of tokens that an output of the foreign search may have.
+    """
     return max(1, min(limit, 10_000, MOST_STEPPED // max(1, beam)))
 
 
@@ -75,7 +78,7 @@ class ForeignConfig:
         return key in self._content
 
     def whole(self, key: str, default: int | None = None, least: int = 0, most: int = 2**31) -> int:
-        """The whole number of a key, from `least` to `most` - 1; raises ModelError for others."""
+        """The whole number of a key, from `least` to `most` - 1; other values raise ModelError."""
         value = self._get(key, default)
         if type(value) is not int or not least <= value < most:
             raise self.refusal(key, f"a whole number from {least} to {most - 1:,}")
@@ -103,20 +106,23 @@ class ForeignConfig:
         return value
 
     def choice(self, key: str, values: Mapping[str, str], default: str | None = None) -> str:
-        """The entry of `values` for the text of a key; raises ModelError if there is none."""
+        """Look up the text of a key in `values`; raises ModelError if `values` lacks this text."""
         value = self.word(key, default)
         if value not in values:
             raise self.refusal(key, f"one of {', '.join(values)} to be converted exactly")
         return values[value]
 
     def only(self, key: str, *values: Any) -> None:
-        """Raise ModelError if a key has a value not in `values`; the first one is the default."""
+        """Raise ModelError if a key has a value that is not one of `values`.
+
+        A missing key is accepted: it means the first of `values`.
+        """
         value = self._content.get(key, values[0])
         if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
             raise self.refusal(key, f"{values[0]!r} to be converted exactly")
 
     def section(self, key: str) -> "ForeignConfig":
-        """The object of a key, without null values; raises ModelError for another value."""
+        """The object of a key, without its null entries; raises ModelError for another value."""
         value = self._get(key, None)
         if not isinstance(value, dict):
             raise self.refusal(key, "an object of keys")

@@ -1,4 +1,4 @@
-"""`regard import hf`: read a directory of Hugging Face's MarianMTModel, such as OPUS-MT's."""
+"""`regard import hf`: read a model of Hugging Face's MarianMTModel, such as a model of OPUS-MT."""
 
 from pathlib import Path
 from typing import Any
@@ -91,10 +91,11 @@ def _config(directory: Path) -> ForeignConfig:
 
 
 def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
-    """The generation config: generation_config.json, completed by keys of config.json.
+    """The settings of the foreign search, from generation_config.json and config.json.
 
-    Older models have all of these keys in config.json. Where generation_config.json was not derived
-    from config.json, config.json gives only the ids of special tokens.
+    A setting that generation_config.json lacks is read from config.json, where older models have
+    all settings. But if there is a generation_config.json that does not say that it was made
+    from config.json, only the ids of special tokens are read from config.json.
     """
     path = directory / "generation_config.json"
     older = {key: config.get(key) for key in _GENERATION_KEYS if key in config}
@@ -210,7 +211,7 @@ def _tables(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices of source, target and output; tied matrices are one and the same tensor.
 
-    The file may store tied matrices several times, under any of their names: one is used.
+    The file may store a tied matrix several times, under different names; one copy is used.
     """
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     shared, output = "model.shared.weight", "lm_head.weight"
@@ -260,7 +261,7 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tenso
 
 
 def _close(table: Tensor, d_model: int) -> Tensor:
-    """The sinusoids of §3.5, all sines first; `table` itself if it equals them up to rounding."""
+    """The sinusoids of §3.5, with all sines first, or `table` itself if it nearly equals them."""
     usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
     return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
 

@@ -69,9 +69,9 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
 def _checkpoint(directory: Path) -> Path:
     """The path of the directory's checkpoint.
 
-    If the checkpoint is a link, the file in `directory` that has the name of the link's target is
-    taken. Raises ModelError if the directory has no file named in `_CHECKPOINTS`, and has several
-    other .ckpt files or none.
+    This is the first of `_CHECKPOINTS` that exists, else the only .ckpt file; raises ModelError if
+    there is neither. In place of a link, the file in `directory` with the name of the link's target
+    is taken.
     """
     for name in _CHECKPOINTS:
         path = directory / name
@@ -106,7 +106,7 @@ def _section(config: ForeignConfig, side: str) -> ForeignConfig:
 
 
 def _side(config: ForeignConfig, side: str) -> tuple[str, str]:
-    """A side's sub-word file and its language for Moses' tokenizer; "" for what is not used."""
+    """A side's sub-word file, and its language for Moses' tokenizer; each is "" if not used."""
     section = _section(config, side)
     for key in ("lowercase", "normalize"):
         if section.get(key):
@@ -185,7 +185,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """[entries, d_model] The matrix `name`, or `other` if the key `tied` makes both one matrix."""
+    """[entries, d_model] The matrix `name`; `other` if the key `tied` says that both are one."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other

@@ -30,8 +30,8 @@ from regard.text.foreign.base import ForeignTokenizer
 
 CONFIG = "special:model.yml"
 _ROWS = 1024
-"""The number of rows of the table of sinusoids, which regard stores as learned positions, because
-marian-nmt's sinusoids have another exponent than those of §3.5."""
+"""An imported model has this many learned positions, which hold the sinusoids of marian-nmt. regard
+does not compute these sinusoids: their exponent differs from that of §3.5."""
 _NORM_EPSILON = 1e-6
 _ACTIVATIONS = {"relu": "relu", "swish": "swish"}
 """Our name of each activation of marian-nmt. Its "gelu" is left out: it means x · sigmoid(1.702 x),
@@ -89,12 +89,12 @@ def _config(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> ForeignConfi
     keys = ForeignConfig(parse_yaml(text, path), path)
     for key, values in _ONLY.items():
         keys.only(key, *values)
-    keys.whole("enc-depth", least=1)  # a model of another type does not have this key
+    keys.whole("enc-depth", least=1)  # refuses models of other types, which lack this key
     return keys
 
 
 def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, Tensor]:
-    """The parameters by the names that `_renamed` gives; linear layers are [outputs, inputs]."""
+    """Parameters, renamed by `_renamed`; matrices of linear layers are [outputs, inputs]."""
     found: dict[str, Tensor] = {}
     for name, array in arrays.items():
         if name.startswith("special:"):
@@ -106,7 +106,10 @@ def _tensors(arrays: dict[str, np.ndarray[Any, Any]], path: Path) -> dict[str, T
 
 
 def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """A parameter by its new name: x_Wq, transposed, is x_q.weight, and x_bq is x_q.bias."""
+    """A parameter with its new name: for example, x_bq becomes x_q.bias.
+
+    A matrix such as x_Wq is also transposed, and becomes x_q.weight.
+    """
     if norm := re.fullmatch(r"(.*_ln)_(scale|bias)(_pre)?", name):
         stem, kind, pre = norm.groups()
         return {f"{stem}{pre or ''}.{'weight' if kind == 'scale' else kind}": tensor.flatten()}
@@ -199,7 +202,10 @@ def _output(weights: ForeignWeights, keys: ForeignConfig, target: Tensor) -> Ten
 
 
 def _part(*, pre: bool) -> Any:
-    """Return the `PartName` function for marian-nmt, whose names count layers from 1."""
+    """Return a function that names parts of layers as marian-nmt does (see `PartName`).
+
+    The names of marian-nmt count layers from 1.
+    """
     norm = "ln_pre" if pre else "ln"
 
     def named(stack: str, i: int, part: str) -> str:

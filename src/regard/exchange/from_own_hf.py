@@ -77,7 +77,7 @@ def _weights(recipe: ModelRecipe, theirs: dict[str, Tensor], path: Path) -> dict
 
 
 def _matrices(recipe: ModelRecipe) -> dict[str, str]:
-    """MarianMTModel's names of the matrices of §3.4, by our names; tied matrices have one entry."""
+    """MarianMTModel's name for each matrix of §3.4, by our name; tied matrices have one entry."""
     if recipe.embeddings == "shared":
         return {matrices_of(recipe).source: "model.shared.weight"}
     sides = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]

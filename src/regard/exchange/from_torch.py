@@ -166,7 +166,7 @@ def _matrices(weights: ForeignWeights, names: list[str], prefix: str) -> list[st
 
 
 def _one(names: list[str], parts: tuple[str, ...], option: str, path: Path) -> str:
-    """The name that contains one of `parts`; raises RecipeError if there are several or none."""
+    """The only name that contains one of `parts`; raises RecipeError if no or several names do."""
     found = [name for name in names if any(part in name.lower() for part in parts)]
     if len(found) != 1:
         shown = ", ".join(names[:8]) or "none"
@@ -258,8 +258,9 @@ def _positions(
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """The stored table of positions `name`, and the recipe fields that describe the positions.
 
-    The table, [positions, d_model], is None if it is not stored. It is also None if it holds the
-    sinusoids of §3.5, alternating or with all sines first, because regard computes such sinusoids.
+    The table is [positions, d_model]. Returns None in its place if no table is stored. Also returns
+    None if the stored table holds the sinusoids of §3.5, alternating or with all sines first,
+    because regard computes such sinusoids.
     """
     width = recipe.model.d_model
     if not name or name not in weights:

@@ -63,10 +63,10 @@ class Generation:
 
     @property
     def specials(self) -> tuple[int, int, int]:
-        """The foreign ids that correspond to our <pad>, <s> and </s>; -1 if there is none.
+        """The foreign ids that correspond to our <pad>, <s> and </s>; each is -1 if there is none.
 
         regard never writes <pad> and <s>, but counts them in the softmax. So a foreign id can
-        correspond to them only if it is forbidden and counted in the softmax, too.
+        correspond to <pad> or <s> only if the foreign search treats this id in the same way.
         """
         counted = frozenset[int]() if self.excluded else self.forbidden
         begin = self.start if self.start in counted else -1
@@ -109,7 +109,7 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
 
 
 def _id(keys: ForeignConfig, key: str, vocabulary: int) -> int:
-    """The id that a key has, alone or in a list of one; raises ModelError for another value."""
+    """The id of a key, whose value may be a list of one id; raises ModelError for another value."""
     value = keys.get(key)
     if isinstance(value, list) and len(value) == 1:
         [value] = value

@@ -54,7 +54,7 @@ def _write_ours(tokenizer: Tokenizer, positions: int, folder: Path) -> None:
         "pad_token": SPECIAL[PAD],
         "model_max_length": positions,
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # a typed "</s>" is four characters of text
+        "split_special_tokens": True,  # so that a typed "</s>" is read as plain text
         "model_input_names": ["input_ids", "attention_mask"],
     }
     write_json(folder / "tokenizer_config.json", configuration)

@@ -27,7 +27,7 @@ class MarianVocabulary:
     """[size] For each exported id of the target, our id."""
     theirs_of_source: NDArray[np.int64]
     ids: dict[str, int]
-    """The exported ids of special tokens, by the names of their keys in a configuration."""
+    """The exported ids of special tokens, by keys of a configuration, such as "eos_token_id"."""
     never: list[int]
     """Exported ids that are never written."""
     excluded: bool = False
@@ -45,7 +45,9 @@ class MarianVocabulary:
         bias = weights.get("output_bias", np.zeros(tokenizer.size, np.float32))
         barred = np.flatnonzero(bias[order.ids] < IMPOSSIBLE).tolist()
         never = barred or sorted({i for i in (pad, start) if i >= 0})
-        if start < 0:  # then our <s> is a copy of the row with which the foreign decoder begins
+        # If no foreign entry became our <s>, the import gave <s> a copy of the embedding with
+        # which the foreign decoder begins. Here the entry with that embedding is looked up.
+        if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
         padding = start if pad < 0 else pad
         ids = {

@@ -12,7 +12,7 @@ from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 
 _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
-"""Figures of a validation that are shown."""
+"""The figures of a validation that `info_of` returns."""
 
 
 def info_of(directory: Path) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def info_of(directory: Path) -> dict[str, Any]:
 def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
     """The opened directory and its number of parameters, which is None for an exported model."""
     manifest: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # `open_model` refuses a damaged manifest
+    with suppress(OSError, ValueError):  # `open_model`, called below, refuses a damaged manifest
         manifest = read_manifest(directory)
     if EXPORTED in manifest:
         return open_exported(directory, str(manifest[EXPORTED])), None

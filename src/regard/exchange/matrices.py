@@ -61,7 +61,7 @@ class ForeignMatrices:
 
     @property
     def kind(self) -> Kind:
-        """The value of `model.embeddings`: which of the matrices have equal numbers."""
+        """The value of `model.embeddings`: which of the three matrices are equal."""
         output = torch.equal(self.target, self.output)
         inputs = self.source_order is None and torch.equal(self.source, self.target)
         if output and inputs:

@@ -69,7 +69,7 @@ class Graph:
         return name
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """Add the weight of the model that has this name, as a constant."""
+        """Add the model's weight of this name, as a constant."""
         values = self._weights[name]
         return self.constant(name + ".T" * transposed, values.T if transposed else values)
 
@@ -176,7 +176,7 @@ class Graph:
 def encoder_graph(
     recipe: ModelRecipe, weights: NamedWeights, positions: NDArray[np.float32]
 ) -> ModelProto:
-    """The graph of the encoder, and of the keys and values of its output for each decoder layer."""
+    """The graph of the encoder; it returns the memory's keys and values for each decoder layer."""
     graph = Graph(recipe, weights, positions)
     source = graph.input("source", ["sentences", "source"], TensorProto.INT64)
     x = graph.embedded(source, graph.integers(0), matrices_of(recipe).source)
@@ -219,7 +219,10 @@ def decoder_graph(
 
 
 def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], blocked: str) -> str:
-    """Add a layer at one position; return its output. Its keys and values become graph outputs."""
+    """Add a decoder layer at one position; return its output.
+
+    The keys and values that the layer computes are declared as outputs of the graph.
+    """
     memory_keys, memory_values, past_keys, past_values = cache
     recipe, name = graph.recipe, f"decoder.{layer}"
     own, cross = f"{name}.self_attention", f"{name}.cross_attention"

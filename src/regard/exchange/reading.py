@@ -24,8 +24,8 @@ LONGEST_TEXT = 2**26
 """A vocabulary, or another text file, of more bytes than this is refused."""
 _MOST_BRACKETS = 1000
 _SHARED = 8
-"""Tensors may share storage, but are refused if together they have more bytes than this multiple of
-the file's size."""
+"""Tensors may share storage. They are refused if together they have more than this many times the
+bytes of the file."""
 
 
 def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
@@ -43,7 +43,10 @@ def text_of_file(path: Path, longest: int = LONGEST_TEXT) -> str:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, without null values; raises ModelError."""
+    """The object in a JSON file, without entries that are null.
+
+    Raises ModelError if the file cannot be read, or does not hold an object.
+    """
     try:
         content = json.loads(text_of_file(path, LONGEST_CONFIG))
     except RecursionError:
@@ -54,10 +57,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: Path) -> dict[str, Any]:
-    """The object that YAML describes, without null values; nothing is executed.
+    """The object that YAML describes, without entries that are null; no code is executed.
 
-    Raises ModelError for anything else, and for YAML with aliases: with aliases, a few lines can
-    describe an object that fills the memory.
+    Raises ModelError for text that is not such YAML, and for YAML with aliases: with aliases, a few
+    lines can describe an object that fills the memory.
     """
     try:
         import yaml
@@ -65,7 +68,7 @@ def parse_yaml(text: str, where: Path) -> dict[str, Any]:
         raise MissingExtra("reading YAML", "exchange") from None
     if len(text) > LONGEST_CONFIG:
         raise ModelError(f"{where}: its configuration has more than {LONGEST_CONFIG:,} characters")
-    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # parsing is quadratic in depth
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:  # parsing time is quadratic in depth
         raise ModelError(f"{where}: nested too deep: not a configuration")
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
@@ -86,12 +89,12 @@ def _as_object(content: Any, where: Path) -> dict[str, Any]:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file; raises ModelError."""
+    """The tensors of a .safetensors file; raises ModelError if it is missing or damaged."""
     return _dense(read_tensors(path), path)
 
 
 def read_pickled(path: Path) -> Any:
-    """The content of a file by `torch.save`: tensors, numbers, text, lists and dictionaries.
+    """The content that `torch.save` wrote to a file: tensors, numbers, text, lists, dictionaries.
 
     The file may also hold an `argparse.Namespace`. Raises ModelError if the file is damaged or
     holds anything else, which could be code.
@@ -116,7 +119,7 @@ def read_pickled(path: Path) -> Any:
 
 
 def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file by `torch.save`, by name; raises ModelError."""
+    """The tensors that `torch.save` wrote to a file, by name; raises ModelError for other files."""
     return tensors_of(read_pickled(path), path)
 
 
@@ -162,7 +165,10 @@ def _refuse_compressed(path: Path) -> None:
 
 
 def _unpickled(error: pickle.UnpicklingError) -> str:
-    """The reason why a pickle is refused, with the name that it would call, if `error` has one."""
+    """The reason why a pickle is refused.
+
+    If `error` tells the name of what the pickle would call, the reason includes this name.
+    """
     text = str(error)
     named = text.partition("GLOBAL ")[2].partition(" ")[0]
     if named:

@@ -16,7 +16,7 @@ from regard.text.tokenizer import BOS, EOS, PAD
 
 
 class OurSide:
-    """An opened model directory as a side; `rules`, if given, replaces its recipe's search."""
+    """An opened model as a side, which searches by `rules`, by default those of its recipe."""
 
     def __init__(self, model: Model, rules: SearchRecipe | None = None):
         self._model, self._rules = model, rules or model.recipe.search

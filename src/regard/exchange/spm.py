@@ -33,7 +33,7 @@ _BYTES = {c: ord(c) if ord(c) < 256 else _HIDDEN[ord(c) - 256] for c in BYTE_ALP
 
 
 class Pieces(NamedTuple):
-    """A SentencePiece model as bytes, and the name of each of our entries in it, by our ids."""
+    """A SentencePiece model as bytes, and its names for our entries, in the order of our ids."""
 
     model: bytes
     names: list[str]
@@ -66,7 +66,7 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 
 
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
-    """Raise ModelError if SentencePiece cuts or joins a line otherwise than our tokenizer."""
+    """Raise ModelError if SentencePiece cuts or joins a line differently from our tokenizer."""
     processor: Any = SentencePieceProcessor(model_proto=pieces.model)
     found = processor.encode(list(lines), out_type=str)
     for number, (line, ids, theirs) in enumerate(
@@ -92,7 +92,7 @@ def _add(proto: Any, name: str, score: float, kind: int) -> None:
 
 
 def _name(content: bytes, number: int) -> str:
-    """The name of an entry: its text, its single byte, or else one unknown to SentencePiece."""
+    """The name of an entry: its text, its single byte, or a name that SentencePiece never uses."""
     if _is_text(content):
         return content.decode().replace(" ", "▁")
     return _byte_name(content[0]) if len(content) == 1 else f"<part {number}>"

@@ -1,6 +1,7 @@
 """Make a tokenizer from vocabularies and sub-word models that are given beside the weights."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,16 @@ class Texts:
     """The languages for Moses' tokenizer; without languages, text is divided at spaces."""
 
     def checksums(self, *others: Path) -> dict[str, str]:
-        """SHA-256 of the tokenizer's files and of the files `others`, by file name."""
-        paths = *others, *self.vocabularies, *self.cutters, *self.codes
-        return {path.name: checksum(path) for path in paths}
+        """SHA-256 of the tokenizer's files and of the files `others`, by file name.
+
+        Files of one name in different folders have their paths instead.
+        """
+        paths = {*others, *self.vocabularies, *self.cutters, *self.codes}
+        times = Counter(path.name for path in paths)
+        return {
+            path.name if times[path.name] == 1 else str(path): checksum(path)
+            for path in sorted(paths)
+        }
 
     def refuse_unfit(self) -> None:
         """Raise RecipeError for files that cannot be combined."""
@@ -78,7 +86,7 @@ def tokenizer_of(
     shared: bool = False,
     given: Sequence[Vocabulary] = (),
 ) -> ForeignTokenizer[Any]:
-    """Make a tokenizer; `sizes` are the numbers of entries of source and target in the model.
+    """Make a tokenizer; `sizes` are those of the model's source and target vocabularies.
 
     With `shared`, source and target must have one vocabulary. `given` are vocabularies that were
     found in the model itself. Raises ModelError if a file is damaged or does not fit the model,

@@ -34,7 +34,7 @@ def write_ctranslate2(
 ) -> None:
     """Write model.bin, config.json and the vocabularies into a folder.
 
-    `vocabulary` has the names of the entries of both sides; by default, the tokenizer names them.
+    `vocabulary` names the entries, for source and target alike; by default, the tokenizer does.
     Raises ModelError if CTranslate2 cannot compute the model.
     """
     recipe = model.recipe.model
@@ -53,7 +53,7 @@ def write_ctranslate2(
     for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
         for i, layer in enumerate(stack.layer):
             _set_layer(layer, weights, f"{name}.{i}", pre_norm=recipe.norm == "pre")
-            if recipe.score == "dot":  # by default queries are scaled by 1 / sqrt(d_k)
+            if recipe.score == "dot":  # CTranslate2's default is 1 / sqrt(d_k)
                 for attention in _attentions(layer):
                     attention.queries_scale = 1.0
         if recipe.norm == "pre":
@@ -88,7 +88,7 @@ def refuse_unlike(recipe: ModelRecipe) -> None:
 
 
 def _specified(recipe: ModelRecipe) -> Any:
-    """The empty specification of a model of these sizes."""
+    """CTranslate2's specification of a model with this recipe, still without weights."""
     activations = {
         "relu": common_spec.Activation.RELU,
         "swish": common_spec.Activation.SWISH,
@@ -133,7 +133,7 @@ def _set_norm(spec: Any, weights: NamedWeights, name: str) -> None:
 
 
 def _set_attention(spec: Any, weights: NamedWeights, name: str, projections: Sequence[str]) -> None:
-    """Fill an attention sub-layer; in `projections`, "qkv" joins W_q, W_k and W_v in a matrix."""
+    """Fill an attention sub-layer; the projection "qkv" is one matrix from W_q, W_k and W_v."""
     for linear, letters in zip(spec.linear, projections, strict=True):
         _set_linear(linear, weights, [f"{name}.W_{letter}" for letter in letters])
 

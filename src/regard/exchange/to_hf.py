@@ -129,7 +129,8 @@ def _layer(
         if f"{ours}.{name}.weight" not in weights:
             continue
         weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
-        if name.endswith(("W_o", "W_2")):  # d_model outputs; the other layers have d_model inputs
+        # W_o and W_2 have d_model outputs; all other linear layers have d_model inputs.
+        if name.endswith(("W_o", "W_2")):
             weight, bias = weight[order], bias[order]
         else:
             weight = weight[:, order]
@@ -179,7 +180,7 @@ def _generation(model: Model, vocabulary: MarianVocabulary) -> dict[str, Any]:
     """The settings of `generate` nearest to our search; the model card tells what differs."""
     search, longest = model.recipe.search, positions_of(model)
     if isinstance(model.tokenizer, ForeignTokenizer):
-        longest = min(longest, search.max_extra + 1)  # the import made max_extra from max_length
+        longest = min(longest, search.max_extra + 1)  # the import set max_extra to max_length - 1
     return {
         **vocabulary.ids,
         "bad_words_ids": [[i] for i in vocabulary.never] or None,

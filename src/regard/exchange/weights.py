@@ -38,7 +38,7 @@ class ForeignWeights:
         return self._left[name].ndim
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a matrix that has not been taken; raises ModelError if there is none."""
+        """The shape of the matrix `name`; raises ModelError if no matrix of this name is left."""
         tensor = self._left.get(name)
         if tensor is None or tensor.ndim != 2:
             raise ModelError(f"{self._where}: has no matrix {name}: the model is not complete")
@@ -47,7 +47,8 @@ class ForeignWeights:
     def take(self, name: str, *shape: int) -> Tensor:
         """Take the tensor of this name and shape, in fp32; an axis of -1 may have any length.
 
-        Raises ModelError if it is missing, has another shape, or has numbers that are not finite.
+        Raises ModelError if the tensor is missing, has another shape, is not of floats, or has
+        NaN or infinite numbers.
         """
         if name not in self._left:
             raise ModelError(f"{self._where}: has no weight {name}: the model is not complete")
@@ -69,7 +70,8 @@ class ForeignWeights:
     def take_any(self, name: str) -> Tensor:
         """Take a tensor of any shape, in fp32.
 
-        Raises KeyError if the tensor is missing, and otherwise ModelError as `take` does.
+        Raises KeyError if the tensor is missing, and ModelError if it is not of floats, or has
+        NaN or infinite numbers.
         """
         return self.take(name, *(-1 for _ in self._left[name].shape))
 
@@ -85,7 +87,7 @@ class ForeignWeights:
         return self.take(f"{name}.weight", width), self.take(f"{name}.bias", width)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Drop weights that the outputs of the model do not depend on, where they exist."""
+        """Drop the tensors `names`, if they exist; the model's outputs do not depend on them."""
         for name in names:
             self._left.pop(name, None)
 
@@ -123,7 +125,7 @@ def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[
 
 
 def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
-    """For each linear layer, by our name: its part in `PartName`, its output and input widths."""
+    """Linear layers by our names: the part as in `PartName`, the width of output and of input."""
     d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
     if kind == "ff":
         return {"W_1": ("ff.1", sizes.d_ff, d), "W_2": ("ff.2", d, sizes.d_ff)}

@@ -26,7 +26,7 @@ def new_model(
 ) -> EncoderDecoder:
     """Make a model with random weights; `vocabulary` is the size of the target's vocabulary.
 
-    `source_vocabulary` is the size of the source's vocabulary, if it differs. Raises ValueError if
-    it differs and one matrix embeds both.
+    `source_vocabulary` is the size of the source's vocabulary, if the sizes differ. Raises
+    ValueError if they differ and one matrix embeds source and target.
     """
     return FAMILIES[recipe.family](recipe, vocabulary, source_vocabulary)

@@ -1,7 +1,7 @@
 """Convolutions over the positions of a row, computed as one linear layer (§4, Table 1).
 
-The inputs that a position sees are laid side by side. A convolution is then a linear layer, which
-every arithmetic can compute, in every layout of the weights.
+The inputs that a position sees are laid side by side. A convolution is then a linear layer. For
+this reason, every implementation in `regard.arithmetic` can compute it.
 """
 
 import torch
@@ -36,7 +36,7 @@ class Convolution(Computing):
         return self.by.linear(torch.cat([padded[:, i : i + length] for i in starts], -1), self.W)
 
     def start(self, x: Float[Tensor, "rows *length inputs"]) -> Float[Tensor, "rows 1 reach d"]:
-        """The past, which is the last `reach` inputs, before the first position: zeros."""
+        """The past at the first position: zeros in place of the `reach` inputs before it."""
         return x.new_zeros(len(x), 1, self.reach, self.W.in_features // self.kernel)
 
     def step(

@@ -32,7 +32,8 @@ EMBEDDED = 0.1
 variance."""
 
 KeysValues = tuple[Tensor, Tensor]
-"""[rows, source, d_model] each. Keys are the encoder's outputs; values add embeddings to them."""
+"""[rows, source, d_model] each. The keys are the encoder's outputs. The values are sums of keys and
+source embeddings."""
 
 
 class GatedLayer(Computing):
@@ -99,10 +100,12 @@ class DecoderConvolution(GatedLayer):
     ) -> Float[Tensor, "rows target d"]:
         """The layer's output, from its input y and the gated convolution h of y.
 
-        Attention gives a mean over the source. Multiplied by `scale`, the mean has the variance of
-        a single position if all weights are equal.
+        Attention gives a mean over the source. If all weights are equal, the mean times `scale` has
+        the variance of a single position.
         """
-        width = y.shape[-1]  # `attend` divides scores by sqrt(width), unlike ConvS2S
+        # `attend` divides scores by sqrt(width), and ConvS2S does not. So the query is multiplied
+        # by sqrt(width).
+        width = y.shape[-1]
         query = (self.by.linear(h, self.W_q) + embedded) * (HALF * width**0.5)
         keys, values = (x.unsqueeze(1) for x in memory)
         dropout = self.attention_dropout if self.training else 0.0
@@ -197,5 +200,5 @@ class ConvolutionalModel(EncoderDecoder):
 
 
 def _scale(real: Tensor, like: Tensor) -> Float[Tensor, "rows 1 1"]:
-    """sqrt(m) for a sentence of m positions, which ConvS2S writes as m sqrt(1/m)."""
+    """sqrt(m) for a sentence of m positions; ConvS2S writes this factor as m sqrt(1/m)."""
     return real.sum(1).sqrt().to(like.dtype)[:, None, None]

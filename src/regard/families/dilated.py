@@ -1,7 +1,7 @@
 """The dilated family of models, modelled on ByteNet (Kalchbrenner et al., 2016).
 
 Layers are residual blocks of dilated convolutions, without attention. The decoder is stacked on the
-encoder: at each position, the decoder reads the token before, and the encoder's output at the same
+encoder: at each position, the decoder reads the previous token and the encoder's output at the same
 position of the source ("dynamic unfolding"). A translation may be longer than its source, so the
 encoder writes more positions than it reads; `unfolded` gives their number.
 

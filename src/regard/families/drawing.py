@@ -8,7 +8,7 @@ from regard.variants import OutputMatrix
 
 def draw_normal(weight: Tensor, deviation: float) -> None:
     """Draw weights from a normal distribution around 0, except on the meta device."""
-    if not weight.is_meta:  # on the meta device, drawing would load a compiler
+    if not weight.is_meta:  # drawing on the meta device would load a compiler
         nn.init.normal_(weight, std=deviation)
 
 

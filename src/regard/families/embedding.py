@@ -9,7 +9,7 @@ from regard.recipe import ModelRecipe
 
 
 class TokenEmbedding(Embedding):
-    """Token embeddings x sqrt(d_model), without positions, with dropout."""
+    """Token embeddings, multiplied by sqrt(d_model), with dropout and without positions."""
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int):
         super().__init__(recipe, vocabulary)

@@ -2,9 +2,10 @@
 
 The first layer of the encoder reads a sentence in both directions. In both stacks, layers have
 residual connections from the third layer on. The decoder's first layer gives the queries of
-additive attention (Bahdanau et al., 2014); every further layer of the decoder reads the output of
-attention beside the output of the layer below. The decoder's first layer does not read the output
-of attention at the position before, so one call of a fused LSTM computes a whole row.
+additive attention (Bahdanau et al., 2014). Every further layer of the decoder reads two vectors
+side by side: the output of attention, and the output of the layer below. The decoder's first layer
+reads no output of attention, not even that of the previous position. So one call of a fused LSTM
+computes a whole row in this layer.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Lstm(Computing):
         self.W_x, self.W_h = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width)
         self.dropout = dropout
         for layer in (self.W_x, self.W_h):
-            draw_glorot(layer, outputs=width)  # the limit is as for a single gate
-        self.W_x.bias.data[width : 2 * width] = 1.0  # at first, a cell forgets little
+            draw_glorot(layer, outputs=width)  # the limit for one gate, not for four
+        self.W_x.bias.data[width : 2 * width] = 1.0  # forget gates: at first, cells forget little
 
     def forward(self, x: Float[Tensor, "rows length inputs"]) -> Float[Tensor, "rows length width"]:
         """The outputs at all positions of each row."""
@@ -76,7 +77,7 @@ class BothDirections(nn.Module):
 class AdditiveLookup(Computing):
     """Additive attention over the encoder's output: softmax(w · tanh(q W_q + m W_k)) m.
 
-    The biases of queries and keys are added up, so only the bias of the queries is trained.
+    The sum of both products needs only one bias, so the bias of W_k stays 0 and is not trained.
     """
 
     heads = 1
@@ -150,7 +151,10 @@ class RecurrentModel(EncoderDecoder):
         return y
 
     def start(self, source: Rows) -> StepState:
-        """Encode sentences, one per row; return the state, with their keys, before any step."""
+        """Encode sentences, one per row; return the state before the first step.
+
+        The state also holds the keys of attention.
+        """
         memory = self.encode(source)
         shape = len(memory), 1, memory.shape[-1]
         past = [x for _ in self.decoder for x in first_state(memory, *shape)]

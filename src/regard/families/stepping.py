@@ -15,7 +15,7 @@ class StepState:
     """The state before a step: tensors with a row for each hypothesis, or for each sentence."""
 
     past: tuple[Float[Tensor, "sentences beams ..."], ...]
-    """The layers' memory of the tokens of each hypothesis so far."""
+    """What the layers keep of each hypothesis after reading its tokens so far."""
     memory: tuple[Float[Tensor, "sentences ..."], ...]
     """The encoded source, in the form that the family's decoder reads."""
     real: Bool[Tensor, "sentences source"]
@@ -30,7 +30,7 @@ class StepState:
         return sentences, beams
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """Keep these rows, in this order; `rows[s]` holds the numbers of rows of one sentence."""
+        """Keep these rows, in this order; `rows[s]` has the old row numbers of one sentence."""
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)
         if len(rows) == sentences:
@@ -40,7 +40,7 @@ class StepState:
         return replace(self, past=past, memory=memory, real=self.real[stay])
 
     def after(self, past: list[Tensor]) -> Self:
-        """The state after one more token; `past` is the layers' memory, this token included."""
+        """The state after one more token; `past` is what the layers keep after this token."""
         return replace(self, past=tuple(past), length=self.length + 1)
 
 

@@ -73,7 +73,7 @@ class Blocks:
         """
         while True:
             if self._read_manifest():
-                with suppress(FileNotFoundError):  # the blocks have been joined meanwhile
+                with suppress(FileNotFoundError):  # no folder: the blocks have just been joined
                     self._open_claims()
                     return True
             elif self.out.exists():
@@ -130,7 +130,7 @@ class Blocks:
         """The numbers of the blocks that no process has finished."""
         try:
             names = os.listdir(self.folder)  # noqa: PTH208
-        except FileNotFoundError:  # the blocks have been joined
+        except FileNotFoundError:  # no folder: the blocks have been joined
             return set()
         return set(range(len(self.tokens))) - {int(name) for name in names if name.isdigit()}
 
@@ -151,7 +151,8 @@ class Blocks:
                 deque(some, maxlen=0)  # skip the lines of this block
                 continue
             block = list(some)
-            # The folder is removed when no block is missing. If it exists, this block is missing.
+            # Another process may have written this block, and even joined all blocks and removed
+            # the folder.
             if not self._path(number).exists() and self.folder.exists():
                 listen(self.missing())
                 text = translate(block, number * self.size)
@@ -210,9 +211,9 @@ class Blocks:
         weakref.finalize(self, os.close, self._claims)
 
     def _claim(self, number: int, *, wait: bool = False) -> bool:
-        """Lock byte `number` of the file "claims"; the file may be empty.
+        """Lock byte `number` of the file "claims"; the file may be shorter than that.
 
-        If another process holds the lock, this waits for it with `wait`, else returns False.
+        If another process holds the lock, wait for the lock if `wait` is True, else return False.
         """
         kind = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
@@ -242,7 +243,10 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _differences(begun: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Phrases such as "beam 4 there, 1 here", with at most twelve characters of each value."""
+    """A phrase for each setting that differs, such as "beam 4 there, 1 here".
+
+    A phrase has at most twelve characters of each value.
+    """
     return [
         f"{name} {str(begun.get(name))[:12]} there, {str(settings.get(name))[:12]} here"
         for name in {**begun, **settings}

@@ -121,7 +121,7 @@ def text_checksum(path: str | Path) -> str:
 
 @contextmanager
 def refusing_read_errors(path: str | Path) -> Iterator[None]:
-    """Turn an error from reading `path` in the block into a DataError that says what to do."""
+    """In a `with` block, turn errors from reading `path` into a DataError that says what to do."""
     shown = _shown(path)
     try:
         yield

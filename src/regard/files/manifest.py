@@ -22,10 +22,10 @@ SEAL = ("format", "files", "checksum")
 SEALED_FORMAT = 1
 """Version of all sealed directories: models, checkpoints, unfinished translations of files."""
 LONGEST_MANIFEST = 2**20
-"""A manifest with more bytes than this is refused, unless it is the user's own. The manifest of a
-model has hundreds of bytes."""
+"""A manifest with more bytes than this is refused, unless the user made it. The manifest of a model
+has hundreds of bytes."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
-"""Values of errno by which opening a file shows that it is missing or not a regular file."""
+"""If opening a file fails with one of these errno values, the file is missing or not regular."""
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
 
 
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    """Write manifest.json into a directory that is not in use yet; raises OSError if it cannot."""
+    """Write manifest.json into a directory that is not in use yet; raises OSError if this fails."""
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     (directory / MANIFEST).write_text(text, encoding="utf-8")
 
@@ -103,9 +103,9 @@ def unseal(directory: Path) -> dict[str, Any]:
 def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:
     """The JSON object in a manifest; no checksum is verified.
 
-    Unless the user made it (`own`), the manifest must be a regular file of at most LONGEST_MANIFEST
-    bytes.
-    Raises OSError if it cannot be read, ValueError if it is too long or not a JSON object.
+    The manifest must be a regular file of at most LONGEST_MANIFEST bytes, unless `own` says that
+    the user made it. Raises OSError if it cannot be read, ValueError if it is too long or not a
+    JSON object.
     """
     path = directory / MANIFEST
     if own:

@@ -28,7 +28,7 @@ LOCK, PARTIAL, EARLIER = ".lock", ".partial", ".earlier"
 
 @contextmanager
 def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
-    """A folder to write files into, which gets the name `out` at the end of the block.
+    """A folder to write files into, which gets the name `out` at the end of the `with` block.
 
     If the block raises an exception, `out` is not changed. Leftovers of killed writers are removed.
     Raises DataError if `out` cannot be written, or is not empty and `may_replace(out)` is False.
@@ -66,7 +66,7 @@ def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> Non
 def _claimed(place: Path) -> Iterator[Path]:
     """Make a folder beside `place`, and a lock that shows other writers that the folder is used."""
     handle = None
-    while handle is None:  # another writer may remove the lock file as a leftover
+    while handle is None:  # try again if another writer removed the lock file as a leftover
         lock = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{LOCK}")
         handle = _locked(lock, without_locks=True)
     try:
@@ -100,7 +100,7 @@ def _clear_leftovers(place: Path) -> None:
 
 
 def _locked(lock: Path, *, without_locks: bool) -> int | None:
-    """Create a lock file and lock it until the returned handle is closed.
+    """Create a lock file, which stays locked until the returned handle is closed.
 
     Returns None if another process holds the lock or has removed the file. On a file system that
     has no locks, returns a handle if `without_locks`, else None.

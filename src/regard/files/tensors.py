@@ -17,7 +17,7 @@ LONGEST_HEADER = 2**23
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors to a file; of a tensor that is a view, only its own elements are written.
+    """Write tensors to a file; if a tensor is a view, only the elements in the view are written.
 
     Raises OSError if the file cannot be written.
     """
@@ -26,7 +26,8 @@ def write_tensors(
         for name, tensor in tensors.items()
     }
     path.touch()
-    mode = path.stat().st_mode  # by the umask; safetensors would let only the owner read the file
+    # The umask gives this mode, restored below: safetensors lets only the owner read the file.
+    mode = path.stat().st_mode
     try:
         safetensors.torch.save_file(copies, path, metadata)
     except safetensors.SafetensorError as error:

@@ -20,7 +20,7 @@ LEFTOVERS = (".tmp", ".partial", ".earlier")
 
 @contextmanager
 def refusing_write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError in the block, such as a full disk, into a RegardError that names `path`."""
+    """In a `with` block, turn an OSError, such as a full disk, into a RegardError about `path`."""
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write into, which replaces `path` at the end of the block.
+    """A file to write into, which replaces `path` at the end of the `with` block.
 
     Until the block ends, the file has the name `temporary`, by default one that no other process
     uses. If the block raises an exception, `path` is not changed. Raises OSError if the file cannot
@@ -65,7 +65,7 @@ def new_file(path: Path, temporary: Path | None = None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A folder to write files into, which gets the name `path` at the end of the block.
+    """A folder to write files into, which gets the name `path` at the end of the `with` block.
 
     If the block raises an exception, the folder and any parents made for it are removed. Raises
     OSError if the folder cannot be made or renamed.
@@ -81,7 +81,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 def fresh_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder, in place of one that a killed process may have left.
 
-    The new folder is removed if the block raises an exception.
+    The new folder is removed if the `with` block raises an exception.
     """
     shutil.rmtree(path, ignore_errors=True)
     try:
@@ -94,7 +94,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def parents_made(path: Path) -> Iterator[None]:
-    """Make the missing parents of a path; if the block raises an exception, remove them again."""
+    """Make the missing parents of a path; if the `with` block raises, remove them again."""
     missing = [parent for parent in path.absolute().parents if not parent.exists()]
     try:
         if missing:
@@ -122,7 +122,7 @@ def refuse_unwritable(directory: Path) -> None:
 
 
 class _Tried(Exception):
-    """Raised when a folder was made, so that it is removed again."""
+    """Raised after making a folder as a test, so that the folder is removed again."""
 
 
 def replace_files(directory: Path, folder: Path, last: str) -> None:
@@ -143,7 +143,7 @@ def replace_files(directory: Path, folder: Path, last: str) -> None:
 def remove_directory(path: Path) -> None:
     """Remove a directory, if the system allows it.
 
-    The directory is renamed first, so that a kill never leaves a part of it under this name.
+    The directory is renamed first, so that a kill never leaves a part of it under the name `path`.
     """
     temporary = _beside(path)
     with suppress(OSError):
@@ -155,7 +155,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the temporary files of killed writers; no other process may be writing there."""
+    """Remove the temporary files of killed writers; call it while no other process writes there."""
     with refusing_write_errors(directory):
         for path in directory.glob(".*"):
             if path.suffix in LEFTOVERS:

@@ -9,7 +9,7 @@ from regard.machine.interrupt import signals_blocked
 
 
 def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a process that runs a Python program with additional environment variables.
+    """Start a process that runs the Python code `program`, with more environment variables.
 
     The child ignores SIGINT and SIGTERM: only this process reacts to them. Raises OSError if the
     system cannot start another process.
@@ -24,7 +24,7 @@ def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
 
 
 def pipes() -> tuple[BinaryIO, BinaryIO]:
-    """In a process that `started` made: the pipe to read requests from, and the pipe for answers.
+    """Return the pipe of requests and the pipe for answers, in a process that `started` made.
 
     Standard output is redirected to standard error, so that text printed by a library does not mix
     with the answers.

@@ -24,7 +24,7 @@ def compiled(
     overwritten by the next call. Compiling the function, or its backward pass, may fail with any
     exception, for example if there is no C compiler.
     """
-    # Inductor's advice is for the authors of programs, not for their users.
+    # Hide Inductor's warnings: they advise programmers, not the users of a program.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._inductor")
     mode = "reduce-overhead" if graphs and backend == "inductor" else None
     return torch.compile(function, dynamic=False, fullgraph=True, backend=backend, mode=mode)

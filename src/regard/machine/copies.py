@@ -110,20 +110,21 @@ class Copies(Generic[_Task, _Result]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in self._pids.values():
-            with suppress(ChildProcessError):  # other code may have waited for it already
+            with suppress(ChildProcessError):  # other code may have waited for this copy already
                 os.waitpid(pid, 0)
         self._pids.clear()
 
     def _copy(self, run: Callable[[Connection, Connection], NoReturn]) -> None:
         here, there = Pipe()
         try:
-            # A child made by multiprocessing would wait for a thread that reads standard input.
+            # A child that multiprocessing makes closes its standard input at the start, and would
+            # have to wait for a thread of the parent that reads from it; os.fork() does neither.
             pid = os.fork()
             if not pid:
                 run(here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # ends a copy that an interrupt kept from being recorded in `_pids`
+            here.close()  # ends a new copy that is not yet in `_pids`, where `close` would find it
             raise
         finally:
             there.close()  # only the new copy may hold this end; later copies must not inherit it
@@ -145,7 +146,7 @@ def _wait_for_rest() -> None:
     products.
     """
     until = time.monotonic() + _REST
-    # Threads are looked at twice: one that was idle may have waited for one that was not.
+    # Look twice: a thread seen idle may then be woken by a thread that is looked at later.
     while _others_run() or _others_run():
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")
@@ -157,7 +158,7 @@ def _others_run() -> bool:
     for thread in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             state = (thread / "stat").read_text().rpartition(") ")[2][0]
-            # R is running or ready to run; D is waiting in the kernel.
+            # State R: the thread runs or is ready to run. State D: it waits in the kernel.
             if state in "RD" and int(thread.name) != here:
                 return True
     return False
@@ -176,14 +177,14 @@ def _run_tasks(
         _is_copy = True
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         parents_end.close()  # so that the pipe breaks when the parent ends
-        gc.freeze()  # a garbage collection would write to shared memory, and so copy it
+        gc.freeze()  # otherwise a garbage collection would write to shared memory, and so copy it
         prepare()
         with suppress(EOFError, OSError):
             while True:
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        os._exit(1)  # does not flush the parent's buffers or call its exit handlers a second time
+        os._exit(1)  # not sys.exit, which would flush the parent's buffers a second time
 
 
 def _answer(

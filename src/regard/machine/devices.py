@@ -56,8 +56,8 @@ def refuse_too_large(parameters: int, device: torch.device, shards: int = 1) -> 
     With several `shards`, the memory must hold only one of the shards.
     """
     memory = all_bytes(device)
-    # For each parameter, these take 4 bytes each: the weight, two moments, the gradient of a step
-    # and, without shards, the gradient of a batch.
+    # Each parameter takes 4 bytes for its weight, 8 for two moments, 4 for the gradient of a step
+    # and, without shards, 4 for the gradient of a batch.
     needed = 20 * parameters if shards == 1 else 16 * parameters // shards
     if needed > memory:
         each = " in each process" if shards > 1 else ""
@@ -147,7 +147,9 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         m_mmap_threshold, m_trim_threshold, m_arena_max = -3, -1, -8
         libc.mallopt(m_mmap_threshold, 2**31 - 1)
-        libc.mallopt(m_trim_threshold, -1)  # never trim; 2 GiB would be too low for a large step
-        libc.mallopt(m_arena_max, 1)  # a thread's own arena cannot hold blocks of over 64 MB
+        # -1: never trim. The largest threshold, 2 GiB, would be too low for a large step.
+        libc.mallopt(m_trim_threshold, -1)
+        # One arena for all threads: a thread's own arena cannot hold blocks of over 64 MB.
+        libc.mallopt(m_arena_max, 1)
     except (OSError, AttributeError):
         pass

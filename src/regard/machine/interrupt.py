@@ -32,7 +32,7 @@ class Interrupt:
         self.patient = patient
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Record a signal; unless `patient`, raise KeyboardInterrupt at a second one instead."""
+        """Record a signal; from the second on, raise KeyboardInterrupt if `patient` is False."""
         if self.signum is not None and not self.patient:
             raise KeyboardInterrupt
         self.signum = signum

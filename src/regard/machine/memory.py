@@ -55,14 +55,14 @@ def restart_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        give_back_memory()  # memory that malloc keeps could be used without raising the peak
+        give_back_memory()  # otherwise, use of memory that malloc keeps would not raise the peak
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes(device)
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most bytes in use at a time since `restart_peak`; on a CPU, the most resident bytes."""
+    """The peak of the bytes in use since `restart_peak`; on a CPU, the peak of resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -87,7 +87,7 @@ def _groups() -> Iterator[tuple[_Kind, Path]]:
             number, controllers, path = line.split(":", 2)
             kind = _V2 if number == "0" else _V1
             if kind is _V2 or "memory" in controllers.split(","):
-                # Inside a container, the path may be one of the host; only some parents exist then.
+                # In a container, this may be a path of the host; not all of its parents exist here.
                 within = Path(path.strip("/"))
                 for part in (within, *within.parents):
                     yield kind, CGROUPS / kind.folder / part

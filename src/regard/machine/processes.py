@@ -182,7 +182,7 @@ class Processes:
         """Whether no other process has reported an error; then the caller must report its own."""
         try:
             return int(self.store.add("ending", 1)) == 1
-        except RuntimeError:  # the store was on a host that has ended
+        except RuntimeError:  # the store cannot be reached: its host has ended
             return True
 
 
@@ -230,9 +230,9 @@ def _agreed_name(store: Store, rank: int, count: int) -> str:
     """Agree with the other processes on a new name, as a prefix for their keys in the store.
 
     If torchrun has restarted the processes, its store still has the keys of the old processes. So
-    every process except the first stores a greeting with a new name of its own, and the first
-    answers every greeting with the agreed name. Only a living process confirms that it has read its
-    answer.
+    every process except the first stores a greeting with a new name of its own. The first answers
+    every greeting, even that of an old process, with the agreed name. Each new process confirms
+    that it has read its answer; the first waits for all confirmations.
     """
     name = uuid.uuid4().hex
     if rank:

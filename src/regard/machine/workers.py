@@ -24,8 +24,8 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""To limit memory, at most this many tasks per process are queued, or are done and not yet
-fetched."""
+"""At most this many tasks per process are queued, in work, or done with a result that is not yet
+fetched. This limits memory."""
 
 
 def usable_cores() -> int:
@@ -71,9 +71,9 @@ class Workers:
     def map(self, job: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
         """Yield `job(task)` for each task, in order; only a few tasks are read in advance.
 
-        `job` is pickled once for each process, and may keep state there. An error in a job, or a
-        RegardError in `tasks`, is raised after the results of the earlier tasks. Raises
-        RegardError if a process was killed.
+        `job` is pickled once for each process, and may keep state there. An error of a job,
+        or a RegardError that iterating over `tasks` raises, is raised here after the results of the
+        earlier tasks. Raises RegardError if a process was killed.
         """
         if not self._processes:
             yield from map(job, tasks)
@@ -190,4 +190,4 @@ def answer_requests() -> None:
                 answer = None, error
             pickle.dump(answer, answers, protocol=5)
             answers.flush()
-    os._exit(1)  # a normal exit would flush standard output to a pipe that may be closed
+    os._exit(1)  # not sys.exit, which would flush standard output to a pipe that may be closed

@@ -117,6 +117,6 @@ def _of_model(manifest: dict[str, Any] | None) -> dict[str, Any]:
     if about.step is None:
         if about.imported is None:
             raise ValueError("neither trained nor imported")
-        return {}  # another program trained it, and does not say how
+        return {}  # another program trained the model, and does not say how
     averaged = tuple(about.averaged) if about.averaged else None
     return {"steps": about.step, "averaged": averaged, "tuned": bool(about.tuned)}

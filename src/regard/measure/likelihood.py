@@ -1,4 +1,4 @@
-"""log P(y | x), the likelihood of given translations, which may be ranked or filtered by it."""
+"""log P(y | x), the likelihood of given translations, for example to rank or filter them."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,8 +13,9 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""A batch has at most this many slots in its source, and as many in its target, because memory must
-hold the logits of all tokens for each target slot. A longer sentence is a batch of its own."""
+"""A batch has at most this many slots in its source, and as many in its target, because for each
+target slot, memory must hold logits of the whole vocabulary. A longer sentence is a batch of its
+own."""
 
 
 class Likelihood(NamedTuple):
@@ -53,7 +54,8 @@ def likelihoods(
 def _ended(sentences: Sequence[list[int]], first: int, longest: int) -> list[list[int]]:
     """Put </s> at the end of each sentence.
 
-    Raises DataError if a sentence then has more than `longest` pieces.
+    Raises DataError if a sentence then has more than `longest` pieces. `first` sentences
+    precede these, and the number in the error counts them, too.
     """
     encoded = [[*pieces, EOS] for pieces in sentences]
     for number, pieces in enumerate(encoded, start=first + 1):

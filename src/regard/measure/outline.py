@@ -40,12 +40,12 @@ class Memory(NamedTuple):
     """Bytes that a process keeps from step to step, in `FlatAdam` or `ShardedAdam`."""
 
     weights: int
-    """Bytes of the rounded weights that the model computes with; 0 in fp32 and if it is sharded."""
+    """Bytes of the rounded weights that the model computes with; 0 in fp32 or with shards."""
     master: int
     """Bytes of the weights in fp32."""
     gradient: int
-    """Bytes of the gradient of the last batch, and of a step's sum in fp32; if sharded, only of the
-    sum."""
+    """Bytes of the last batch's gradient, and of the sum of a step's gradients in fp32. With
+    several shards, only the sum is kept."""
     moments: int
 
     @classmethod
@@ -62,8 +62,8 @@ class Disk(NamedTuple):
 
     checkpoint: int
     checkpoints: int
-    """The most checkpoints that exist at the same time: those that are kept, the one being written,
-    and with `training.resume_minutes` the last one that is not averaged."""
+    """The most checkpoints that exist at the same time: those that are kept, the one being written
+    and, if `training.resume_minutes` is set, the last of those that serve only to resume."""
     present: int
     """Number of checkpoints that exist already."""
     model: int

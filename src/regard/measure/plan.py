@@ -79,7 +79,7 @@ class Plan(Outline):
 
     @property
     def cost(self) -> Cost:
-        """The cost of all steps, counted and estimated."""
+        """The cost of all steps: counted operations, and numbers for the estimate of Table 2."""
         return Cost(
             counted_flop=self.steps * self.flop_per_step,
             seconds=self.steps * self.step_seconds,
@@ -154,12 +154,13 @@ class _Trial:
     def __init__(self, setup: Setup, kept: int, tell: Callable[[str], None]):
         self.setup, self.kept, self.tell = setup, kept, tell
         self.recipe, self.device, self.processes = setup.recipe, setup.device, setup.processes
-        load_loops(self.device)  # in advance: a step's memory must not include that of the loops
+        load_loops(self.device)  # load compiled code now: its memory is not that of a step
         free_memory(self.device)
         self.room, self._before = free_bytes(self.device), restart_peak(self.device)
         self.model, self.optimizer = setup.model_and_optimizer()
         self.optimizer.give(self.processes.give)
-        restart_peak(self.device)  # until `give`, each process had the whole model
+        # Before `give`, each process had the whole model: the peak must not include that.
+        restart_peak(self.device)
         self._steps = steps_for(
             self.model, self.optimizer, self.recipe, self.device, setup.dtype, self.tell
         )
@@ -167,8 +168,8 @@ class _Trial:
     def fitting(self, parts: int) -> tuple[int, Batch, int]:
         """Double `parts` until the largest part of a batch fits the memory.
 
-        Returns the number of parts, the largest part, and the bytes that it needs in addition to
-        the `kept` ones. Raises TrainingError if not even one row fits.
+        Returns the number of parts, the largest part, and the bytes that this part needs besides
+        those kept from step to step. Raises TrainingError if not even one row fits.
         """
         bytes_of_a_slot = 0.0
         if not tells_full_memory(self.device):
@@ -194,7 +195,7 @@ class _Trial:
         return largest_batch(self.setup.pairs, self.recipe.data, entries, parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
-        """Make a step on a batch; return the bytes that it needs in addition to the `kept` ones.
+        """Make a step on a batch; return the bytes it needs besides those kept from step to step.
 
         With several processes, the result is the largest number of bytes that any of them needs.
         Returns None if memory runs out.

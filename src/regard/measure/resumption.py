@@ -74,7 +74,7 @@ def _replayed(
     for stop in stops:
         until = recipe.but(
             steps=stop,
-            patience=0,  # a run that has ended by its patience or time would make no step
+            patience=0,  # no patience or minutes: a run that has used them up makes no step
             minutes=0.0,
             validate_every=2**31 - 1,
             save_every=0,

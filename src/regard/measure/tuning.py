@@ -83,7 +83,7 @@ def try_searches(
         smaller = [alpha for alpha in reversed(ALPHAS) if alpha < own.alpha]
         for side in (larger, smaller):
             if _best(tried).alpha == own.alpha:
-                all(is_better(own.beam, alpha) for alpha in side)  # ends when one is not better
+                all(is_better(own.beam, alpha) for alpha in side)  # stops at the first False
         for beam in BEAMS:
             is_better(beam, _best(tried).alpha)
     finally:
@@ -116,10 +116,10 @@ def tune_run(run: Run) -> None:
     """Tune a finished run on the validation set; write the results into its journal.
 
     The number of averaged checkpoints is chosen first, then beam and alpha. If the run's minutes
-    are limited, both choices together take the share TUNING of the minutes, and the first choice at
-    most about the share AVERAGES of that time; only as many sentences are translated as the time
-    allows. If these are fewer than FEWEST, beam and alpha stay unchanged. If a run is finished
-    again, the results in its journal are used again.
+    are limited, the share TUNING of them is for both choices; the first choice takes at most about
+    the share AVERAGES of this time. For the second choice, only as many sentences are translated as
+    the remaining time allows. If these are fewer than FEWEST, beam and alpha stay unchanged. If a
+    run is finished again, the results in its journal are used again.
     """
     directory, recipe = run.directory.path, run.setup.recipe.training
     began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")

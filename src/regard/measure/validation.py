@@ -178,7 +178,7 @@ def loss_and_accuracy(
 
 
 def _sums(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """Sums over a batch: the loss, the tokens predicted right, and all tokens.
+    """Sums over a batch: its loss, its correctly predicted tokens, and all its tokens.
 
     If the batch does not fit the memory that training leaves free, it is computed in halves.
     """

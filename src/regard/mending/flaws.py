@@ -48,7 +48,7 @@ def _repeats(text: str) -> bool:
     # A single letter may occur three times in a row, so a group of letters has at least two.
     shortest = 1 if " " in text.strip() else 2
     for period in range(shortest, _LONGEST_PERIOD + 1):
-        same = 0  # how many words in a row equal the word one period earlier
+        same = 0  # number of words in a row that equal the word `period` places before
         for earlier, word in zip(words, words[period:], strict=False):
             same = same + 1 if earlier == word and _is_word(word) else 0
             if same >= period * (COPIES - 1):

@@ -19,8 +19,8 @@ from regard.translation import Translation, Translator
 WIDER = 2
 """The beam of the second search is this many times as wide as that of the first."""
 ALPHA = 1.0
-"""The exponent of the length penalty is raised to this value if it is lower, so that a truncated
-translation becomes longer."""
+"""If the exponent of the length penalty is lower, the second search uses this value instead, so
+that a truncated translation becomes longer."""
 LONGEST_PERIOD = 8
 """A group of at most this many pieces must not come three times in a row."""
 
@@ -71,13 +71,15 @@ class WithoutRepetition:
     def step(self, tokens: Tensor, state: Remembering) -> tuple[Tensor, Remembering]:
         """Logits of the next token, and the next state.
 
-        A token that would write a group of pieces for the third time in a row has -inf.
+        A token that would complete three equal groups of pieces in a row gets the logit -inf.
         """
         logits, inner = self.model.step(tokens, state.state)
         written = torch.cat([state.tokens, tokens.unsqueeze(1)], dim=1)
         logits = logits.clone()
         for period in range(1, min(LONGEST_PERIOD, (written.shape[1] + 1) // 3) + 1):
-            recent = 2 * period - 1  # these tokens and the next one have the length of two copies
+            # If each of the last `recent` tokens equals the token one period before it, one more
+            # such token would complete the third copy of a group.
+            recent = 2 * period - 1
             same = (written[:, -recent:] == written[:, -recent - period : -period]).all(dim=1)
             forbidden = written[:, -period].unsqueeze(1)
             barred = logits.gather(1, forbidden).masked_fill(same.unsqueeze(1), -torch.inf)

@@ -1,15 +1,15 @@
 """Make the paper's tables again, with the paper's numbers beside ours: `regard reproduce`.
 
 Each row is trained once, in its run directory, by any of several processes (`regard.study`). In
-this list, a module uses only modules above it:
+this list, a module uses only modules that come before it:
 
     scales, small, wmt      the text of each size, and the recipe in place of the paper's base
     rows                    a row of a table as a recipe of any size, and its training
     chart, tables           a table as Markdown, JSON, a drawing and a page
-    layers -> path, costs   the layers of Table 1, and the measures of their cost
+    layers, path, costs     the layers of Table 1, and the measures of their cost
     prepared, parsers       the data of translation, prepared once; the parsers and their data
     table1 to 4, figures    the tables, and Figures 1 to 5
-    sentences -> report     the paper's sentences about its tables, with verdicts
+    sentences, report       the paper's sentences about its tables, with verdicts
     plan                    the time, the cost and the disk that a study would take
     registry, study         scales and tables by name; how the tables are made
 """

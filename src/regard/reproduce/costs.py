@@ -66,7 +66,7 @@ def _made(layer: str, sizes: Sizes) -> tuple[nn.Module, Tensor]:
 
 
 class _Living(TorchDispatchMode):
-    """Counts the bytes that operations allocate: `now` those in use, `most` the peak of `now`."""
+    """Counts the bytes that operations allocate: `now` is those in use, `most` their peak."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from regard.view.look import Look, look_at
 from regard.view.multihead import multihead
 
 SEED = 24
-"""The seed of the built-in corpus that gives the sentences; no model learns from this seed."""
+"""The sentences come from the built-in corpus of this seed; no model learns from that corpus."""
 _SHORT = 14
 """Only sentences of at most this many words are drawn, so that the figure is legible."""
 CAPTIONS = {

@@ -37,7 +37,7 @@ class ParserRow:
     teacher: str | None = None
     """The row whose parser writes the silver trees; None if no silver trees have to be written."""
     beam: int | None = None
-    """The beam of the test; None means the beam of the recipe, which validation uses, too."""
+    """The size of the beam in the test; None means the size that the recipe gives."""
 
 
 PLAIN_PARSE = SMALL_PARSE.but(positions="sinusoidal", recombined=0, steps=18_000)
@@ -58,11 +58,13 @@ MINI_PARSE = PLAIN_PARSE.but(
     average=5,
     beam=4,
 )
-"""The recipe of a parser of the built-in trees; its training takes some minutes on one core."""
+"""The recipe for parsers that learn from the built-in trees. One training takes some minutes on one
+core."""
 GOLD_TREES, SILVER_TREES, TEST_TREES = 2000, 4000, 200
 BERKELEY = {"wsj-sample/test": 86.1, "craft/dev": 83.3}
-"""F1 of the Berkeley parser, trained on the same gold trees, by test set. The values cannot be
-checked: the parser's output and the command that scored it were not kept (experiments/table4)."""
+"""For each test set, the F1 of the Berkeley parser, which was trained on the gold trees of our row.
+The values cannot be checked: the parser's output and the command that scored it were not kept
+(experiments/table4)."""
 
 
 def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:
@@ -140,9 +142,10 @@ def _of_smaller_treebanks(out: Path) -> list[ParserRow]:
 
 
 def make_trees(row: ParserRow, out: Path, seed: int) -> None:
-    """Write the built-in trees of a row and the silver trees by its teacher, if they are missing.
+    """Write the files of built-in trees and of silver trees that a row needs, if they are missing.
 
-    The teacher is the parser that was trained with `seed`; its training must be finished.
+    The silver trees are written by the parser of the row `row.teacher` that was trained with
+    `seed`. The training of this parser must be finished.
     """
     wanted = {"train": (_TRAIN, GOLD_TREES), "valid": (_VALID, TEST_TREES),
               "test": (_TEST, TEST_TREES)}  # fmt: skip

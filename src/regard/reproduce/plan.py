@@ -29,7 +29,7 @@ class PlannedRow:
     flop: float
     """Floating-point operations of the training."""
     seconds: float
-    """Seconds of the training in one process of this machine, at its speed of matrix products."""
+    """Seconds of the training in one process, at this machine's speed of large matrix products."""
     disk: int
     """The size of the run directory at the end, in bytes."""
 

@@ -17,16 +17,17 @@ from regard.study.kept import Measured, Task
 from regard.study.settings import settings_of
 
 _COPIED = ("dropout", "label_smoothing", "positions")
-"""Fields that take the paper's value, whatever the size of `base`, if a row changes them."""
+"""Fields that are not scaled: if a row changes one of them, our row takes the paper's value."""
 
 
 def scaled(row: str, base: Recipe) -> Recipe:
     """`base` with the change that a row of Table 3 makes to the paper's base model.
 
-    Layers, widths, heads, steps and the products h d_k and h d_v are those of `base`, times the
-    ratio of the paper's row to the paper's base model. Dropout, label smoothing and the kind of
-    positions are those of the paper's row, if that row changes them. A table of learned positions
-    is long enough for the longest sentence and for its translation, which may be longer (§6.1).
+    Where the paper's row has, for example, twice a number of the paper's base model, the recipe has
+    twice that number of `base`. The scaled numbers are layers, widths, heads, steps and the
+    products h d_k and h d_v. Dropout, label smoothing and the kind of positions are not scaled: if
+    the row changes them, the paper's values are taken. A table of learned positions is long enough
+    for the longest sentence and for its translation, which may be longer (§6.1).
     Every row averages checkpoints as `base` does.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
@@ -102,7 +103,7 @@ def _cost(result: dict[str, Any]) -> Measured:
 
 
 def state_of(out: Path, row: str, found: Mapping[int, object], steps: int) -> str:
-    """The progress of a row: `done`, or the progress of each seed without figures in `found`."""
+    """The progress of a row: `done`, or that of each seed whose figures in `found` are None."""
     waiting = [
         f"seed {seed}: {_progress(run_of(out, row, seed), steps)}"
         for seed, one in found.items()

@@ -32,7 +32,7 @@ class Scale(Protocol):
         """The number of seeds of each row, unless the user names another number."""
 
     def prepare(self, out: Path) -> None:
-        """Prepare the data in `out`; the caller holds the lock of the preparation."""
+        """Prepare the data in `out`; the caller must keep other processes from doing the same."""
 
     def base(self, out: Path) -> Recipe:
         """The recipe in the place of the paper's base model; the data in `out` must be prepared."""
@@ -92,11 +92,11 @@ class Mini:
 
     recipe: Recipe = MINI_BASE
     pairs: int = 5000
-    """Pairs to learn from: base sees each about fourteen times."""
+    """The number of pairs to learn from; the base model sees each pair about fourteen times."""
     validated: int = 500
-    """Pairs of the development set."""
+    """The number of pairs in the development set."""
     tested: int = 500
-    """Unseen pairs that Table 2 translates."""
+    """The number of unseen pairs that Table 2 translates."""
 
     name: str = "mini"
     text: str = "the built-in English-German corpus"

@@ -29,22 +29,25 @@ class Sentence:
     english: str
     korean: str
     better: str
-    """The row that has the higher figure, according to the statement."""
+    """The row that has the higher figure, according to the statement, unless `alike` is True."""
     worse: str
     number: str = "bleu"
     """The name of the figure by which the rows are compared."""
     alike: bool = False
-    """Whether the statement instead says that both rows have nearly the same figure."""
+    """If True, the statement says that both rows have nearly the same figure."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The figures of two rows, for each seed that both rows have, and the paper's difference."""
+    """Our figures of two rows, by seed, and the difference of these rows in the paper.
+
+    A seed counts only if both rows have a figure for it.
+    """
 
     values: tuple[float, ...]
     others: tuple[float, ...]
     printed: float | None
-    """The difference of the rows in the paper; None if the paper does not print both figures."""
+    """The difference in the paper; None if the paper does not print the figures of both rows."""
 
     @property
     def mean(self) -> float:

@@ -1,4 +1,4 @@
-"""Scale `small`: real text, and the recipe that the rule of `--time` chooses for it."""
+"""Scale `small`: real text, and a recipe that is chosen as by `regard train --time`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Small:
     """Multi30k, English to German, from the folder that REGARD_DATA names."""
 
     minutes: float = 30.0
-    """Minutes of base's training on one core, for which its recipe is chosen."""
+    """The recipe of row base is chosen so that its training takes this many minutes on one core."""
     name: str = "small"
     text: str = "Multi30k, English to German"
     seeds: int = 1
@@ -40,11 +40,11 @@ class Small:
         prepare_folder(out, folder, recipe, valid="val")
 
     def base(self, out: Path) -> Recipe:
-        """The recipe in the place of base: `out`/base.toml or, without this file, a new choice.
+        """The recipe in the place of the paper's base model: `out`/base.toml, or a new one.
 
-        The rule of `--time` chooses a recipe with Adam. The recipe then gets eight heads, and
-        validation and averaging as in the paper's tables. Its number of steps is fixed, and its
-        time is not, so that rows of other sizes take as many steps (big: three times as many).
+        A new recipe is chosen as by `regard train --time`, with Adam. Then it gets eight heads, and
+        validation and averaging as in the paper's tables. It limits the steps and not the time, so
+        that rows of other sizes take as many steps as base (row big: three times as many).
         """
         kept = out / "base.toml"
         if kept.exists():
@@ -87,7 +87,7 @@ def _folder() -> Path:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Use one thread in the block, in which speed is measured: rows are trained with one thread."""
+    """Use one thread while speed is measured, because each row is trained with one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -75,9 +75,9 @@ def _slug(layer: str) -> str:
 
 
 def exponents(found: Measured) -> dict[str, float]:
-    """The exponents of n and d with which costs grow, between the two largest sizes.
+    """The exponent with which each cost grows in n or d, computed from the two largest sizes.
 
-    The exponent of the longest chain is fitted to all sizes, because a chain's length is exact.
+    For the longest chain, it is computed from all sizes, because a chain's length is exact.
     """
     n, d = NS[-1], DS[0]
     return {

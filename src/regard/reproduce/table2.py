@@ -43,7 +43,7 @@ SYSTEMS = {
 """For each published system, our row with a model of the same kind; None if there is none."""
 ENSEMBLE = "ensemble"
 LANGUAGE = "de"
-"""The language of the translations, by whose rules the paper's BLEU divides words."""
+"""The language of the translations; the paper's BLEU divides text into words by its rules."""
 
 
 def family_recipes(base: Recipe) -> dict[str, Recipe]:

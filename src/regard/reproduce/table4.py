@@ -27,7 +27,7 @@ from regard.study.locks import locked
 from regard.study.settings import settings_of
 
 TEACHING_SEED = 1
-"""The seed of the parser that writes the silver trees, from which parsers of all seeds learn."""
+"""The parser with this seed writes the silver trees, whatever seed the learning parser has."""
 
 
 def _tasks(study: Study) -> list[Task]:

@@ -117,7 +117,7 @@ th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}sv
 
 
 def figure_of(values: Sequence[float], digits: int) -> str:
-    """The mean and, of several values, ± their standard deviation; a dash if there is no value."""
+    """The mean and, for two or more values, ± the standard deviation; a dash for no value."""
     if not values:
         return NONE
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""

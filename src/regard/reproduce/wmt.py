@@ -31,7 +31,8 @@ class Archive:
     """The size of the file in bytes."""
     sha256: str
     members: tuple[tuple[str, str, str], ...]
-    """Pairs of files: the English one, the German one, and their text (train, valid or test)."""
+    """For each pair of files in the archive: the English file, the German file, and their purpose
+    (train, valid or test)."""
 
     @property
     def file(self) -> str:
@@ -67,7 +68,8 @@ ARCHIVES = (
          ("dev/newstest2014-deen-src.en.sgm", "dev/newstest2014-deen-ref.de.sgm", "test")),
     ),
 )  # fmt: skip
-"""4.5 million pairs to learn from, newstest2013 to validate on, newstest2014 to test on."""
+"""The archives: 4.5 million pairs to learn from, newstest2013 to validate on, and newstest2014 to
+test on."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Wmt:
 
 
 def fetched(archive: Archive, folder: Path) -> Path:
-    """The path of an archive's file, which is downloaded if the folder lacks it, and is checked.
+    """Download an archive, unless the folder has it, and check it; return the path of its file.
 
     Raises DataError if the file cannot be downloaded, or if its checksum differs.
     """
@@ -140,7 +142,8 @@ def _checksum(path: Path) -> str:
 def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
     """Write the members of the archives to train, valid and test, in .en and .de, in `out`.
 
-    Raises DataError if a member is missing, or if two sides differ in their number of lines.
+    Raises DataError if a member is missing, or if an English file and its German translation differ
+    in their number of lines.
     """
     texts: dict[tuple[str, str], list[bytes]] = {}
     for archive in archives:

@@ -1,4 +1,4 @@
-"""The recipe and the tokenizer that a run directory was begun with, and checks for changes."""
+"""Keep the recipe and the tokenizer that a run directory was begun with; refuse changed ones."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -30,7 +30,8 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
     """
     earlier = begun(directory)
     if earlier:
-        # A run may be given more time, and the settings of the search do not change its weights.
+        # Two differences are allowed: a run may be given more time, and the settings of the search
+        # have no influence on the weights.
         earlier = earlier.merged(
             {"training": {"minutes": recipe.training.minutes}, "search": dict(recipe.search)}
         )
@@ -53,11 +54,11 @@ def differences(before: Recipe, after: Recipe) -> list[str]:
 
 
 def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
-    """Write the recipe and the tokenizer of `data` into a run directory, unless it has them.
+    """Write `recipe` and the tokenizer of `data` into a run directory, unless they are there.
 
-    A recipe.toml with the same meaning is not replaced; an older version of regard may have written
-    the file with fewer fields. If anything is written, the manifest of a finished model in the
-    directory is removed first, which makes the model invalid.
+    A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
+    version of regard wrote fewer fields. If anything is written, the manifest of a finished model
+    in the directory is removed first, which makes the model invalid.
     """
     path = directory / "recipe.toml"
     if not path.exists() or Recipe.read(path) != recipe:
@@ -82,10 +83,10 @@ def changed_shape(directory: Path, recipe: Recipe) -> str:
 
 
 def refuse_changed(changed: Collection[str], checkpoint: Path, *, knowingly: bool) -> None:
-    """Raise ModelError if `changed` names the tokenizer, or if it names the data.
+    """Raise ModelError if the tokenizer or the data has changed since the checkpoint was saved.
 
-    `changed` has the names of the fingerprints that are not those of the checkpoint. With
-    `knowingly`, the data may have changed, but not the tokenizer.
+    `changed` names what has changed: "tokenizer", "data", both or nothing. With `knowingly`, the
+    data may have changed, but not the tokenizer.
     """
     if "tokenizer" in changed:  # the weights were learned for the old tokenizer's pieces
         raise ModelError(

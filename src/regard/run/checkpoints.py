@@ -20,7 +20,7 @@ from regard.files.whole import remove_directory
 from regard.run.sharding import Optimizer
 
 FINGERPRINTS = ("data", "tokenizer")
-"""Names of the checksums in a checkpoint's manifest that show whether the run's files changed."""
+"""Names of checksums in a checkpoint's manifest, which show whether data or tokenizer changed."""
 
 
 class Checkpoint(NamedTuple):
@@ -78,9 +78,10 @@ def save(
 
     N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
     optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
-    A checkpoint with about["extra"] does not count for `keep`, and the next save removes it.
-    Checkpoints of later steps are removed, too: they are damaged, as the run would otherwise have
-    continued from them. Returns the path of the new checkpoint.
+    A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
+    the next save removes it.
+    Checkpoints of later steps are removed, too: they must be damaged, because the run would have
+    continued from an undamaged one. Returns the path of the new checkpoint.
     """
     path = directory / f"step-{about['step']}"
 
@@ -89,7 +90,7 @@ def save(
         states = {f"random.{name}": state for one in randoms for name, state in one.items()}
         write_tensors(folder / "optimizer.safetensors", moments | states)
 
-    remove_directory(path)  # a checkpoint that exists already is damaged
+    remove_directory(path)  # if it exists, it is damaged: the run did not continue from it
     write_sealed(path, fill, about)
     found = paths(directory)
     earlier = [other for other in found[: found.index(path)] if not _is_extra(other)]
@@ -172,8 +173,8 @@ def to_average(
 ) -> list[Checkpoint]:
     """The `count` undamaged checkpoints nearest to a step; the newest ones if `step` is 0.
 
-    Extra checkpoints, which were not due, are taken only if there are too few others. Raises
-    ModelError in the same cases as `newest`.
+    Extra checkpoints, which serve only to continue from, are taken only if the rest are too few.
+    Raises ModelError in the same cases as `newest`.
     """
     found = paths(directory)
     order = _by_distance(found, step) if step else found[::-1]

@@ -13,7 +13,7 @@ step, and `TUNING` for the choice of the search's settings."""
 
 
 class Clock:
-    """Counts time and tokens; decides, by the step, the time and signals, what is due."""
+    """Counts time and tokens; decides what is due, from the step, the time and the signals."""
 
     def __init__(
         self, setup: Setup, journal: Journal, interrupt: Interrupt, began: float | None = None
@@ -82,9 +82,10 @@ class Clock:
         )
 
     def _is_late(self, seconds: float) -> bool:
-        """Whether all time that remains after `seconds` is needed for the work at the end.
+        """Whether the work at the end must start now, when the run has taken `seconds`.
 
-        This work is to validate, save, average and tune. False if the run's time is not limited.
+        The work at the end is to validate, save, average and tune; started later, it would not end
+        in time. False if the run's time is not limited.
         """
         budget = 60 * self._recipe.minutes
         closing = max(self._closing, CLOSING * budget)
@@ -93,8 +94,8 @@ class Clock:
     def saved(self, *, extra: bool) -> None:
         """Start again to count the minutes to the next save; an `extra` save delays no due save.
 
-        Also estimate the time of the work at the end: the longest time so far from a decision of
-        `due` to the end of the save that followed, and half as much again for averaging.
+        Also estimate how long the work at the end takes: 1.5 times the longest time so far between
+        a call of `due` and the end of the save after it. The added half is for averaging.
         """
         self._saved_at = time.monotonic()
         if not extra:

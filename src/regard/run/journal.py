@@ -100,7 +100,7 @@ def tensorboard(directory: Path) -> RecordListener:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """All lines that end in a newline; text after the last newline is cut short or unfinished."""
+    """All lines that end in a newline; an unfinished line at the end is left out."""
     return text.split("\n")[:-1]
 
 

@@ -52,7 +52,7 @@ def write_model(
     about: dict[str, Any],
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Make a model directory, or replace the model in a run directory and keep its other files.
+    """Make a model directory; if it is a run directory, only the model in it is replaced.
 
     `about` goes into the manifest: the step, fingerprints, the steps that were averaged. `beside`
     has the contents, by name, of other files that are sealed with the model, such as the

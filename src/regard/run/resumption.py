@@ -97,8 +97,8 @@ class Resumption:
     def _found(self, optimizer: Optimizer) -> Restored | None:
         """Restore the newest checkpoint, if any, into the optimizer of the first process.
 
-        The first process sends the rest of the checkpoint to all processes, which return it: the
-        state, the position and the random states. Without a checkpoint, all return None.
+        The first process sends the state, the position and the random states to all processes, and
+        every process returns them. Without a checkpoint, all processes return None.
         """
         newest = self._directory.newest(1)
         if not newest:

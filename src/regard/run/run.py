@@ -1,4 +1,4 @@
-"""A run, the argument of `training.train`: a directory, a clock and a resumption."""
+"""A run, for `training.train`: it joins a run directory, a clock and a resumption."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +84,7 @@ class Run:
         return training
 
     def is_over(self, state: TrainingState) -> bool:
-        """Whether the run has ended by its steps, its minutes or its patience."""
+        """Whether the run has reached its last step, its time limit, or the end of its patience."""
         recipe = self.setup.recipe.training
         return state.step >= recipe.steps or self.clock.over or state.gives_up(recipe.patience)
 
@@ -96,8 +96,8 @@ class Run:
     def save(self, training: Training, *, extra: bool = False) -> None:
         """Write a checkpoint, and remove the earlier ones that the recipe does not keep.
 
-        An `extra` checkpoint was not due, and the next save removes it: the final model is the
-        average of due checkpoints, if there are enough.
+        An `extra` checkpoint serves only to continue from, and the next save removes it. The final
+        model is the average of the other checkpoints, if there are enough.
         """
         setup, state, optimizer = self.setup, training.state, training.optimizer
         self.clock.count_time(state)

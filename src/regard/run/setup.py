@@ -117,7 +117,7 @@ class Setup:
         )
 
     def share(self, parts: int) -> BatchShare:
-        """The share of this process in batches that are divided into at least `parts` parts."""
+        """This process's share of batches that are each divided into `parts` parts or more."""
         rank, count = self.processes.rank, self.processes.count
         return BatchShare.even(rank, count, self.recipe.training.accumulate, parts)
 

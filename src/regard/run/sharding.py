@@ -78,7 +78,8 @@ class ShardedAdam:
     def give(self, to_processes: Callable[[Tensor], None]) -> None:
         """Divide the weights and moments of the first process among all processes.
 
-        `to_processes` replaces a tensor by the first process's tensor: `Processes.give`.
+        `to_processes` is `Processes.give`: it fills a tensor of each process with the values of the
+        first process.
         """
         for parameter in self._model.parameters():
             to_processes(parameter.data)
@@ -110,10 +111,10 @@ class ShardedAdam:
         return result
 
     def make_way(self) -> None:
-        """Do nothing: each backward pass adds its gradient to the sum, in fp32."""
+        """Do nothing: FSDP itself adds the gradient of each backward pass to a sum in fp32."""
 
     def add_up(self, over_processes: Callable[[Tensor], None]) -> None:
-        """Do nothing: the backward pass has summed the gradients over the processes."""
+        """Do nothing: FSDP has summed the gradients over the processes in the backward pass."""
 
     def forget(self) -> None:
         """Drop the gradient, including the gradient of an interrupted backward pass."""
@@ -267,18 +268,18 @@ def _divided(
     root: Any = _Root(model)
     for module in (*model.encoder, *model.decoder, root):
         divided: Any = fully_shard(module, mesh=mesh, mp_policy=policy)
-        divided.set_gradient_divide_factor(1.0)  # a sum; `step` divides this sum by the tokens
+        divided.set_gradient_divide_factor(1.0)  # FSDP sums; `step` divides by the tokens
         divided.set_custom_all_gather(_Gather(exchange))
         divided.set_custom_reduce_scatter(_AddUp(exchange))
     return root
 
 
 class Exchange:
-    """The exchanges of tensors between processes, which first check that all have enough memory.
+    """Exchanges tensors between processes, after a check that all processes have enough memory.
 
-    A process that is out of memory takes no part in an exchange, and the others would wait for it
-    for ever. If all batches have the same shape, and two updates have fitted the memory, the next
-    ones fit it, too. From then on, the processes do not check, and a lack of memory ends them all.
+    Without the check, the processes would wait for ever for a process that is out of memory. If all
+    batches have the same shape, and two updates have fitted the memory, the next updates fit it,
+    too. From then on, the check is left out, and a lack of memory ends all processes.
     """
 
     def __init__(self, processes: Processes, *, same_shapes: bool):
@@ -293,7 +294,7 @@ class Exchange:
 
     @property
     def settled(self) -> bool:
-        """Whether all further updates should fit the memory; if one fails, no process continues."""
+        """Whether the check is left out, because further updates should fit the memory."""
         return self._same_shapes and self.fitted >= 2
 
 

@@ -94,7 +94,9 @@ def compare_translations(
 def compare_by(
     metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> tuple[list[Figure], str]:
-    """A metric's figure for each system, compared with the first one, and the metric's signature.
+    """The figures of a metric, one for each system, and the metric's signature.
+
+    Each system is compared with the first one.
 
     Raises DataError if lengths differ or there is nothing to score.
     """
@@ -111,7 +113,7 @@ def compare_by(
 def _figure(found: Result, first: Result) -> Figure:
     p = found.p_value
     if p is not None and found.score == first.score:
-        p = 1.0  # sacreBLEU would give 0.001, although there is no difference
+        p = 1.0  # the scores do not differ, but sacreBLEU gives p = 0.001
     return Figure(float(found.score), float(found.ci or 0), float(found.mean or 0), p)
 
 

@@ -74,7 +74,7 @@ _UNEVEN = "Number of lines unmatch (too many lines in {} file)"
 
 @dataclass
 class _Errors:
-    """Counts messages; raises TooManyErrors after one with more than `most` messages before it."""
+    """Counts messages; raises TooManyErrors after a message that has more than `most` before it."""
 
     most: int
     before: int = 0

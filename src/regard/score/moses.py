@@ -174,10 +174,10 @@ def _end_apart(word: str, language: str, after: str) -> str:
 
 @cache
 def _abbreviations(language: str) -> dict[str, str]:
-    """When each abbreviation of a language keeps its full stop, from the lists of Moses.
+    """When each of Moses' abbreviations keeps its full stop: "always" or "before a number".
 
-    Lines are read as the script reads them: a blank at the end of a line belongs to the
-    abbreviation, which then occurs in no text.
+    Lines are read as the script reads them: if a line ends in a blank, the blank belongs to the
+    abbreviation, and no word of a text equals it.
     """
     lists = _lists()
     found = {}

@@ -212,7 +212,9 @@ class _Pairs:
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])
-        if left == right:  # overlapping pairs cannot both be joined: all are counted again
+        if left == right:
+            # In "aaa", the pairs "aa" at places 0 and 1 overlap: only one of them can be joined.
+            # So the pair is counted again at all its places.
             here = self._text.starts(self.where[pair], left, right)
             self._occur[pair] = self._text.weight[here].sum()
         else:

@@ -11,8 +11,8 @@ def weights(scores: Numbers, bias: Numbers, factor: float, out: Numbers) -> None
     """Write softmax(scores * factor + bias), which is taken over the keys, to `out`.
 
     `scores` and `out` are [rows, heads, queries, keys]. `bias` is [rows or 1, 1, queries or 1,
-    keys]. All heads have the same bias; a bias of one row is for all rows, of one query for all
-    queries.
+    keys]. All heads have the same bias. If the bias has one row, it is the same for all rows; if it
+    has one query, it is the same for all queries.
     """
     rows, heads, queries, keys = scores.shape
     exps = np.empty(keys, np.float32)

@@ -152,8 +152,7 @@ def _layer(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Compute x W^T + b, where W is the first matrix of `weights`, and b its bias in `numbers`.
 
-    Returns the result, [rows, outputs], and the rest of `weights` and of `numbers`, which begins
-    with the next matrix.
+    Returns the result, [rows, outputs], and what follows this layer in `weights` and in `numbers`.
     """
     size = x.shape[1] * outputs
     matrix = weights[:size].reshape(x.shape[1], outputs)

@@ -50,7 +50,7 @@ def scale_sums(
         if relu:
             for j in range(len(row)):
                 number = f32(row[j]) * of_row * factors[j] + bias[j]
-                # `if` would prevent vector instructions.
+                # A factor of 0 or 1, because `if` would prevent vector instructions.
                 write(out_row, j, number * f32(number > f32(0)))
         else:
             for j in range(len(row)):

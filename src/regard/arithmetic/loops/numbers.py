@@ -98,7 +98,7 @@ def from_bits(integer: u32) -> f32:
 def read(number: Any) -> Any:
     """The value, in fp32, of a number in fp32 or in bf16 (as 16 bits), or of an 8-bit integer.
 
-    Only compiled functions can call `read`: Numba puts a function from `_read` in its place.
+    Only compiled functions can call `read`; the call goes to the function that `_read` returns.
     """
 
 
@@ -119,7 +119,7 @@ def _read(number: Any) -> Any:
 def write(row: Any, place: int, number: Any) -> None:
     """Write an fp32 number to row[place]; if the row is in bf16, round the number to the nearest.
 
-    Only compiled functions can call `write`: Numba puts a function from `_write` in its place.
+    Only compiled functions can call `write`; the call goes to the function that `_write` returns.
     """
 
 
@@ -183,8 +183,8 @@ def keep(seed: int, row: int, threshold: int, factor: float, out: Numbers) -> No
     half = len(out) // 2
     first, second, others = u32(u32(row * half) + u32(seed)), u32(seed >> 32), out[half:]
     for j in range(half):
-        # The counter row * half + j and both halves of the seed are mixed, until each bit of x
-        # depends on all bits of the three numbers.
+        # Three numbers are mixed: row * half + j, and the lower and the upper 32 bits of the seed.
+        # In the end, each bit of x depends on all bits of the three numbers.
         x = u32(first + u32(j))
         x = u32(u32(u32(x ^ (x >> u32(17))) * u32(0xED5AD4BB)) + second)
         x = u32(u32(x ^ (x >> u32(11))) * u32(0xAC4C1B51))

@@ -89,7 +89,7 @@ _HYPOTHESES = "Tuple((int64[:, :, ::1], int64[:, ::1], float32[:, ::1], float32[
 
 @within
 def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
-    """Copy the hypothesis of sentence s at a place of the source to a place of the target."""
+    """Copy a hypothesis of sentence s, from `place` in `source` to the place `to` in `target`."""
     target[0][s, to], target[1][s, to] = source[0][s, place], source[1][s, place]
     target[2][s, to], target[3][s, to] = source[2][s, place], source[3][s, place]
 
@@ -98,8 +98,8 @@ def _copy(source: Any, place: int, target: Any, to: int, s: int) -> None:
 def _empty(from_place: int, target: Any, like: Any, s: int) -> None:
     """Make the places of sentence s in `target` empty, from `from_place` to the last.
 
-    Log p and score of an empty place are -inf. Its tokens and its row are copied from the first
-    place of `like`, because the row, too, must belong to the sentence.
+    Log p and score of an empty place are -inf. Its tokens and its row number are copied from the
+    first place of `like`, because even an empty place must have a row of its sentence.
     """
     for to in range(from_place, target[1].shape[1]):
         _copy(like, 0, target, to, s)
@@ -136,8 +136,8 @@ def _finish(
     """Write to `found` the best hypotheses of sentence s that finished before or in this step.
 
     The hypotheses that finished before are in `finished`. Only the first `most` candidates may
-    finish in this step: a candidate finishes if its last token, at `length`, is </s>, or if `ended`
-    is True, which says that the sentence has its maximum length.
+    finish in this step. If `ended` is True, the sentence has its maximum length, and all these
+    candidates finish. Otherwise, a candidate finishes if its last token, at `length`, is </s>.
     """
     done = old = 0
     beam, scores = found[1].shape[1], finished[3]

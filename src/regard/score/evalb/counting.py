@@ -107,7 +107,7 @@ def _crossing(gold: list[Bracket], test: list[Bracket], words: int) -> int:
     first = [words] * (words + 1)  # where the longest gold bracket with this end starts
     last = [0] * (words + 1)  # where the longest gold bracket with this start ends
     for _, start, end in gold:
-        if start < end:  # a bracket that is never closed does not cross any
+        if start < end:  # a bracket that is never closed crosses no bracket
             first[end] = min(first[end], start)
             last[start] = max(last[start], end)
     return sum(

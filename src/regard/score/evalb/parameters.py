@@ -116,6 +116,6 @@ def _lines(path: str | Path) -> list[bytes]:
 
 
 def _number(value: bytes) -> int:
-    """The number that C's atoi reads: the digits at the start, or 0 without any."""
+    """The number that C's atoi reads: the digits at the start, or 0 if there is no digit."""
     digits = re.match(rb"[+-]?\d{1,18}", value)
     return int(digits[0]) if digits else 0

@@ -1,7 +1,7 @@
-"""Read a line of brackets as EVALB does: as bytes, with the six ASCII blanks and EVALB's messages.
+"""Read a line of brackets as EVALB does: as bytes, divided at ASCII's six blanks.
 
-A line that does not fit EVALB's arrays, or makes EVALB read outside of them, is read here by the
-same rules, and a remark is added.
+EVALB's messages about the line are kept. A line that does not fit EVALB's arrays, or makes EVALB
+read outside of them, is read here by the same rules, and a remark is added.
 """
 
 import re
@@ -16,9 +16,9 @@ UNCLOSED = -1
 QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks."""
 
-# `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is sound
-# (well formed) if its label is followed by a bracket, or by blanks, a string and a bracket "(".
-# A string may be empty.
+# `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is
+# sound, that is, well formed, in two cases: a bracket follows its label, or blanks, a string and a
+# bracket "(" follow it. A string may be empty.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)

@@ -52,7 +52,7 @@ class LengthSummary:
     counts: BracketCounts = field(default_factory=BracketCounts)
     """Sums over the valid sentences."""
     complete: int = 0
-    """Valid sentences whose brackets all match, on both sides."""
+    """Valid sentences in which all gold brackets and all test brackets match."""
     without_crossing: int = 0
     """Valid sentences in which no bracket crosses."""
     few_crossing: int = 0
