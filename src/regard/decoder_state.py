@@ -35,8 +35,8 @@ class DecoderState:
     uniform: bool
     """True while every sentence uses the same number of slots: until the first compaction."""
     length: int
-    """The number of tokens decoded so far, <s> included. With room for a granule of several steps
-    (`regard.granules`), it is the number of tokens at the end of the granule."""
+    """The number of tokens decoded so far, <s> included. After `with_room`, it includes the tokens
+    of all steps that there is room for."""
     memory: tuple[Cache, ...]
     """Keys and values of the encoded source, layer by layer."""
     memory_mask: Bool[Tensor, "sentences 1 1 source"]
@@ -48,7 +48,7 @@ class DecoderState:
     when: Int[Tensor, "sentences slots"] | None = None
     """If self-attention is restricted (§4): the position of the token in each slot; else None."""
     now: Int[Tensor, " one"] | None = None
-    """If there is room for a granule: the number of tokens decoded so far, on the device; else
+    """After `with_room`: the number of tokens decoded so far, as a tensor on the device; otherwise
     None."""
 
     @property
@@ -82,9 +82,9 @@ class DecoderState:
         )
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> DecoderState:
-        """Keep these rows, in this order; `rows[s]` has rows of one sentence.
+        """Keep these rows, in this order; each `rows[s]` has only rows of one sentence.
 
-        Sentences may be left out; the others keep their order.
+        If sentences are left out, the remaining sentences keep their order.
         """
         sentences, beams, _ = self.ancestry.shape
         ancestry, position = self.ancestry.flatten(0, 1)[rows], self.position.flatten()[rows]
@@ -112,7 +112,7 @@ class DecoderState:
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
-        if self.now is not None:  # `with_room` drops the slots before the next granule
+        if self.now is not None:  # no slot is dropped here: the next call of `with_room` does it
             return self
         return self._only(int(self.occupied()))
 

@@ -133,7 +133,7 @@ class _Division(NamedTuple):
 
     batches: list[list[int]]
     loops: bool
-    """Whether equations are computed by loops."""
+    """Whether equations are computed by compiled loops (see `LOOPS_FROM`)."""
     copies: int
     workers: int
     share: int | None
@@ -156,7 +156,7 @@ class Decoding:
     def __init__(self, model: Searchable, recipe: SearchRecipe, exact: bool | None):
         self.model, self.recipe, self.exact = model, recipe, exact
         self.may_be_copied = True  # a server sets False: its sockets would stay open in a fork
-        # The results of `batches_agree`, by the beam and the number of threads.
+        # The result of `batches_agree` for each pair of a beam and a number of threads.
         self._tried: dict[tuple[int, int], bool] = {}
         self._tokens = 0  # source tokens that were decoded so far
         self._few_rows: list[FewRows] | None = None  # one for each member, once they are made
@@ -178,8 +178,8 @@ class Decoding:
         """The hypotheses that `search` finds for each source.
 
         A source is a list of ids that ends in </s>. Unless `here` is True, `search` may run in a
-        copy of this process; changes that `search` makes to objects of the copy are lost. Raises
-        RegardError if a single sentence does not fit the memory.
+        copy of this process; if `search` changes objects of the copy, the changes are lost.
+        Raises RegardError if a single sentence does not fit the memory.
         """
         division = self._division(sources, may_copy=not here)
         found: Found = [[] for _ in sources]
@@ -257,7 +257,8 @@ class Decoding:
 
     def _rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         rows = one_per_row(sources)
-        if self.exact is not False:  # pad, but not beyond the model's positions
+        # Pad to a multiple of WIDTH tokens, but not to more tokens than the model has positions.
+        if self.exact is not False:
             width = rows.ids.shape[1]
             width = max(width, min(width + -width % WIDTH, self.model.longest))
             rows = Rows(*(F.pad(x, (0, width - x.shape[1])) for x in rows))
@@ -265,7 +266,7 @@ class Decoding:
 
 
 def _workers() -> int:
-    """The number of batches to decode at the same time: at most `WORKERS`, with few cores idle."""
+    """How many batches to decode at the same time: at most `WORKERS`; few cores stay idle."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 
@@ -299,7 +300,7 @@ def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Ite
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))
-    even = total // max(1, rounds * workers) * 21 // 20  # with room for padding
+    even = total // max(1, rounds * workers) * 21 // 20  # 5 % more, as room for padding
     slots = min(slots, max(SMALL_BATCH, even))
     batch: list[int] = []
     width = 0

@@ -28,7 +28,10 @@ AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
 class Attends(Protocol):
-    """A module that attends; an arithmetic that records attention weights can replace its `by`."""
+    """A module that computes attention; the arithmetic `by` computes its equations.
+
+    To record attention weights, `by` is replaced by an arithmetic that records them.
+    """
 
     heads: int
     by: Arithmetic

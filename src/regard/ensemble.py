@@ -18,7 +18,7 @@ from regard.equations import Arithmetic
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """The decoding states of all models; row r is the same hypothesis in each of them."""
+    """The decoding states of all models; row r is the same hypothesis in each state."""
 
     states: tuple[Any, ...]
 
@@ -35,12 +35,12 @@ class Ensemble:
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic of the first member; the others' arithmetics differ only in weights."""
+        """The arithmetic of the first member; other members have the same kind of arithmetic."""
         return self.members[0].by
 
     @property
     def longest(self) -> int:
-        """The largest number of positions that a sentence may have in every member."""
+        """The largest number of positions that every member accepts in a sentence."""
         return min(member.longest for member in self.members)
 
     @property

@@ -44,7 +44,7 @@ class Cache:
         multiple: int = 1,
     ):
         self.slots, self._multiple, self._roomy = keys.shape[2], multiple, False
-        # Matrix products need contiguous tensors: this copies once what each step would copy.
+        # Matrix products need contiguous tensors. Without these copies, each step would copy again.
         self.keys = padded(keys, self.slots, multiple).contiguous()
         self.values = padded(values, self.slots, multiple).contiguous()
 
@@ -56,8 +56,8 @@ class Cache:
     ) -> None:
         """Add slots, in place while there is capacity, and write the new keys and values.
 
-        `places` are the slots of each sentence to write to; None means the added slots, which is
-        faster. No slots are added to a cache that `with_room` made: the cache has them already.
+        `places` says, for each sentence, which slots are written to. None means the added slots,
+        which is faster. No slots are added to a cache that `with_room` made: it has them already.
         """
         if not self._roomy:
             self.slots += keys.shape[2]
@@ -295,7 +295,7 @@ class Arithmetic(ABC):
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Test whether a sentence decodes to the same bits with any other sentences in its batch.
+        """Test whether other sentences in a batch leave every bit of a sentence's result the same.
 
         The test is made with this beam and each of these numbers of threads. An arithmetic without
         a test returns False.

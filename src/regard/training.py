@@ -58,7 +58,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
 
 class Loss(NamedTuple):
-    """Losses of one step, summed over its target tokens, in nats; and sums of `Clock.wishes`."""
+    """Sums over one step: losses in nats, tokens, and all processes' requests to save or end."""
 
     smoothed: Tensor
     plain: Tensor
@@ -79,7 +79,7 @@ def update(
     processes: Processes = ALONE,
     wishes: Callable[[], list[int]] = list,
 ) -> Loss:
-    """Make an optimizer step on the loss per target token of all processes' batches (§5.3).
+    """Make an optimizer step on the mean loss per target token, over all processes (§5.3).
 
     `batches` are this process's share. The losses stay on the device, so nothing waits for a GPU.
     All results are sums over the processes. If one process lacks memory, all raise OutOfMemory.

@@ -1,7 +1,8 @@
 """§3.1 Encoder and decoder stacks: Figure 1.
 
-`encode` and `decode` are the two halves of the figure. For search, `start` and `step` compute the
-same, one token at a time, and pass on a `DecoderState`.
+`encode` and `decode` are the two halves of the figure. Search calls `start` and `step` instead,
+which compute the same outputs, one token of the target at a time. A `DecoderState` holds what the
+next step needs, such as keys and values.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "sentences beams d"]:
         """The layer's output at one more position of each hypothesis.
 
-        The keys and values of these positions are written to the slots `places` of `past`; None
-        means new slots. `ancestry` masks the past, `memory_mask` the encoded source.
+        `places` are the slots of `past` for the keys and values of these positions; None means new
+        slots. `ancestry` is the mask of `past`, and `memory_mask` the mask of the encoded source.
         """
         query, keys, values = self.self_attention.project(y)
         past.append(keys, values, places)
@@ -131,10 +132,10 @@ class Transformer(EncoderDecoder):
         }
 
     def _join_projections(self) -> None:
-        """Scale the weights of projections with a common input like those of one joined matrix.
+        """Scale the weights of projections that share an input, as if one matrix joined them.
 
-        One matrix would join W^Q, W^K and W^V of a self-attention, and another W^K and W^V of
-        attention to the encoder's output.
+        W^Q, W^K and W^V of a self-attention share an input. In attention to the encoder's output,
+        only W^K and W^V do.
         """
         for layer in (*self.encoder, *self.decoder):
             own = cast(MultiHeadAttention, layer.self_attention)
@@ -151,7 +152,7 @@ class Transformer(EncoderDecoder):
         return self.encoder_norm(x)
 
     def attended(self, source: Rows) -> Int[Tensor, "rows source"]:
-        """The segments of the source; </s> counts as padding if `source_end` is False."""
+        """The `segments` of the source; </s> gets 0, like padding, if not `source_end`."""
         if self.source_end:
             return source.segments
         return source.segments.masked_fill(source.ids == EOS, 0)
@@ -236,11 +237,14 @@ def _initialise(module: nn.Module) -> None:
     elif isinstance(module, Embedding | OutputMatrix):
         nn.init.normal_(module.tokens.weight, std=module.tokens.embedding_dim**-0.5)
         if isinstance(module, Embedding) and module.learned:
-            nn.init.normal_(module.positions, std=0.5**0.5)  # as large as the sinusoids
+            nn.init.normal_(module.positions, std=0.5**0.5)  # the root mean square of sinusoids
 
 
 def _join(*layers: nn.Linear) -> None:
-    """Scale weights from their own matrix's Glorot limit to that of one matrix of all outputs."""
+    """Scale the weights of all layers to the Glorot limit of one matrix with all their outputs.
+
+    Each layer's weights were drawn with the limit of its own, smaller matrix.
+    """
     outputs = sum(layer.out_features for layer in layers)
     for layer in layers:
         ratio = (layer.in_features + layer.out_features) / (layer.in_features + outputs)

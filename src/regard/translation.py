@@ -64,18 +64,18 @@ def load(
     """Open a model directory for translation; raises ModelError if it is missing or damaged.
 
     `precision` is "fp32", "bf16", "auto" (bf16 if the processor supports it) or "int8", which
-    rounds weights and states to 8 bits. Raises RecipeError for another precision, and for int8
-    except on x86 processors.
+    rounds weights and states to 8 bits. Raises RecipeError for any other precision, and for int8
+    on a device that is not an x86 processor.
 
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
-    second, finds out whether this processor computes the same bits in batches. If it does not, and
-    always on a GPU, sentences are decoded one at a time. If `exact` is None, there is no test: in
-    fp32, results are exact on processors that would pass it. In bf16 and int8, which are chosen for
-    their speed, None means False: the last bits may vary.
+    second, finds out whether this processor computes the same bits in a batch as for a sentence
+    alone. If it does not, and always on a GPU, sentences are decoded one at a time. If `exact` is
+    None, there is no test: in fp32, results are exact on a processor that would pass the test. In
+    bf16 and int8, which are chosen for their speed, None means False: the last bits may vary.
 
-    With `others`, all models translate together, as an `Ensemble`, with the search of the first
-    model's recipe. Raises ModelError if the models have different tokenizers.
+    With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
+    the settings of the search. Raises ModelError if the models have different tokenizers.
     """
     models: list[Model] = []
     for path in (directory, *others):
@@ -99,8 +99,8 @@ def load(
 class Translator(Decoding):
     """A model or an ensemble with its tokenizer and search.
 
-    A source may have at most `longest` pieces, </s> included. `exact` has the meaning that it has
-    in `load`; unless it is False, `open_to_decode` must have prepared `model` for it.
+    A source may have at most `longest` pieces, </s> included. `exact` means the same as in
+    `load`. If it is True or None, `model` must have been opened by `open_to_decode` for this value.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -161,10 +161,10 @@ class Translator(Decoding):
     ) -> Iterator[list[Translation]]:
         """Yield up to `n_best` translations of each sentence, the best first.
 
-        `window` sentences are sorted and decoded together. `on_partial` maps the number of a
-        sentence, from 0, to a listener, which may be called in any thread, at most twenty times per
-        second, with the best hypothesis so far, but not for sentences that are split. `warn` is
-        called for each sentence that is split. Errors name a sentence as `where:number`, counted
+        `window` sentences are sorted and decoded together. `on_partial` maps numbers of
+        sentences, from 0, to listeners. A listener gets the best hypothesis so far, at most twenty
+        times per second, in any thread; a sentence that is split is not reported. `warn` gets a
+        message for each sentence that is split. Errors name a sentence as `where:number`, counted
         from `first`. Raises DataError where `translate` does, and TypeError if a sentence is not a
         str, or if `sentences` is a str.
         """
@@ -204,7 +204,7 @@ class Translator(Decoding):
         """The ids of each sentence's parts; each part ends in </s>.
 
         A sentence has one part, several parts if it was split, or no part if it is blank. Raises
-        TypeError if a sentence is not a str, and DataError if it is too long and not to be split.
+        TypeError if a sentence is not a str, and DataError if it is too long and not `split`.
         """
         for number, line in numbered:
             if not isinstance(line, str):

@@ -1,7 +1,7 @@
 """§3 with one thing changed: variants that readers ask about, or that other programs' models have.
 
-A recipe chooses these modules when a model is built. No recipe of the paper uses them; `regard
-claims` trains without scaling or residual connections.
+A recipe chooses these modules when a model is built. No recipe of the paper uses them. `regard
+claims` trains models with some of these variants, for comparison.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class UnscaledAttention(MultiHeadAttention):
     """§3.2.1 without the scaling: softmax(Q K^T) V."""
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
-        """Equation (1) divides by sqrt(d_k), so queries are multiplied by sqrt(d_k) before."""
+        """Multiply queries by sqrt(d_k), to cancel the division by sqrt(d_k) in equation (1)."""
         return super().attend(query * self.d_k**0.5, keys, values, mask)
 
 
@@ -32,11 +32,11 @@ class AdditiveAttention(MultiHeadAttention):
     """§3.2.1's "additive attention": a network with one hidden layer scores each query and key.
 
     score(q, k) = w · tanh(q + k) in each head (Bahdanau et al. 2014), where q = x W^Q, k = m W^K, x
-    is the input of the queries, and m the input of the keys. The sum q + k is the hidden layer's
-    product. Every implementation of the equations computes this score by this definition, and keeps
-    d_k numbers for each pair of positions.
+    is the input of the queries, and m the input of the keys. So the hidden layer's weights are W^Q
+    and W^K. No arithmetic has a faster way to this score than its definition, which stores d_k
+    numbers for each pair of a query and a key.
 
-    The bias of the keys is not trained: it is added to the bias of the queries, which is trained.
+    The bias of the keys is not trained, because q + k also has the trained bias of the queries.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0):
@@ -47,7 +47,8 @@ class AdditiveAttention(MultiHeadAttention):
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
         """Weigh the values by the softmax of the additive scores in each head, then apply W^O."""
-        used = mask.allowed.shape[-1]  # a cache may have unused slots, and another precision
+        # Keys and values may come from a cache, with unused slots and in another precision.
+        used = mask.allowed.shape[-1]
         keys, values = (x[:, :, :used].to(query.dtype) for x in (keys, values))
         scores = additive_scores(query, keys, self.w.to(query.dtype))
         heads = self.by.weigh(scores, values, mask, self.dropout if self.training else 0.0)
@@ -120,7 +121,7 @@ class PreNormFeedForward(FeedForward):
         self.norm = nn.LayerNorm(self.W_1.in_features, eps=epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Equation (2) of the normalised input."""
+        """Equation (2) with LayerNorm(x) in the place of x."""
         return super().forward(self.norm(x))
 
 
@@ -158,7 +159,7 @@ class OutputMatrix(nn.Module):
 
     def __init__(self, vocabulary: int, d_model: int):
         super().__init__()
-        empty = torch.empty(vocabulary, d_model)  # the model fills it
+        empty = torch.empty(vocabulary, d_model)  # the model draws its initial values
         self.tokens = nn.Embedding(vocabulary, d_model, _weight=empty)
 
 
@@ -176,7 +177,7 @@ def attention_of(
 ) -> Any:
     """The attention of a layer, by the recipe's `score` and `norm`.
 
-    `made` turns the class that `score` and `norm` select into the class that is used.
+    `made` gets the class that `score` and `norm` select, and returns the class that is used.
     """
     sizes = recipe.d_model, recipe.heads, recipe.d_k, recipe.d_v, recipe.attention_dropout
     if recipe.norm == "pre":
@@ -226,7 +227,7 @@ def matrices_apart(
     vocabulary: int,
     embed: Callable[[ModelRecipe, int], Embedding] = embedding_of,
 ) -> dict[str, nn.Module]:
-    """The modules of the matrices that are not shared with the source's embedding, by name.
+    """Modules, by name, for the matrices that are not shared with the source's embedding.
 
     In the paper all matrices are shared, and the dict is empty.
     """
@@ -239,12 +240,13 @@ def matrices_apart(
 
 
 LEAST_BIAS = -1e4
-"""In a loss, biases below this number are raised to it: e^-10000 is 0 in every precision. A
-smoothed loss counts each bias, so a bias of -1e30, which a symbol without probability may have,
-would dominate the loss."""
+"""In a loss, biases below this number are raised to it: e^-10000 is 0 in every precision. With
+label smoothing, the loss depends on every logit. A bias of -1e30, which excludes a symbol, would
+make the loss enormous."""
 BIAS_COLUMNS = 8
 """A bias is divided equally among this many columns. Products are fast if the number of columns is
-a multiple of 8, and in 8 bits a number must not be much larger than the others of its row."""
+a multiple of 8. If a row is rounded to 8 bits, one large number makes the rest of the row inexact,
+so eight small parts are better than the whole bias."""
 
 
 def with_bias_columns(

@@ -30,7 +30,7 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""At most this many phrases may begin at one word, which also limits chains of unary phrases. In
+"""At most this many phrases may begin at one word; so a chain of unary phrases is not longer. In
 treebanks, up to 8 phrases begin at one word, and a chain has up to 4 phrases."""
 DEEPEST = 100
 """Phrases may be nested at most this deep; in treebanks, the depth is at most 28."""
@@ -69,7 +69,8 @@ class Alphabet:
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
         self.follow = self._may_follow(columns == EOS)
-        """For each sum of _OPENS, _ENDS and _LEAF, the columns that may follow, except for )L."""
+        """For each sum of _OPENS, _ENDS and _LEAF, whether each column may follow. For a
+        symbol )L it is always False here: that depends on the open phrase."""
 
     def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
         mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)
@@ -97,7 +98,7 @@ class ParserInput(NamedTuple, Generic[_Source]):
     kinds: Int[Tensor, "sentences longest"]
     """ANY, MARK or WORD for each word of a sentence, from the last word to the first."""
     max_lengths: Int[Tensor, " sentences"]
-    """The most tokens of each output, </s> included, as in the search; at least `words` + 3."""
+    """The largest number of tokens of each output, </s> included; it is at least `words` + 3."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,9 @@ class PartialTrees(Generic[_State]):
 
 
 class WellFormed(Generic[_Source, _State]):
-    """A model of trees for a search, in which a symbol that may not follow has the logit -inf.
+    """Wraps a model for a search, and gives -inf as the logit of each symbol that may not follow.
 
-    Its tokens are the column numbers of `alphabet`.
+    Tokens of the search are the column numbers of `alphabet`.
     """
 
     def __init__(self, model: Steppable[_Source, _State], alphabet: Alphabet):
@@ -179,7 +180,7 @@ class WellFormed(Generic[_Source, _State]):
     def step(
         self, tokens: Int[Tensor, " rows"], state: PartialTrees[_State]
     ) -> tuple[Float[Tensor, "rows columns"], PartialTrees[_State]]:
-        """Logits of the next symbol, -inf for forbidden ones except <pad>, and the new state."""
+        """The next symbol's logits, and the new state; forbidden symbols except <pad> get -inf."""
         state = state.after(tokens, self.alphabet)
         logits, inner = self.model.step(self.alphabet.ids[tokens], state.inner)
         follow = state.may_follow(self.alphabet)

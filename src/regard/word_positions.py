@@ -62,13 +62,13 @@ class WordEmbedding(Embedding):
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token; `position` is that of the token before, or -1 before <s>."""
+        """The position of each token; `position` is that of the preceding token, -1 for <s>."""
         word = position // STRIDE * STRIDE
         inside = torch.minimum(position + 1, word + STRIDE - 1)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
 
     def table(self, longest: int) -> Tensor:
-        """The sinusoids of all positions in a sentence of this many tokens."""
+        """The sinusoids of all positions that a sentence of this many tokens can have."""
         return super().table(STRIDE * (longest + 2))
 
     def _begins(self, ids: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
@@ -88,7 +88,7 @@ def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
 
 
 def know_words_of(model: Any, other: Any) -> None:
-    """Tell the model `other` which tokens begin a word, if `model` has positions of words."""
+    """Tell `other` which tokens begin a word, if `model` counts positions in words."""
     for mine, its in ((model.embedding, other.embedding), (model.target_side, other.target_side)):
         if isinstance(mine, WordEmbedding):
             its.begins = mine.begins

@@ -1,4 +1,4 @@
-"""Read a corpus for the last time (§5.1): judge its pairs, encode them, append them to a split."""
+"""§5.1 The last of three readings of a corpus: judge, encode and write its pairs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SplitCounts:
     ratio: int
     duplicates: int
     held_out: int
-    """Pairs that were set aside for validation, and equal pairs elsewhere in the corpus."""
+    """Pairs that were set aside for validation, and all other pairs that equal one of them."""
     source_tokens: int
     """Tokens of the kept sources, </s> included."""
     target_tokens: int

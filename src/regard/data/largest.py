@@ -17,16 +17,16 @@ from regard.text.tokenizer import EOS
 def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
     """The largest part of a batch of `pairs`, if every batch is divided into `parts` parts.
 
-    Its token ids are arbitrary numbers below `vocabulary`. In the grouped layout, if there are so
-    few pairs that several share a row, the size is an estimate: in another epoch, longer pairs may
-    share a row.
+    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, a
+    corpus of few pairs has several pairs in a row. The size is then an estimate, because longer
+    pairs may share a row in another epoch.
     """
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
     sentences = _Alike(count, source, target, vocabulary)
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
-    # In the grouped layout, a sentence of _Alike fills a row, and may be longer than max_length. No
-    # real sentence is, so the positions begin again at 0 after each max_length tokens.
+    # In the grouped layout, a sentence of _Alike fills a row, and may be longer than max_length.
+    # Real sentences are not. So after max_length tokens, the positions begin again at 0.
     return batch._replace(
         source=batch.source._replace(positions=batch.source.positions % rules.max_length),
         target=batch.target._replace(positions=batch.target.positions % rules.max_length),

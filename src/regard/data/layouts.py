@@ -18,8 +18,8 @@ from regard.recipe import DataRecipe
 MOST_PADDING = 0.05
 """Grouped rows are joined if padding is more than this share of all slots of source and target."""
 _LANE = 1024
-"""Most pairs in a lane, a group for which `_best_fit` opens separate rows. With smaller lanes, more
-rows would stay half empty, because each lane has its own last rows."""
+"""The largest number of pairs in a lane. A lane is a group of pairs that `_best_fit` puts into rows
+of its own. With smaller lanes, more rows would stay half empty: the last rows of every lane."""
 
 Integers = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class BatchPlan(NamedTuple):
     """The batch and the row of every pair, sorted by batch, then by row."""
 
     pairs: Integers
-    """[pairs] The index of each pair in the arrays of lengths from which the plan was made."""
+    """[pairs] The index of each pair in the two arrays of lengths that the plan was made from."""
     rows: Integers
     """[pairs] The row of each of these pairs, counted from 0 in its batch."""
     starts: Integers

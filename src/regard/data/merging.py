@@ -15,7 +15,7 @@ _Integers = Any
 
 @within
 def _mixed(key: _Integer) -> _Integer:
-    """A hash of 64 bits that each depend on all bits of the key (the last step of splitmix64)."""
+    """A 64-bit hash; each bit depends on all bits of the key (the last step of splitmix64)."""
     x = u64(u64(key ^ (key >> u64(30))) * u64(0xBF58476D1CE4E5B9))
     x = u64(u64(x ^ (x >> u64(27))) * u64(0x94D049BB133111EB))
     return u64(x ^ (x >> u64(31)))
@@ -23,7 +23,7 @@ def _mixed(key: _Integer) -> _Integer:
 
 @within
 def _rank(left: _Integer, right: _Integer, keys: _Integers, ranks: _Integers) -> _Integer:
-    """The place of a merge of two sub-words in the order of learning, from 0; -1 if none exists."""
+    """The rank of the merge of two sub-words: 0 if learned first; -1 if there is no such merge."""
     key = u64(u64(u64(left) << u64(32)) | u64(right)) + u64(1)
     place = i64(_mixed(key) & u64(len(keys) - 1))
     while keys[place] != u64(0):
@@ -63,8 +63,9 @@ def _merge(
 ) -> tuple[_Integer, u64]:
     """Merge the first `size` sub-words of `word` in place; return how many remain, and `state`.
 
-    `joins` is a buffer for the rank of the merge of each sub-word with the next one. `state` is the
-    state of the random numbers; a merge is skipped if its random number is below `threshold`.
+    `joins` is a buffer: for each sub-word, it gets the rank of the merge with the next sub-word.
+    `state` is the state of the random number generator. A merge is skipped if its random number is
+    below `threshold`.
     """
     for k in range(size - 1):
         joins[k] = _rank(word[k], word[k + 1], keys, ranks)
@@ -108,9 +109,9 @@ def merge_again(
 ) -> tuple[_Integers, _Integers]:
     """Spell the words of sentences in bytes, and merge the bytes again; return new ids and starts.
 
-    In each round, every possible merge of a word is skipped with the probability `probability`. The
-    earliest learned of the other merges is made. A word is done when a round makes no merge. A
-    sentence that would have more than `longest` ids keeps its old ids.
+    In each round, every possible merge of a word is skipped with the probability `probability`. Of
+    the merges that are not skipped, the one that was learned first is made. A word is done when a
+    round makes no merge. A sentence that would have more than `longest` ids keeps its old ids.
 
     Sentence i is ids[starts[i] : starts[i + 1]]. A word begins with the byte whose id is `space`;
     spelled[spelled_starts[j] : spelled_starts[j + 1]] are the bytes of id j, as ids. `keys` and

@@ -39,12 +39,12 @@ FILES = frozenset(
     + [f"valid.{side}.txt" for side in SIDES]
     + ["tokenizer.json", MANIFEST]
 )
-"""Names of all files of prepared data; a foreign tokenizer adds some files of ORIGINALS."""
+"""Names of all files of prepared data, except the files of another tool's tokenizer (ORIGINALS)."""
 DECIDED = {
     "tokenizer": ("kind", "vocabulary"),
     "data": ("max_length", "max_ratio", "deduplicate", "held_out", "recombined"),
 }
-"""The fields of a recipe that decide how data is prepared, by section."""
+"""For each section of a recipe: the fields that decide how data is prepared."""
 
 
 class Pairs:
@@ -235,9 +235,9 @@ def recipe_of(directory: Path) -> Recipe:
 
 
 def fields_of(directory: Path) -> list[str]:
-    """The data's values of the fields DECIDED and of data.row_length, as texts for `Recipe.set`.
+    """The settings that the data was prepared with, as texts for `Recipe.set`.
 
-    Raises DataError as `recipe_of` does.
+    They are the fields in DECIDED, and data.row_length. Raises DataError as `recipe_of` does.
     """
     made = recipe_of(directory).model_dump()
     fields = [(section, key) for section, keys in DECIDED.items() for key in keys]
@@ -254,7 +254,7 @@ def _is_prepared(directory: Path) -> bool:
 
 
 def is_replaceable(directory: Path) -> bool:
-    """Whether new data may replace a directory: it holds prepared data and no other file."""
+    """Whether the directory holds prepared data and nothing else, so that it may be replaced."""
     return _is_prepared(directory) and {path.name for path in directory.iterdir()} <= (
         FILES | ORIGINALS
     )

@@ -65,8 +65,9 @@ _Received = tuple[list[Batch], dict[str, int], float]
 class Prefetched:
     """The batches that `batches` would give next, made by another process.
 
-    `make` is pickled and called in that process; `make` returns an equal `Batches`. If there is a
-    GPU, the tensors are in pinned memory, which the GPU can read while this process continues.
+    `make` is pickled and called in that process; `make` returns a `Batches` equal to `batches`.
+    If there is a GPU, the tensors are in pinned memory, which the GPU can read while this process
+    continues.
     """
 
     def __init__(self, batches: Batches, make: Callable[[], Batches]):
@@ -103,9 +104,8 @@ class Prefetched:
     def _next(self) -> list[Batch]:
         received = self._received.get()
         if isinstance(received, Exception):
-            self._received.put(
-                received
-            )  # the next call raises the exception again, instead of waiting for ever
+            # Put the exception back: the next call raises it again, instead of waiting for ever.
+            self._received.put(received)
             raise received
         self._write(bytes(1))
         parts, self._state, self._epoch = received
@@ -152,7 +152,7 @@ def _batch(arrays: tuple[Any, ...], pinned: bool) -> Batch:
 
 
 def _receive(process: subprocess.Popen[bytes], received: SimpleQueue[Any]) -> None:
-    """Put what the process sends into `received`, until the process ends; runs in a thread."""
+    """Read all that the process sends, and put it into `received`; runs in a thread."""
     assert process.stdout
     pinned = torch.cuda.is_available()
     with process.stdout:
@@ -174,7 +174,8 @@ def _end(process: subprocess.Popen[bytes], receiver: threading.Thread) -> None:
     process.kill()
     process.wait()
     if receiver is not threading.current_thread():
-        receiver.join()  # if Python exits while the thread is inside PyTorch, the process aborts
+        # Wait: if Python exits while the thread is inside PyTorch, this process aborts.
+        receiver.join()
     assert process.stdin
     with suppress(BrokenPipeError):
         process.stdin.close()

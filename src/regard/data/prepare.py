@@ -77,9 +77,9 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, data.held_out pairs, at most a tenth of the clean pairs, are drawn
-    with the recipe's seed; pairs too long are left out. The drawn pairs, and pairs equal to them,
-    are not trained on. From validation files, only pairs with an empty side are dropped. `mix` says
+    Without validation files, data.held_out of the clean pairs (at most a tenth) are drawn with the
+    recipe's seed. Drawn pairs that are too long are dropped. No drawn pair, and no pair equal to
+    one, is trained on. From validation files, only pairs with an empty side are dropped. `mix` says
     how often an epoch has the pairs of each source file, by default once. `tokenizer` is a
     tokenizer.json, with the other files of a foreign tokenizer beside it. Without `tokenizer`, a
     tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
@@ -243,7 +243,8 @@ def _refuse_nothing_left(
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             advice = "give more text, or loosen data.max_length and data.max_ratio"
-            if counts.read and counts.held_out == counts.read:  # every pair equals a held-out one
+            # True if the corpus has only held-out pairs and pairs that equal one of them.
+            if counts.read and counts.held_out == counts.read:
                 advice = "give text whose pairs differ from one another"
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or 'all too long'}): "

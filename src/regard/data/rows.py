@@ -34,7 +34,10 @@ class Rows(NamedTuple):
         return Rows(*(moved(tensor, device) for tensor in self))
 
     def of(self, rows: slice) -> Rows:
-        """A view of these rows, cut to the longest row's width (to 1 if they are only padding)."""
+        """A view of these rows, without the columns at the end that are only padding.
+
+        At least one column is kept.
+        """
         width = max(1, int(self.segments[rows].any(0).sum()))
         return Rows(*(tensor[rows, :width] for tensor in self))
 
@@ -49,7 +52,7 @@ class Rows(NamedTuple):
 
 
 def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
-    """One sentence in each row, padded to the longest."""
+    """One sentence in each row, padded to the length of the longest sentence."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     tokens = np.fromiter(chain.from_iterable(sentences), np.int64, count=lengths.sum())
     shape = len(sentences), int(lengths.max(initial=0))
@@ -57,7 +60,10 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 
 
 class Places(NamedTuple):
-    """Where each token of some sentences, laid end to end, is in a matrix of rows x length."""
+    """The place of each token of some sentences in a matrix of rows x length.
+
+    Each array begins with the tokens of the first sentence, then has those of the second, etc.
+    """
 
     slots: Integers
     """[tokens] The index of each token in the flattened matrix."""

@@ -2,8 +2,8 @@
 
 Byte-pair encoding spells a word in bytes, and makes the merges that it has learned, the earliest
 first. With BPE-dropout, each merge is skipped at random, so that a word is cut in different ways
-and a model learns from rare sub-words too. BPE-dropout helps where text is scarce. The paper has no
-BPE-dropout.
+and a model learns from rare sub-words too. BPE-dropout helps where text is scarce. "Attention
+Is All You Need" does not use it.
 
 The new sub-words are computed from the ids of a sentence, without its text, so data is prepared as
 usual.

@@ -1,4 +1,4 @@
-"""Read a corpus for the first time (§5.1): check every line, count pairs, draw held-out pairs."""
+"""§5.1 The first of three readings of a corpus: check lines, count pairs, draw held-out pairs."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class _Found:
 class _Surveyor:
     """Surveys blocks of a corpus.
 
-    A surveyor remembers the `wanted` lowest random numbers of the pairs that it has seen. A pair
-    with a higher random number is not drawn.
+    Each clean pair has a random number. A surveyor remembers the lowest random numbers that it has
+    seen, `wanted` in number. A pair whose random number is higher than all of these is not drawn.
     """
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int):

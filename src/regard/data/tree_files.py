@@ -20,10 +20,10 @@ class Treebank:
     files: Sequence[Path]
 
     def trees(self, read: Callable[[int], object] | None = None) -> Iterator[Tree | None]:
-        """All trees, as `stripped` leaves them; None for a tree without words.
+        """All trees; a tree without words is given as None.
 
-        `read` is called with the number of bytes read since its last call. Raises DataError for a
-        bad file.
+        Traces, function tags and the outer bracket are removed from each tree. `read` is called
+        with the number of bytes read since its last call. Raises DataError for a bad file.
         """
         for path in self.files:
             lines, head = read_lines(path, read), []

@@ -40,7 +40,7 @@ from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""Label of the outermost bracket of each tree to score, which EVALB does not count."""
+"""Label of the bracket around each tree to score; EVALB does not count this bracket."""
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20
@@ -74,9 +74,9 @@ def prepare_trees(
     Without silver trees, data.recombined trees are made of the gold trees, by exchanging phrases
     between them, but at most `MOST_NEW` of each.
 
-    Without validation trees, data.held_out of `trees` (at most a tenth) are drawn with the recipe's
-    seed; these and trees over the same words are not trained on. Trees longer than data.max_length
-    are not trained on either. The other rules of the data section are not used.
+    Without validation trees, some of `trees` are drawn with the recipe's seed: data.held_out trees,
+    but at most a tenth. The drawn trees, other trees with the same words, and trees longer than
+    data.max_length are not trained on. The other rules of the data section are not used.
 
     Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
     lacks a label; RecipeError for a vocabulary too small to learn, or a share that would repeat
@@ -116,7 +116,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The n for which the tokenizer is learned from every n-th tree: 1 if from all trees."""
+        """The n of "the tokenizer is learned from every n-th tree"; 1 means from all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 
@@ -263,7 +263,7 @@ class _Encoder:
 
 
 class _Writer:
-    """Encodes trees in groups and appends them to a split, except trees too long for `rules`."""
+    """Encodes trees and appends them to a split, many at once; drops trees too long for `rules`."""
 
     def __init__(self, stem: Path, encoder: _Encoder, rules: DataRecipe | None = None):
         self.fates: Counter[Verdict] = Counter()
@@ -327,10 +327,10 @@ def _in_order(tokens: Set[str]) -> list[str]:
 
 
 def _times(gold: int, silver: int, share: float | None) -> tuple[float, float]:
-    """How often to repeat a gold and a silver tree, so that `share` of all trees are silver."""
+    """How often a gold tree and a silver tree occur, so that `share` of all trees are silver."""
     if share is None or not silver:
         return 1.0, 1.0
-    wanted = gold * share / (1 - share)  # silver trees, if every gold tree occurs once
+    wanted = gold * share / (1 - share)  # number of silver trees, if each gold tree occurs once
     times = (silver / wanted, 1.0) if wanted < silver else (1.0, wanted / silver)
     if max(times) > MOST_COPIES:
         raise RecipeError(

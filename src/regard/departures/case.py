@@ -13,7 +13,7 @@ from regard.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about a run or a model that its recipe does not tell; None for a fact not known."""
+    """Facts about a run or a model that are not in its recipe; a fact not known is None."""
 
     vocabulary: int | None = None
     """The number of entries of the tokenizer."""
@@ -40,7 +40,7 @@ class Facts:
 
 
 class Compared(NamedTuple):
-    """A recipe and other facts, and the row of the paper's tables that they are compared with."""
+    """A recipe, facts, and the row of the paper's tables that both are compared with."""
 
     recipe: Recipe
     row: str
@@ -126,8 +126,8 @@ def as_row(*fields: str) -> Judge:
 def unstated(*fields: str) -> Judge:
     """A judge for a question that the paper does not answer.
 
-    The row's recipe has regard's guess in `fields`. A case departs if its recipe differs from the
-    guess; otherwise the finding is "unstated".
+    In the recipe of the row, the values of `fields` are regard's guess. A case departs if its
+    recipe has other values; otherwise the finding is "unstated".
     """
 
     def judge(case: Compared) -> Finding | None:

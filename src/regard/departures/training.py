@@ -61,12 +61,16 @@ def _optimizer(case: Compared) -> Finding | None:
 
 
 def _averages_nothing(row: str) -> bool:
-    """Whether the paper's figures of a row, in Table 3, were measured on a single checkpoint."""
+    """Whether the paper prints figures of this row for a single checkpoint only.
+
+    Table 3 has figures of single checkpoints. Base and big are in Table 2, too; its figures are
+    of averaged checkpoints.
+    """
     return row in TABLE_3 and row not in ("base", "big")
 
 
 def _average(case: Compared) -> Finding | None:
-    """Judge the averaging; base and big are in Table 2 as well, where checkpoints are averaged."""
+    """Judge how many checkpoints are averaged, and whether they are the last ones."""
     wanted = 1 if _averages_nothing(case.row) else case.printed.training.average
     averaged, training = case.facts.averaged, case.recipe.training
     paper = f"the last {wanted} checkpoints are averaged" if wanted > 1 else "none are averaged"
@@ -80,7 +84,11 @@ def _average(case: Compared) -> Finding | None:
 
 
 def _spacing(case: Compared) -> Finding | None:
-    """Judge the spacing in steps: on another machine, ten minutes are another number of steps."""
+    """Judge the number of steps between checkpoints.
+
+    The paper wrote a checkpoint every ten minutes. Another machine makes another number of steps in
+    this time.
+    """
     if is_parser(case):
         return as_row(*_SAVES)(case) or Finding("unstated", here=values(case.recipe, _SAVES))
     time = BIG_TIME if case.row.startswith("big") else BASE_TIME

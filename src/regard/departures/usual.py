@@ -58,7 +58,7 @@ class Usual:
     source: str
     """The public repository, and the file in it that has the configuration."""
     fields: Mapping[str, Any]
-    """The values of the configuration, by fields of a recipe; fields that it lacks are absent."""
+    """The values of the configuration, for those fields of a recipe that the configuration sets."""
     beyond: tuple[Beyond, ...]
 
 
@@ -222,7 +222,7 @@ class FieldDifference(NamedTuple):
 
 
 def against(recipe: Recipe, code_base: str) -> tuple[Usual, list[FieldDifference]]:
-    """A code base's setting that differs from a recipe in the fewest fields, and these fields.
+    """The setting of a code base that differs from a recipe in the fewest fields, and these fields.
 
     Raises RecipeError for a code base that is not in `USUAL`.
     """

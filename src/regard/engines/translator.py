@@ -32,7 +32,10 @@ class OneBatch(Plain):
     def most_likely(
         self, live: Tensor, logits: Tensor, never: tuple[int, ...], count: int
     ) -> Ranking:
-        """The best continuations, found by the maxima of blocks of the vocabulary."""
+        """The best continuations of each sentence.
+
+        The vocabulary is divided into blocks, and only tokens of the best blocks are ranked.
+        """
         return most_likely_by_blocks(live, logits, never, count, 2**18)
 
 

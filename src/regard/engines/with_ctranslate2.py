@@ -49,8 +49,8 @@ except ModuleNotFoundError:
 
 _ENDS = frozenset((PAD, BOS, EOS))
 FIRST_STEPS = 12
-"""The first search has this many more steps than the source has tokens. Each further search doubles
-this number."""
+"""The first search makes this many steps more than the longest source of its batch has tokens. Each
+further search doubles this surplus. No search makes more steps than the output may have tokens."""
 BATCH_TOKENS = 1024
 """The most source tokens of a batch, padding included."""
 
@@ -66,7 +66,8 @@ class CTranslate2Model(EngineModel):
 
     def __init__(self, exported: Exported, threads: int):
         super().__init__(int(exported.manifest["positions"]))
-        ctranslate2.set_log_level(logging.ERROR)  # it would warn of a precision the processor lacks
+        # At the usual level, CTranslate2 warns of a number format that the processor lacks.
+        ctranslate2.set_log_level(logging.ERROR)
         self.source_names, self.names = (_names(exported, side) for side in ("source", "target"))
         self.ids = {name: i for i, name in enumerate(self.names)}
         try:
@@ -154,7 +155,7 @@ class CTranslate2Translator(EngineTranslator):
         recipe: SearchRecipe,
         n_best: int,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source; in a step, only the best `beam` continuations finish."""
+        """The hypotheses of each source; a step lets only the best `beam` continuations finish."""
         results: dict[int, list[Hypothesis]] = {}
         waiting, extra = list(range(len(sources))), FIRST_STEPS
         otherwise: list[int] = []
@@ -252,7 +253,8 @@ def _is_decided(
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    if not alive:  # a live hypothesis is at most as likely as each that just finished
+    # If every hypothesis of the last step has finished, no other is more likely than any of them.
+    if not alive:
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
     return len(finished) >= n_best and bound <= finished[n_best - 1].score
@@ -265,7 +267,8 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
     present length, is no better than the worst of the best `beam` finished ones. A live hypothesis
     is at least as likely as every hypothesis that it grows into.
     """
-    if recipe.beam == 1 or not recipe.alpha:  # in both cases, no later hypothesis is better
+    # With a beam of 1, there is one hypothesis. If alpha is 0, a later one cannot be more likely.
+    if recipe.beam == 1 or not recipe.alpha:
         return True
     for length in range(1, max(map(_length, pool[:n_best]))):
         before = [one.score for one in pool if _length(one) <= length][: recipe.beam]

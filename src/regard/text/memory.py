@@ -27,7 +27,8 @@ class WordIds(dict[str, bytes]):
             ids = self._encoded(word)
         if len(word) <= _MEMO_CHARACTERS:
             if len(self) >= _MEMO_WORDS:
-                self._older = dict(self)  # frequent words soon come back from the older table
+                # A word that occurs again is copied back from the older table, without encoding it.
+                self._older = dict(self)
                 self.clear()
             self[word] = ids
         return ids

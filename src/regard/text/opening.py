@@ -54,7 +54,8 @@ def open_tokenizer(path: str | Path) -> AnyTokenizer:
 def open_own_tokenizer(path: str | Path, needed_for: str, remedy: str) -> Tokenizer:
     """Open a tokenizer that must be regard's own; raises ModelError for a foreign tokenizer.
 
-    The error says what the tokenizer is `needed_for`, and the `remedy`.
+    The error's message contains `needed_for`, which says what needs regard's own tokenizer, and
+    `remedy`, which says what the user can do.
     """
     tokenizer = open_tokenizer(path)
     if not isinstance(tokenizer, Tokenizer):
@@ -81,7 +82,7 @@ def _description(path: Path) -> Description | None:
             return None
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return None  # `Tokenizer.load` says what is wrong
+        return None  # no error here: `Tokenizer.load` will say what is wrong
     if not isinstance(content, dict) or "kind" not in content:
         return None
     if content["kind"] not in _KINDS:

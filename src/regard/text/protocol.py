@@ -76,7 +76,7 @@ class AnyTokenizer(Protocol):
         """The text of each row of the target's ids; <pad>, <s>, </s> are ignored."""
 
     def decode_source(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of the source's ids, by which one can see what a model reads."""
+        """The text of each row of the source's ids; it shows what a model reads."""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
         """The text of each piece of a sentence, after a space if the piece begins a word.

@@ -40,8 +40,8 @@ BYTE_ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 """The printable characters by which byte-level tokenizers write the 256 bytes, one for each."""
 _SPACE = "Ġ"  # the space in BYTE_ALPHABET
 CONTINUED = "…"
-"""First character of a word piece that continues a word. BYTE_ALPHABET lacks it, so no byte
-of text is written as it."""
+"""First character of a word piece that continues a word. BYTE_ALPHABET lacks it, so it never
+stands for a byte of text."""
 SYMBOL = "△"
 """First character of a symbol, such as a bracket of trees. BYTE_ALPHABET lacks it, so no text is
 encoded as a symbol."""
@@ -50,7 +50,9 @@ LONGEST_LEARNT = 10_000
 LARGEST_TOKENIZER, MOST_ENTRIES = 64 * 2**20, 1_000_000
 """A tokenizer.json is refused if it has more bytes than the first number, or more entries than the
 second."""
-_LONGEST_WORD = 100  # bytes that word-piece encoding matches at once; its time is quadratic in them
+# Word-piece encoding takes a time that is quadratic in the length of a word. So longer words are
+# cut into parts of at most this many bytes.
+_LONGEST_WORD = 100
 
 
 class Tokenizer:
@@ -235,7 +237,8 @@ class Tokenizer:
         The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
         character becomes U+FFFD.
         """
-        before = self.encode(["a"])[0]  # put before a piece, as decoding removes the first space
+        # Decoding removes the first space of a text. After "a", a piece keeps its own space.
+        before = self.encode(["a"])[0]
         texts = self.decode([[*before, i] for i in ids])
         return [
             SPECIAL[i] if i <= EOS else text.removeprefix("a")
@@ -255,7 +258,8 @@ def _learn_merges(lines: Iterable[str], size: int) -> models.Model:
     """Learn byte-pair encoding with at most `size` entries."""
     library = tokenizers.Tokenizer(_empty("bpe"))
     library.normalizer = normalizers.Prepend(" ")
-    # ByteLevel alone cuts text into the same words, so `_assembled`'s first cut is left out.
+    # `_assembled` cuts text before each space, then by ByteLevel. Here the first cut is left out,
+    # because ByteLevel alone gives the same words.
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
@@ -277,7 +281,7 @@ def _learn_pieces(lines: Iterable[str], size: int) -> models.Model:
 
 
 def _assembled(model: models.Model, kind: TokenizerKind) -> tokenizers.Tokenizer:
-    """The library's tokenizer with this vocabulary, complete for encoding and decoding."""
+    """The library's tokenizer with this model and with all other steps of encoding and decoding."""
     library = tokenizers.Tokenizer(model)
     library.add_special_tokens(list(SPECIAL))
     cut: list[pre_tokenizers.PreTokenizer] = [
@@ -316,7 +320,7 @@ def _read(path: Path) -> str:
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """The kind and the model in a tokenizer.json; may raise any exception for another file."""
+    """The kind and the model in a tokenizer.json; raises any exception if it is no such file."""
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):
         raise TypeError

@@ -34,8 +34,9 @@ LEAST = 2
 def learn_pieces(words: Mapping[str, int], known: Sequence[str], size: int, mark: str) -> list[str]:
     """Learn pieces from words and their counts; returns `known`, then the new pieces in order.
 
-    `known` has all characters, alone and after `mark`, which begins a piece that continues a word.
-    At most `size` pieces are returned: fewer if no pair that occurs twice raises the likelihood.
+    `known` has each character in two forms: alone, and after `mark`. A piece that begins with
+    `mark` continues a word. At most `size` pieces are returned. There are fewer if no pair is left
+    that occurs at least twice and raises the likelihood.
     """
     learner = Learner(words, known, mark)
     while len(learner.names) < size and learner.join_best():
@@ -52,7 +53,7 @@ class Counts(NamedTuple):
     """How often the left piece of each pair occurs in the text."""
     right: NDArray[np.int64]
     joined: NDArray[np.int64]
-    """How often the piece that each pair would become occurs already."""
+    """For each pair, how often the text already has the piece that the pair would become."""
     same: NDArray[np.bool_]
     """Whether left and right are the same piece."""
     total: np.int64
@@ -60,7 +61,7 @@ class Counts(NamedTuple):
 
 
 def likelihood_gain(of: Counts) -> NDArray[np.float64]:
-    """The increase of L, for each pair, if every occurrence of the pair is joined."""
+    """For each pair, how much the log-likelihood L rises if the pair is joined everywhere."""
     n = of.pair
     left = _xlogx(of.left - np.where(of.same, 2 * n, n)) - _xlogx(of.left)
     right = np.where(of.same, 0.0, _xlogx(of.right - n) - _xlogx(of.right))
@@ -131,7 +132,7 @@ class Learner:
         """Subtract from the counts the pairs of pieces that are no longer neighbours."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
-            if pair is not None:  # the pair that was joined is forgotten already
+            if pair is not None:  # None is the pair that was joined: it has no number any more
                 self._pairs.change(pair, -weight)
 
     def _meet(self, met: Meetings) -> None:
@@ -144,14 +145,14 @@ class Learner:
 
 
 def _most_frequent(words: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The most frequent words first, as many as have at most MOST_BYTES together."""
+    """The most frequent words, in descending order, with at most MOST_BYTES bytes together."""
     ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
     ends = np.cumsum([len(word) for word, _ in ordered])
     return ordered[: int(np.searchsorted(ends, MOST_BYTES, "right"))]
 
 
 class _Pairs:
-    """Pairs of neighbours by number: how often they occur, where, and the gain of joining them."""
+    """Numbered pairs of neighbours: how often and where each occurs, and the gain of joining it."""
 
     def __init__(
         self, pieces: int, text: DividedText, gain: Callable[[Counts], NDArray[np.float64]]
@@ -162,7 +163,8 @@ class _Pairs:
         self._numbers: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
         self.left, self.right, self._occur, self._into = (np.zeros(0, np.int64) for _ in range(4))
-        # An old gain may be too large, because gains fall when the text has fewer pieces.
+        # A stored gain may be too large, because gains fall when the text has fewer pieces. So
+        # `best` computes the largest gain again before it returns the pair.
         self._gain = np.zeros(0)
         self.where: list[Positions] = []
         self._of: list[list[int]] = [[] for _ in range(pieces)]
@@ -208,7 +210,7 @@ class _Pairs:
         self._free.append(pair)
 
     def change(self, pair: int, by: int, starts: Positions | None = None) -> None:
-        """Count a pair `by` times more, at these places."""
+        """Add `by` to the count of a pair; `starts` are the new places where the pair occurs."""
         if starts is not None:
             self.where[pair] = np.concatenate([self.where[pair], starts])
         left, right = int(self.left[pair]), int(self.right[pair])

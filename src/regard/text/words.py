@@ -36,7 +36,7 @@ def count_words(lines: Iterable[str], longest: int) -> dict[str, int]:
 
 
 def refuse_surrogates(lines: Iterable[str], first: int = 1) -> None:
-    """Raise DataError for a lone surrogate, with the line's number; the first line has `first`."""
+    """Raise DataError for a lone surrogate, and name its line; lines are counted from `first`."""
     for number, line in enumerate(lines, first):
         try:
             line.encode()

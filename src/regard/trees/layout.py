@@ -32,7 +32,7 @@ class Placed:
     centre: int
     """The cell where the branch from above ends and the branches to the children begin."""
     below: tuple[int, ...]
-    """The centres of the children; the only child of a tag is its word, and a word has none."""
+    """The centre of each child. A tag has one child, its word; a word has no child."""
 
 
 def placed(tree: Tree) -> Iterator[Placed]:
@@ -77,7 +77,10 @@ _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The layout of a subtree; `start` and `centre` of its text count from the left edge."""
+    """The layout of a subtree, with the text at its top.
+
+    `start` and `centre` of the text are distances from the left edge of the subtree.
+    """
 
     text: str
     kind: NodeKind
@@ -85,7 +88,7 @@ class _Box:
     start: int
     centre: int
     inside: list[tuple[int, "_Box"]]
-    """Pairs: the distance of a child from the left edge, and the child."""
+    """Pairs: the distance of a child from the left edge of the subtree, and the child."""
 
 
 def _boxed(node: Tree, inside: list[_Box]) -> _Box:
@@ -109,5 +112,5 @@ def _above(label: str, kind: NodeKind, children: list[_Box]) -> _Box:
     if inside:
         (first, leftmost), (last, rightmost) = inside[0], inside[-1]
         centre = (first + leftmost.centre + last + rightmost.centre) // 2
-    start = min(max(centre - own // 2, 0), width - own)  # a wide label stays over its own children
+    start = min(max(centre - own // 2, 0), width - own)  # not beyond the subtree's edges
     return _Box(text, kind, width, start, centre, inside)

@@ -43,7 +43,8 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
     Lines may end in a line feed, with or without a carriage return, or have no end. Raises
     DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty,
-    a word outside all brackets or beside a bracket, and a tree of over MOST_TOKENS.
+    a word that stands outside all brackets or, without a tag, beside a bracketed phrase or word,
+    and a tree of over MOST_TOKENS.
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -56,7 +57,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
     """Read a file with a score, a tab and a tree on each line, which is what a parser prints.
 
-    Empty lines are skipped, and so are lines on which the parser failed, (()), with any score.
+    Empty lines are skipped, and so are lines on which the parser failed: their tree is (()).
     Raises DataError as `read_trees` does, and for a line that does not have a finite score and
     exactly one tree.
     """
@@ -144,7 +145,7 @@ class _Reader:
         return not self._open
 
     def read(self, line: str, number: int, start: int = 0) -> Iterator[Tree]:
-        """The trees that end on this line, of which the first `start` characters are skipped."""
+        """Yield the trees that end on this line; its first `start` characters are skipped."""
         self._number = number
         for token in _TOKEN.finditer(line, start):
             self._tokens += 1
@@ -176,7 +177,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """If a text stands before this child, make the text the open bracket's label: `( S (NP`."""
+        """Make a text before this child the label of the open bracket, such as S in `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)

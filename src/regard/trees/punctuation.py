@@ -1,7 +1,7 @@
 """Punctuation marks and their Penn tags: EVALB leaves words with these tags out of a comparison.
 
-EVALB can compare a parse only if its tags leave out the same words as the tags of the gold tree, so
-a parser must know the marks.
+EVALB can compare a parse only if the tags of the parse leave out the same words as the tags of the
+gold tree. So a parser must know the marks.
 """
 
 TAGS = frozenset({",", ":", ".", "``", "''"})

@@ -1,8 +1,8 @@
 """Make new trees from the phrases of given trees, for a parser (§6.3) that has few trees.
 
-A phrase is replaced by a phrase of another tree that has the same label and stands in a phrase of
-the same label. The result is a tree over a sentence that nobody wrote, but most of its phrases
-stand where such phrases usually stand.
+A phrase is replaced by a random phrase of the given trees. Both phrases have the same label, and
+the phrases around them have the same label, too. The result is a tree over a sentence that nobody
+wrote, but most of its phrases stand where such phrases usually stand.
 """
 
 from __future__ import annotations

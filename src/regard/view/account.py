@@ -149,7 +149,7 @@ class SearchRecorder:
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """The hypotheses of the only sentence, without <s>, padding after </s> and empty places."""
+    """The hypotheses of the only sentence, without <s> and padding; empty places are left out."""
     fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
     found = []
     for tokens, _, log_p, score in zip(*fields, strict=True):

@@ -100,7 +100,11 @@ class _Stack:
         self.bottom, self.causal = bottom, causal
 
     def draw(self, memory: float | None) -> float:
-        """Draw the stack, with arrows from the encoder's output at y = `memory`; return its top."""
+        """Draw the stack, and return the y of its top.
+
+        `memory` is the y of the encoder's output, from which arrows lead to the decoder; it is None
+        for the encoder.
+        """
         y = self.bottom
         for sublayer in sublayers(self.name, self.layers, self.causal):
             crosses = sublayer.name == "cross_attention"
@@ -111,7 +115,7 @@ class _Stack:
         return y
 
     def _sublayer(self, y: float, sublayer: Sublayer, memory: float | None) -> float:
-        """Draw a sub-layer above y, with its norm and its sum; return the y of their top."""
+        """Draw a sub-layer above y, with its norm and sum, and return the y of the topmost edge."""
         drawing, x, attends = self.drawing, self.x, isinstance(sublayer.module, MultiHeadAttention)
         begin = y
         if sublayer.norm_below:
@@ -138,7 +142,7 @@ class _Stack:
         return added.top
 
     def _added(self, sublayer: Sublayer, box: Box) -> Box:
-        """Draw Add & Norm, Norm, or only a sum above a sub-layer's box."""
+        """Draw Add & Norm, Norm, only a sum, or only a line above a sub-layer's box."""
         if sublayer.norm_above:
             added = Box(self.x, box.top + _JOIN + _LOW / 2, _BOX, _LOW)
             return self.drawing.box(added, YELLOW, *sublayer.norm_above)
@@ -163,7 +167,7 @@ class _Stack:
         )
 
     def _times(self, y: float) -> None:
-        """Draw, beside the stack, the number of layers, and the parameters of one and of all."""
+        """Write beside the stack: the number of layers, the parameters of one layer and of all."""
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)
         end = "right" if self.side < 0 else "left"
@@ -175,7 +179,10 @@ class _Stack:
 
 
 def _last_norm(drawing: Drawing, name: str, module: nn.Module, x: float, y: float) -> float:
-    """Draw the LayerNorm that ends a stack, if any, above y; return the y of its top, or y."""
+    """Draw, above y, the LayerNorm that ends a stack, and return the y of its top.
+
+    If no LayerNorm ends the stack, nothing is drawn, and y is returned.
+    """
     if not isinstance(module, nn.LayerNorm):
         return y
     box = Box(x, y + 34 + _LOW / 2, _BOX, _LOW)

@@ -43,7 +43,8 @@ def plotting() -> Iterator[type[Figure]]:
         "text.parse_math": False,
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a missing glyph is drawn as a box
+        # No warning is needed: a character that the font lacks is drawn as an empty box.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
         yield Figure
 
 

@@ -90,7 +90,7 @@ class Look:
 
 
 def entropy(weights: Weights) -> Float[NDArray[np.float32], "layers heads"]:
-    """Mean entropy of the queries' weights, in bits; 0 if every query attends to one position."""
+    """Mean entropy of the queries' weights, in bits; 0 if each query has one weight of 1."""
     logs = np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
     found: NDArray[np.float32] = -(weights * logs).sum(-1).mean(-1)
     return found + 0.0  # turns -0.0 into 0.0

@@ -67,7 +67,8 @@ def _one_head(drawing: Drawing, attention: MultiHeadAttention) -> None:
         ("SoftMax", f"over the keys{dropped}", GREEN),
         ("MatMul", f"weights V: queries × {d_v}", LILAC),
     ]
-    step, top = 260 / (len(rows) - 1), len(rows) - 1  # room for V below the top box
+    # The top box is drawn 16 points higher, because the arrow from V enters it from below.
+    step, top = 260 / (len(rows) - 1), len(rows) - 1
     boxes = [
         drawing.box(Box(x, 170 + step * row + 16 * (row == top), 200, 38), colour, title, [line])
         for row, (title, line, colour) in enumerate(rows)
@@ -99,7 +100,7 @@ def _name(attention: MultiHeadAttention) -> str:
 
 
 def _scoring(attention: MultiHeadAttention) -> list[tuple[str, str, str]]:
-    """The steps from Q and K to the scores: the title, the line of text and the colour of each."""
+    """The title, the line of text and the colour of each box from Q and K up to the scores."""
     d_k = attention.d_k
     product = ("MatMul", "Q Kᵀ: queries × keys", LILAC)
     match attention:

@@ -64,7 +64,7 @@ def _data(look: Look) -> dict[str, Any]:
 
 
 def _most_heads(look: Look) -> int:
-    """The largest number of heads in a layer, of the encoder or of the decoder."""
+    """The largest number of heads that a layer of the encoder or decoder has."""
     return max(weights.shape[1] for weights in look.weights.values())
 
 
@@ -97,4 +97,4 @@ def _hash(text: str) -> str:
 
 
 SCRIPT_HASH, STYLE_HASH = (_hash(_part(name)) for name in ("page.js", "page.css"))
-"""The source expressions of the page's script and style sheet."""
+"""Source expressions with which the page's security policy allows its script and style sheet."""

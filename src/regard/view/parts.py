@@ -29,10 +29,10 @@ class Sublayer(NamedTuple):
     """The sub-layer's name in the layer."""
     label: Label
     norm_below: Label | None
-    """The LayerNorm of the sub-layer's input; None in a post-norm model."""
+    """The box of the LayerNorm before the sub-layer; None in a post-norm model."""
     norm_above: Label | None
-    """The LayerNorm of the sub-layer's output, with or without the residual connection; None in a
-    pre-norm model."""
+    """The box "Add & Norm" after the sub-layer, or "Norm" if there is no residual connection; None
+    in a pre-norm model."""
     residual: bool
 
 
@@ -42,22 +42,22 @@ def counted(module: nn.Module) -> str:
 
 
 def own_parameters(sublayer: nn.Module) -> int:
-    """The number of a sub-layer's parameters, except those of the LayerNorm of its input."""
+    """The number of a sub-layer's parameters, without those of the LayerNorm before it."""
     named = sublayer.named_parameters()
     return sum(p.numel() for name, p in named if not name.startswith("norm."))
 
 
 def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
-    """The name of a stack with the numbers of its layers, as in `named_modules`."""
+    """The name of a stack with the numbers of its layers, such as encoder.0…5."""
     return f"{stack}.0" if len(layers) == 1 else f"{stack}.0…{len(layers) - 1}"
 
 
 def sublayers(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Sublayer]:
     """Each sub-layer of a layer, from the bottom up.
 
-    A box describes one layer; its name says which layers have such a module. `causal` says whether
-    the model's decoder self-attention is masked; for the encoder, it is ignored. Raises TypeError
-    for a module that Figure 1 does not have.
+    A box gives the sizes of one layer; its first line names all layers with such a module. `causal`
+    says whether the decoder's self-attention is masked; it is ignored for the encoder. Raises
+    TypeError for a module that Figure 1 does not have.
     """
     which = numbered(stack, layers)
     modules = list(layers[0].named_children())
@@ -144,7 +144,10 @@ def embedding_parts(model: Transformer) -> dict[str, Label]:
 
 
 def _positions(embedding: Embedding, name: str) -> Label:
-    """The label of an embedding's positions; with an empty name, they are those of the source."""
+    """The label of an embedding's positions.
+
+    `name` is the embedding's name. An empty name means: the target has the source's embedding.
+    """
     title, width = "Positional Encoding", embedding.tokens.embedding_dim
     if embedding.learned:
         rows, count = embedding.positions.shape[0], embedding.positions.numel()
@@ -158,7 +161,7 @@ def _positions(embedding: Embedding, name: str) -> Label:
 
 
 def part_counts(model: Transformer) -> list[tuple[str, int]]:
-    """The names of the model's parts with their numbers of parameters, then the whole model's."""
+    """Each part of the model, by name, with its number of parameters; the whole model is last."""
     children = model.named_children()
     parts = {name: sum(p.numel() for p in its.parameters()) for name, its in children}
     if model.output_bias is not None:

@@ -57,7 +57,10 @@ def labels(pieces: Sequence[str]) -> list[str]:
 def word_labels(
     tokenizer: AnyTokenizer, ids: Sequence[int], side: SideName, groups: Words
 ) -> list[str]:
-    """A label for each word of a source or target; `words` has given the `groups` of pieces."""
+    """A label for each word of a source or target.
+
+    `groups` has the positions of each word's pieces; the function `words` returns such groups.
+    """
     decode = tokenizer.decode_source if side == "source" else tokenizer.decode
     texts = decode([[ids[i] for i in group] for group in groups])
     return [

@@ -65,7 +65,10 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 
 
 class _Recorder:
-    """Attends by equation (1) and stores the attention weights; `by` computes everything else."""
+    """An arithmetic that computes attention by its definition, and stores the attention weights.
+
+    `by` is the arithmetic that it replaces for one layer, and computes everything else.
+    """
 
     def __init__(self, by: Arithmetic, weights: dict[int, Tensor], layer: int):
         self._by, self._weights, self._layer = by, weights, layer
@@ -76,7 +79,10 @@ class _Recorder:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask, dropout: float = 0.0
     ) -> Tensor:
-        """Equation (1); a cache may have unused slots, and a lower precision than the query."""
+        """Compute equation (1); keys and values may come from a cache.
+
+        The unused slots of a cache are left out, and its precision is raised to the query's.
+        """
         keys = mask.allowed.shape[-1]
         key, value = (x[:, :, :keys].to(query.dtype) for x in (key, value))
         output, weights = attention(query, key, value, mask.allowed, dropout)

@@ -41,14 +41,14 @@ class SentencePieceSettings(Section):
     language_codes: bool = False
     """Whether `>>de<<` at the beginning of a line is one piece, as in MarianTokenizer."""
     joined_by: SideName = "target"
-    """The side whose model joins pieces of the target. If the vocabulary is shared, MarianTokenizer
-    of transformers 5 joins them by the model of the source."""
+    """The side whose SentencePiece model joins pieces of the target to text. If the vocabulary is
+    shared, MarianTokenizer (in transformers 5) uses the model of the source for this."""
     tidied: bool = False
     """Whether decoding removes the space before punctuation: `clean_up_tokenization_spaces`."""
 
 
 class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
-    """Divides text by one SentencePiece model, or by one for each side.
+    """Divides text into pieces by one SentencePiece model, or by one model for each side.
 
     The ids of pieces come from a vocabulary file or, without such a file, from the model.
     """
@@ -255,7 +255,7 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
-    """The names of further special tokens; raises ModelError if an added token is text."""
+    """The names of further special tokens; raises ModelError if an added token is not special."""
     added = [*(config.get("added_tokens_decoder") or {}).values()]
     names = []
     for token in [*(config.get("additional_special_tokens") or []), *added]:
