@@ -15,7 +15,7 @@ class StepState:
     """The state before a step: tensors with a row for each hypothesis, or for each sentence."""
 
     past: tuple[Float[Tensor, "sentences beams ..."], ...]
-    """What the layers keep of each hypothesis after reading its tokens so far."""
+    """The tensors that the layers keep of each hypothesis after reading its tokens so far."""
     memory: tuple[Float[Tensor, "sentences ..."], ...]
     """The encoded source, in the form that the family's decoder reads."""
     real: Bool[Tensor, "sentences source"]
