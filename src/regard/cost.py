@@ -21,7 +21,7 @@ Lengths = Sequence[int] | NDArray[Any]
 
 
 class Flop(NamedTuple):
-    """Counted floating-point operations of training once on some sentence pairs."""
+    """Numbers of floating-point operations to train on each of some sentence pairs once."""
 
     weights: int
     """Operations of products with weights: projections, feed-forward networks and logits."""
@@ -31,9 +31,9 @@ class Flop(NamedTuple):
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
-    """Count the operations of training once on sentence pairs of these lengths.
+    """Count the operations of training on each of some sentence pairs once.
 
-    `sources` and `targets` are lengths in tokens, without padding. A multiply-add is two
+    `sources` and `targets` are their lengths in tokens, without padding. A multiply-add is two
     operations. Only matrix products (§3) are counted; for each product of the forward pass, the
     backward pass has two.
     """
@@ -67,7 +67,10 @@ def _widths(model: ModelRecipe) -> int:
 
 
 def _of_a_token(model: ModelRecipe) -> int:
-    """Multiply-adds of one token with a layer's weights, without attention to the encoder."""
+    """The multiply-adds that one token needs with the weights of one layer.
+
+    The weights of attention to the encoder's output are not included.
+    """
     return 2 * model.d_model * (_widths(model) + model.d_ff)
 
 
@@ -77,8 +80,9 @@ def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int)
         sizes = family_sizes(model)
         of_logits = vocabulary * model.d_model
         return 6 * (source * sizes.source + target * (sizes.target + of_logits))
-    # Attention to the encoder's output has four projections: those to K and V for each source
-    # token, and those to Q and of the joined heads for each target token.
+    # Attention to the encoder's output has four projections. Two of them, to K and V, are computed
+    # for each source token; the other two, to Q and from the joined heads, for each target token.
+    # Both pairs have `memory` weights.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory
     of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory
@@ -113,7 +117,7 @@ class Cost:
     seconds: float
     """Seconds of training. A run's seconds include validating and saving; a plan's do not."""
     devices: int
-    """The number of GPUs or, without a GPU, of processes of torchrun."""
+    """The number of GPUs; without a GPU, the number of processes that torchrun started."""
     single_precision_flop_per_second: float
     """The measured speed that a device sustains in a matrix product in fp32."""
 

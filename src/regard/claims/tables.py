@@ -12,7 +12,7 @@ from regard.study.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
-"""Matches a row of a page to fill in: the text after `<!-- claim/finding -->` is replaced."""
+"""Matches a table row with a mark `<!-- claim/finding -->`; `filled` replaces what follows it."""
 ENGLISH = {verdict: str(verdict) for verdict in Judgement}
 KOREAN = {
     Judgement.HOLDS: "성립",
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
-    """A row for each finding: claim and section, the paper's words, statement, figures, verdict.
+    """One row for each finding: its claim, the paper's words, its statement, figures and verdict.
 
     The claim and the paper's words stand only in the first row of a claim.
     """
@@ -88,7 +88,7 @@ def _finding_json(finding: Statement) -> dict[str, Any]:
 
 
 def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str]) -> str:
-    """The page with the figures and verdicts of `result` in its marked rows.
+    """Write figures and verdicts into the marked rows of a page, and return the page.
 
     `result` is the content of result.json, and `words` are the verdicts in the page's language. A
     marked row whose finding has not been measured gets two dashes.

@@ -27,18 +27,19 @@ from regard.translation import Translator
 
 VALID_PAIRS = 500
 _TRAIN, _VALID, _TEST = 11, 12, 13
-"""Seeds of the built-in corpus for the texts to learn from, to validate on and to test on."""
+"""Seeds of the built-in corpus: for the training text, the validation text and the test text."""
 
 
 @dataclass(frozen=True)
 class Trained:
     """A training of `claims.recipes`, by name.
 
-    Its numbers are these. `bleu` is the BLEU of all unseen sentences, `short` of those with at
-    most SHORT_PIECES pieces, and `long` of the others. `perplexity` and `accuracy` (percent) are
-    measured on the next piece in the validation set, given the right pieces before it, and
-    `train_perplexity` on the last logged batches. A training that diverged gets the numbers of a
-    model that guesses: a BLEU of 0, and the size of the vocabulary as perplexity.
+    `run` measures these numbers. `bleu` is the BLEU of all unseen sentences, `short` is the BLEU
+    of sentences with at most SHORT_PIECES pieces, and `long` is the BLEU of longer sentences.
+    `perplexity` and `accuracy` (percent) tell how well the model predicts the next piece in the
+    validation set, given the right pieces before it. `train_perplexity` is the perplexity of the
+    last logged batches. A training that diverged gets the numbers of a model that guesses: a BLEU
+    of 0, and the size of the vocabulary as perplexity.
     """
 
     name: str
@@ -112,7 +113,10 @@ def measured(run: Path, data: Path, tested: int) -> Measured:
 
 
 def _translated(model: Model, tested: int) -> Measured:
-    """BLEU of all, of short and of long unseen sentences; long sentences are not divided."""
+    """BLEU of all unseen sentences, of the short ones alone, and of the long ones alone.
+
+    Long sentences are translated whole, not in parts.
+    """
     unseen = list(islice(examples(_TEST), tested))
     longest = model.network.longest
     translator = Translator(model.network, model.tokenizer, model.recipe.search, longest)

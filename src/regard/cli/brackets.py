@@ -54,7 +54,10 @@ def score_trees(
 
 
 def _rows(said: Iterable[Row | Message | Remark], names: dict[str, str]) -> Iterator[Row]:
-    """Yield the rows; write messages, and remarks with the name of their file, to stderr."""
+    """Yield the rows; write messages and remarks to stderr.
+
+    Each remark begins with the name of the file that it is about.
+    """
     for one in said:
         match one:
             case Row():

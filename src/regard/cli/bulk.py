@@ -23,7 +23,7 @@ Measure = Callable[[list[str], int], int]
 number of the first line, counted from 0."""
 
 LEAST_LINES = 256
-"""Blocks have this many lines, rounded up to a multiple of --window; the last may be shorter."""
+"""Blocks have this many lines, rounded up to a multiple of --window; the last may have fewer."""
 SECONDS_FIRST = 3.0
 """All processes may meet the same error. All but the first process wait this many seconds before
 they raise the error, so that the first process reports it."""

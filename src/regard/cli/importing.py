@@ -36,7 +36,7 @@ class _Cutting(NamedTuple):
     ] = None
 
     def texts(self, vocab: list[Path] | None = None) -> "Texts":
-        """The values of these options and the vocabulary files `vocab`, as `Texts`."""
+        """A description of the tokenizer, from these options and the vocabulary files `vocab`."""
         from regard.exchange.texts import Texts
 
         return Texts(vocab or (), self.spm or (), self.codes or (), self.language or ())
@@ -186,7 +186,7 @@ def state_dict(
 
 
 def _make(out: Path, read: "Callable[[], Foreign]") -> None:
-    """Write the model that `read` returns to `out`, and print its certificate."""
+    """Call `read` to get a model, write this model to `out`, and print its certificate."""
     from regard.cli.console import note
     from regard.cli.info import certificate_rows
     from regard.exchange.certified import refuse_existing

@@ -158,7 +158,7 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) 
 
 @dataclass(frozen=True)
 class _View:
-    """The attention of a sentence, and which part to write; each `write_` method has one format."""
+    """The attention of a sentence, and the part to show; each `write_` method writes one format."""
 
     found: "Look"
     kind: str | None
@@ -212,7 +212,7 @@ class _View:
         note(f"{path}: open it in a browser")
 
     def write_npz(self, path: Path) -> None:
-        """Write the tokens, the weights and log p as arrays that NumPy reads without pickle."""
+        """Write tokens, weights and log-probabilities as arrays that NumPy reads without pickle."""
         import numpy as np
 
         from regard.files.whole import write_file
@@ -254,7 +254,7 @@ class _View:
         note(f"{path}: Figure {number}")
 
     def write_json(self, path: Path) -> None:
-        """Write everything as JSON, to standard output if `path` is -."""
+        """Write everything as JSON to the file `path`, or to standard output if `path` is "-"."""
         from regard.files.whole import write_file
 
         content = json.dumps(self.found.as_json(), ensure_ascii=False)
@@ -264,7 +264,10 @@ class _View:
             write_file(path, content + "\n")
 
     def print(self, text: bool) -> None:
-        """Print the translation, a heat map if `text`, and what a recorded search did."""
+        """Print the translation, and a heat map if `text` is True.
+
+        If the search was recorded, a report on it is printed, too.
+        """
         from regard.view.heat import heat
 
         typer.echo(" ".join(self.found.translation.split()))
@@ -283,7 +286,7 @@ def _refuse_unfit(
     word: str | None,
     nothing_to_search: bool,
 ) -> None:
-    """Raise RecipeError for a bad --kind or ending of --out, or for options that do not combine."""
+    """Raise RecipeError for an unknown --kind, a bad --out, or options that do not combine."""
     from regard.errors import RecipeError
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS
@@ -301,9 +304,10 @@ def _refuse_unfit(
 
 
 def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:
-    """Raise RecipeError if a sentence is needed and missing; only Figures 1 and 2 need none.
+    """Raise RecipeError if no sentence is given, although it is needed.
 
-    `others` are the values of the options that need a sentence.
+    Figures 1 and 2 need no sentence; everything else needs one. `others` are the values of the
+    options that need a sentence even with these figures.
     """
     from regard.errors import RecipeError
 

@@ -33,9 +33,10 @@ class Commands(TyperGroup):
     """A group of commands; an unknown command is refused, with the name of a similar one."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; raises RecipeError, with a similar name, if there is none.
+        """The command of this name.
 
-        Returns None instead if the name begins with a hyphen, or if a shell asks for completions.
+        For an unknown name, raises a RecipeError that suggests a similar name. Returns None instead
+        if the unknown name begins with a hyphen, or if a shell asks for completions.
         """
         found = super().get_command(ctx, cmd_name)
         if found is None and not cmd_name.startswith("-") and not ctx.resilient_parsing:
@@ -84,8 +85,8 @@ def main() -> None:
     try:
         _open_closed_streams()
         _refuse_empty_values(sys.argv[1:])
-        # The command is run without Typer's own function, which prints errors in a box, or as
-        # tracebacks, and handles interrupts and closed pipes itself.
+        # `app()` is not called, because it would print errors in a box or as tracebacks, and
+        # would handle interrupts and closed pipes itself.
         command = typer.main.get_command(app)
         if "_REGARD_COMPLETE" in os.environ:  # a shell asks for the completions of a line
             command.main(prog_name="regard")

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, each declared once, alone or in groups."""
+"""Options and arguments that several commands share, declared here once."""
 
 import inspect
 import re

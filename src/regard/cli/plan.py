@@ -41,7 +41,10 @@ def print_plan(
 
 
 def print_budgets(start: "Start", minutes: float) -> None:
-    """Print the recipe and expected perplexity for `minutes` and other times; prepare no data."""
+    """Print the recipe and the expected perplexity for `minutes` and for other times.
+
+    No data is prepared.
+    """
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText
 

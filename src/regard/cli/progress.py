@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""At least this time passes between two plain lines, unless the second must be shown at once."""
+"""A plain line less than this many seconds after the last is left out, unless it is urgent."""
 
 
 class _Display:
@@ -42,9 +42,10 @@ class _Display:
         self._bar.stop()
 
     def _note(self, text: str, *, at_once: bool) -> None:
-        """Write a plain line, unless there is a bar, or the last line is too recent.
+        """Write a plain line if there is no bar.
 
-        With `at_once`, it does not matter how recent the last line is.
+        The line is left out if the last one is less than PLAIN_LINE_SECONDS old, unless `at_once`
+        is True.
         """
         now = time.monotonic()
         if self._plain and (at_once or now - self._shown_at > PLAIN_LINE_SECONDS):
@@ -75,7 +76,7 @@ class PreparationDisplay(_Display):
         self._stage, self._began = "", 0.0
 
     def __enter__(self) -> Self:
-        return self  # `__call__` starts the bar
+        return self  # the bar starts later, when this object is first called
 
     def __call__(self, reading: "Reading") -> None:
         """Show the progress of one stage; each stage reads the files from their beginning."""
@@ -109,7 +110,7 @@ class TrainingDisplay(_Display):
         self._steps, self._seconds = 0, 0.0
 
     def __call__(self, record: "Record") -> None:
-        """Show a start, step, validation, averaging or tuning of a run; ignore other records."""
+        """Show a record of a start, step, validation, averaging or tuning; ignore other records."""
         show = {
             "start": self._start,
             "step": self._step,
@@ -186,7 +187,7 @@ class BulkDisplay(_Display):
         self._first: tuple[float, int, int] | None = None
 
     def checking(self, measure: "Measure") -> "Measure":
-        """Return `measure` as a function that also shows how many lines have been checked."""
+        """A function that calls `measure`, but first shows how many lines have been checked."""
 
         def shown(lines: list[str], first: int) -> int:
             self._show(f"checking {self._blocks.source}: {first:,} lines", at_once=False)

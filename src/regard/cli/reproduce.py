@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from regard.study.kept import Finished
 
 EVERY = 60.0
-"""Seconds between two lines about the rows of tables that are in training."""
+"""Seconds between two notes that tell which rows of the tables are being trained."""
 
 _NameArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="table1, table2, table3, table4, figures or all.")

@@ -153,8 +153,8 @@ def _set_up(threads: int) -> None:
 
     from regard.machine.devices import keep_freed_memory, set_threads
 
-    # The event loop gives up Python's lock at each send. By default, the loop may then wait 5 ms
-    # until a translating thread gives the lock back.
+    # The event loop releases Python's lock (the GIL) at each send. To get the lock back from a
+    # translating thread, it may wait 5 ms by default, but only 0.2 ms with this setting.
     sys.setswitchinterval(0.0002)
     cores = torch.get_num_threads()
     set_threads(threads or (cores - 1 if cores > 2 else cores))  # one core is for the event loop
@@ -180,8 +180,8 @@ def _opened(
 
 def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
-    # This handler is used until uvicorn sets a handler of its own, and again after the last answer,
-    # when uvicorn restores this handler and raises the signal once more.
+    # This handler is used before uvicorn sets its own handler. After the last answer, uvicorn
+    # restores this handler and raises the signal again, which then does not kill the process.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     _log(quiet)
     gc.collect()

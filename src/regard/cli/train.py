@@ -223,8 +223,8 @@ def train_and_show(
 ) -> None:
     """Train on prepared data, and show progress on standard error; the model is written to `out`.
 
-    Of several processes, only the first shows progress. `began` is the value of `time.monotonic` at
-    which the time of the run starts. If a signal stops the run, a checkpoint is saved, and
+    Of several processes, only the first shows progress. The time of the run is counted from
+    `began`, a value of `time.monotonic`. If a signal stops the run, a checkpoint is saved, and
     SystemExit is raised with the exit status for the signal.
     """
     from regard.cli.console import note

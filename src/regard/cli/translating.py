@@ -27,7 +27,7 @@ class SentenceLines:
     align: bool
     window: int
     language: str = ""
-    """The language of the text, by whose rules its lines are cut into sentences; "" cuts none."""
+    """The language whose rules cut lines into sentences; "" if lines are not cut."""
     said: list[str] = field(default_factory=list)
     flaws: Counter[str] = field(default_factory=Counter)
     """How many sentences had a second search ("retried"), how many outputs still look wrong
@@ -38,7 +38,7 @@ class SentenceLines:
         return "standard input" if str(self.input) == "-" else str(self.input)
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line; the first line has the number `first`, from 0."""
+        """Yield the text to write for each line. The first line has number `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             for number, its in enumerate(self._sentences(some, first), first):
@@ -46,7 +46,7 @@ class SentenceLines:
             first += len(some)
 
     def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
-        """Translate sentences; errors and warnings number the first sentence `first` + 1."""
+        """Translate sentences; in errors and warnings, the first has the number `first` + 1."""
         from regard.mending.mend import Mended, mended
 
         found = self.translator.stream(
@@ -130,7 +130,7 @@ class ParagraphLines(SentenceLines):
     """Translates lines of any number of sentences; the text between sentences is kept."""
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line; the first line has the number `first`, from 0."""
+        """Yield the text to write for each line. The first line has number `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             passages = [self._passage(line) for line in some]

@@ -113,7 +113,10 @@ _FEW_EXTRAS: tuple[Extra, ...] = ("",) * 8 + ("relative",) * 3 + ("last", "first
 
 
 def some_subject(d: Derivation, *, topic: bool = False) -> Nominal:
-    """A random subject; with `topic`, more often one animal or thing, which `it` may refer to."""
+    """A random subject.
+
+    With `topic`, the subject is more often a single animal or thing, for a later `it`.
+    """
     sort = d.pick(_TOPICS if topic else _SUBJECTS)
     if sort == "pronoun":
         return pronoun(d.pick(("I", "he", "she", "we", "they")), "nominative")
@@ -182,7 +185,7 @@ def relative_clause(d: Derivation, head: Nominal, when: When) -> None:
     first, last = head.english.children[0], head.english.children[-1]
     if noun is None or not isinstance(last, Word):
         return
-    if isinstance(first, Word) and first.tag == "PRP$":  # a possessive identifies the noun already
+    if isinstance(first, Word) and first.tag == "PRP$":  # `my dog` needs no clause to say which dog
         return
     options = [_subject_relative, _subject_relative]
     if _DONE_TO[noun]:

@@ -35,12 +35,15 @@ from regard.corpus.wordlist import MANNERS
 _FAR = ("travel", "drive")
 _DIRECTED = ("motion", "transport", "placement")
 ADULTS = nouns("male,female")
-_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # other particles: label PRT, tag RP
+_PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # all others have ("PRT", "RP")
 
 
 @dataclass(slots=True)
 class Complement:
-    """The phrases that complete a verb: English nodes, and German words by place in the clause."""
+    """The phrases that complete a verb, in both languages.
+
+    English phrases are nodes of the tree. German words are in a list for each place in the clause.
+    """
 
     english: list[Node] = field(default_factory=list)
     pronouns: list[Word] = field(default_factory=list)
@@ -82,7 +85,10 @@ class Complement:
 
 
 def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -> Nominal:
-    """A random person: a noun, a name, or a pronoun (not `I` or `we` if the subject is either)."""
+    """A random person: a noun, a name, or a pronoun.
+
+    If the subject is `I` or `we`, the pronoun is neither `I` nor `we`.
+    """
     if d.chance(0.15):
         return person_name(d)
     if d.chance(0.15):
@@ -92,7 +98,10 @@ def person(d: Derivation, case: Case, subject: Nominal, style: Style = "free") -
 
 
 def some_object(d: Derivation, verb: Verb, subject: Nominal, style: Style, one: bool) -> Nominal:
-    """An object in the case that the verb requires; with `one`, a single thing if possible."""
+    """An object in the case that the verb requires.
+
+    With `one`, the object is a single thing, if possible.
+    """
     case = verb.german_case
     noun = d.fresh(verb.objects)
     if one and noun.is_person:

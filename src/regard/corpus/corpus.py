@@ -74,9 +74,10 @@ class Example:
 
 
 def example(seed: int, index: int) -> Example:
-    """The example at an index of a seed's stream, the same on every machine and in any order.
+    """The example at an index of a seed's stream.
 
-    Raises DataError for an index below 0.
+    It is the same on every machine, whichever examples were made before. Raises DataError for an
+    index below 0.
     """
     if index < 0:
         raise DataError(f"example {index} does not exist: the stream begins at 0")
@@ -184,11 +185,13 @@ def _pronoun_forms(tokens: Sequence[str]) -> list[str]:
 def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -> float:
     """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
-    Gendered pronouns are those that translate `it` and `its`. The n-th third-person pronoun of a
-    translation is compared, in lower case, with the n-th of its reference, where n also counts the
-    third-person pronouns that are not gendered. A missing pronoun is therefore wrong, and may make
-    later pronouns wrong. If all pronouns are masculine, the accuracy is 0.44; if all are feminine,
-    0.31; if all are neuter, 0.41 (`sein` and `ihm` are both masculine and neuter).
+    Gendered pronouns are those that translate `it` and `its`. All third-person pronouns, gendered
+    or not, are counted in a translation and in its reference. If the n-th of the reference is
+    gendered, it is compared, in lower case, with the n-th of the translation. A missing pronoun is
+    therefore wrong, and may make later pronouns wrong.
+
+    If all pronouns are masculine, the accuracy is 0.44; if all are feminine, 0.31; if all are
+    neuter, 0.41 (`sein` and `ihm` are both masculine and neuter).
 
     Raises DataError if the lengths differ or no example has a gendered pronoun.
     """

@@ -60,7 +60,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class SplitVerb:
-    """A separable German verb whose particle stands apart, with the English verb."""
+    """A separable German verb whose particle stands apart, and the English verb for it."""
 
     english: Word
     german: Word
@@ -98,7 +98,10 @@ class Derivation:
         return options[int(self._roll() * len(options))]
 
     def fresh(self, options: Sequence[_T]) -> _T:
-        """Draw an option that `fresh` has not drawn before; after six tries, accept the sixth."""
+        """Draw an option that this method has not drawn before.
+
+        If six draws give only options drawn before, the sixth is accepted.
+        """
         for _ in range(6):
             drawn = self.pick(options)
             if drawn not in self._drawn:

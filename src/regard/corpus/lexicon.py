@@ -40,7 +40,7 @@ class Verb:
     subjects: tuple[Noun, ...]
     objects: tuple[Noun, ...]
     stative: bool
-    """Whether the verb describes a state; such a verb has no perfect, passive, modal or manner."""
+    """Whether the verb describes a state: it has no perfect, passive, modal or adverb of manner."""
     particle: str
     """The English particle: turn `on`."""
     preposition: str
@@ -85,7 +85,10 @@ def _read_nouns() -> Iterator[Noun]:
 
 
 def nouns(names: str) -> tuple[Noun, ...]:
-    """The nouns that a comma-separated list of kinds, groups and single nouns stands for."""
+    """The nouns in a comma-separated list.
+
+    An item of the list is a noun, or the name of a kind or a group, which stands for all its nouns.
+    """
     found: dict[Noun, None] = {}
     for name in names.split(","):
         if name in wordlist.GROUPS:

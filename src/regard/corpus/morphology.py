@@ -16,7 +16,7 @@ SLOTS: tuple[Slot, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _paradigm(**rows: str) -> dict[tuple[str, str], str]:
-    """A table of forms by case and slot, from a row for each case in the order of SLOTS."""
+    """A table of forms by case and slot; an argument has the forms of a case, ordered as SLOTS."""
     return {
         (case, slot): form
         for case, row in rows.items()
@@ -124,7 +124,7 @@ class Noun:
         return self.kind in ("male", "female", "child")
 
     def slot(self, plural: bool) -> Slot:
-        """The slot with which the article and adjectives of the noun agree."""
+        """The gender, or "plural", with which the article and adjectives of the noun agree."""
         return "plural" if plural else self.gender
 
     def form(self, case: Case, plural: bool) -> str:

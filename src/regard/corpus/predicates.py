@@ -43,7 +43,7 @@ _PASSIVE: dict[When, tuple[str, ...]] = {
 }
 _DEFINITE = ("the", "this", "these", "my", "our", "his", "her", "its", "their", "who", "that")
 
-# How often each shape of predicate is drawn, relative to the others, by the kind of subject.
+# A table for each kind of subject: how often each shape of predicate is drawn, as a weight.
 _PERSON: dict[Shape, int] = {
     "accusative": 20, "dative": 4, "both": 5, "none": 6, "motion": 4, "phrase": 2,
     "placement": 4, "transport": 2, "copula": 5,
@@ -115,9 +115,9 @@ NO_LIMITS = PredicateLimits()
 
 @dataclass(slots=True)
 class _Draft:
-    """A predicate before its German words have been put in order.
+    """A predicate, some of whose German words have not been put in order yet.
 
-    These are the words between the two parts of a German verb, as in "hat ... gesehen".
+    These words stand between the two parts of the verb, as in "hat ... gesehen".
     """
 
     predicate: Predicate
@@ -129,7 +129,10 @@ class _Draft:
 
 
 def _is_definite(subject: Nominal) -> bool:
-    """Whether `not` can only negate the verb; with `every`, `a` or `many`, `not` is ambiguous."""
+    """Whether the subject is definite, so that `not` can only negate the verb.
+
+    After `every`, `a` or `many`, it would be unclear what `not` negates.
+    """
     first = next(subject.english.leaves()).text
     return subject.is_pronoun or first in _DEFINITE or subject.noun is None
 

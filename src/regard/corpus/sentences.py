@@ -47,7 +47,7 @@ class SentencePair:
     german: list[Word]
 
 
-# Each English conjunction has its tag, then the German one in the present and in the past.
+# For each English conjunction: its tag, the German conjunction in the present, and in the past.
 _CAUSAL = {"because": ("IN", "weil", "weil"), "although": ("IN", "obwohl", "obwohl")}
 _TEMPORAL = {
     "when": ("WRB", "wenn", "als"),
@@ -60,7 +60,10 @@ _COORDINATING = {"and": ("und",), "but": (",", "aber"), "so": (",", "deshalb")}
 
 
 def _verbs_to_it(noun: Noun) -> tuple[Verb, ...]:
-    """The verbs that may have a person as subject, and this noun or `it` as object or receiver."""
+    """The verbs that may have a person as subject and this noun as object or receiver.
+
+    The object or receiver may also be the pronoun `it`, in place of the noun.
+    """
     frames: list[Frame] = ["accusative", "dative", "placement", "transport"]
     verbs = [verb for frame in frames for verb in SUFFERING[frame][noun]]
     if noun.kind == "animal":
@@ -85,7 +88,11 @@ def _someone(d: Derivation) -> Nominal:
 
 
 def _same_person(d: Derivation, first: Clause) -> Nominal:
-    """A pronoun for the subject of `first` if it is a person; a new person if no pronoun fits."""
+    """A pronoun for the subject of `first` if that subject is a person.
+
+    Returns a random person if the subject is not a person, or if it is a child: neither `he` nor
+    `she` fits.
+    """
     subject = first.subject
     if subject.noun and not subject.noun.is_person:
         return _someone(d)
@@ -99,7 +106,7 @@ def _same_person(d: Derivation, first: Clause) -> Nominal:
 
 
 def _same(d: Derivation, first: Clause) -> Nominal:
-    """Like `_same_person`, but return `they` if the subject names several animals or things."""
+    """`they` if the subject of `first` names several animals or things; else as `_same_person`."""
     subject = first.subject
     if subject.noun and subject.plural and not subject.noun.is_person:
         they = pronoun("they", "nominative")
@@ -132,7 +139,7 @@ def _doing_it(
 def _continued(
     d: Derivation, first: Clause, when: When, limits: PredicateLimits = NO_LIMITS
 ) -> Clause:
-    """A second clause, mostly with `it` or `its` if `first` has a noun for them to refer to."""
+    """A second clause; if `it` can refer to a noun of `first`, it mostly has `it` or `its`."""
     antecedent = _antecedent(first)
     if not antecedent or d.chance(0.1):
         subject = _same(d, first) if d.chance(0.7) else None
@@ -292,7 +299,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 has the form `_made`; all others are those that `_FORMS` alone would give."""
+"""One sentence in 20 has the form `_made`. All other sentences are the same as if their form
+was drawn from `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

@@ -32,11 +32,11 @@ class Predicate:
 
     english: Phrase
     core: Phrase
-    """The verb phrase of the main verb, where adverbials attach."""
+    """The verb phrase of the main verb, to which adverbials are added."""
     finite: Word
     """The German finite verb, without its particle."""
     right: list[Word]
-    """The second part of the German verb, participle or infinitive; empty if there is none."""
+    """The second part of the German verb: a participle or an infinitive; empty if there is none."""
     particle: str = ""
     """The separable particle of the finite verb."""
     infinitive: str = ""

@@ -1,7 +1,7 @@
 """The words of the built-in corpus, in tables that people can read and correct."""
 
-# A child is neither `he` nor `she`, because German usage varies for das Mädchen.
 # Nouns by kind, each written as: english[/plural] German gender genitive plural.
+# The kind "child" has no pronoun `he` or `she`, because German usage varies for das Mädchen.
 NOUN_TABLE = {
     "male": """
 man/men Mann m Mannes Männer; boy Junge m Jungen Jungen; father Vater m Vaters Väter;
@@ -103,7 +103,7 @@ GROUPS = {
     "anything": "goods,food,place",
 }
 
-# Nouns, then their adjectives, as english:german[/stem]. In a phrase, a quality precedes a state.
+# Nouns, then their adjectives, as english:german[/stem]. Qualities precede states: old red lamp.
 QUALITY_TABLE = """
 person,animal,owner: young:jung friendly:freundlich clever:klug lazy:faul strong:stark
 male,female,owner: rich:reich poor:arm
@@ -146,9 +146,9 @@ device,vehicle,furniture: modern:moderner
 text: famous:berühmter
 """
 
-# subjects > objects | verb[+particle or @preposition] [past] [participle] [third person]
+# Each line: subjects > objects | verb[+particle or @preposition] [past] [participle] [3rd person]
 # | [particle-]infinitive present past participle [sein, or preposition and case]
-# A leading ! marks a verb of state, which has no perfect, passive or modal.
+# A ! before the verb marks a verb of state, which has no perfect, passive or modal verb.
 VERB_TABLE = {
     "none": """
 person,animal | sleep slept | schlafen schläft schlief geschlafen
@@ -294,7 +294,7 @@ door beside=neben behind=hinter
 window beside=neben under=unter
 """
 
-# Adverbials of time: English phrases, each nested in the one before it, = the German words.
+# Adverbials of time, as english=german; each English phrase is nested in the one before it.
 TIME_TABLE = {
     "past": """
 NP NN:yesterday = gestern; NP JJ:last NN:week = letzte Woche; NP JJ:last NN:year = letztes Jahr

@@ -36,7 +36,7 @@ class Progress:
 
     stage: Stage
     done: int
-    """Bytes of the stored files (compressed ones, for example) that have been read."""
+    """Bytes that have been read from the files as they are stored, perhaps compressed."""
     total: int
     """Bytes of all stored files."""
     pairs: int
@@ -118,7 +118,7 @@ class AlignedText:
             done, pairs = ends.popleft()
             yield result
             self._listen(Progress(stage, done, total, pairs))
-        if done < total:  # an archive has bytes after its last line
+        if done < total:  # the last bytes of a compressed file may hold no line
             self._listen(Progress(stage, total, total, pairs))
 
     def _blocks(self) -> Iterator[tuple[AlignedBlock, int]]:
@@ -143,7 +143,7 @@ class AlignedText:
 
 
 class _Side:
-    """The lines of one file; little more than its next block is held in memory."""
+    """The lines of one file; at any time, memory holds little more than the next block of lines."""
 
     def __init__(self, path: Path, count: Callable[[int], object]):
         self._path = path
@@ -175,9 +175,10 @@ class _Side:
         return taken
 
     def lines(self, before: int) -> int:
-        """Count all lines of the file, of which `before` lines have been taken already.
+        """Read the rest of the file, and return the number of all its lines.
 
-        Raises DataError for a line that cannot be decoded.
+        `before` is the number of lines that have been taken already. Raises DataError for a line
+        that cannot be decoded.
         """
         for block in chain([self._held] if self._held else [], self._blocks):
             before += len(decode_lines(block, self._path, before))

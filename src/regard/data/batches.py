@@ -114,9 +114,10 @@ class BatchShare(NamedTuple):
 
     @classmethod
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
-        """A share in which each process gets equally many parts in a step of `batches` batches.
+        """A share by which every process gets equally many parts in a step of `batches` batches.
 
-        A batch has the smallest number of parts that allows this and is at least `parts`.
+        Each batch is divided into at least `parts` parts: into the smallest number of parts that
+        can be dealt out equally.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)
@@ -160,7 +161,11 @@ class Batches:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of the present epoch; an estimate from one window if there are several."""
+        """Batches of the present epoch.
+
+        If it has several windows, this is an estimate: the batches of the present window, times the
+        number of windows.
+        """
         return len(self._plan()) * self._windows
 
     def take(self, n: int) -> list[Batch]:
@@ -293,7 +298,7 @@ class Batches:
 
 
 class _Some:
-    """The pairs of a `PairSource` that have the given indices, numbered anew from 0."""
+    """Some pairs of a `PairSource`, chosen by their indices; here they are numbered anew from 0."""
 
     def __init__(self, pairs: PairSource, indices: NDArray[np.int32]):
         self._pairs, self._indices = pairs, indices
