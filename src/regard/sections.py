@@ -110,7 +110,10 @@ class ModelRecipe(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: Any) -> Any:
-        """Derive fields that are not given from others: widths of heads, sizes of the decoder."""
+        """Fill in missing fields.
+
+        d_k and d_v become d_model / heads. The decoder gets the sizes of the encoder.
+        """
         if isinstance(given, dict):
             width, heads = given.get("d_model", 512), given.get("heads", 8)
             if isinstance(width, int) and isinstance(heads, int) and heads > 0:
@@ -160,8 +163,8 @@ _OF_ALL_FAMILIES = {
 _WIDTHS = {
     *("d_ff", "heads", "d_k", "d_v", "decoder_heads", "decoder_d_ff", "relu_dropout", "initial"),
 }
-"""Fields that other families than the Transformer do not use, but that may have any value there, so
-that a recipe of a Transformer of any size can be changed to another family."""
+"""Fields that only the Transformer uses. A recipe of another family may give them any value, so
+that one can change the family in the recipe of a Transformer of any size."""
 
 
 class TokenizerRecipe(Section):
@@ -287,7 +290,7 @@ class TrainingRecipe(Section):
 
     @property
     def averages_last(self) -> bool:
-        """Whether the checkpoint of the last step is averaged even if it was not due."""
+        """Whether the last step's checkpoint is averaged like those that save_every asks for."""
         return not self.resume_minutes or self.average == 1
 
     @property

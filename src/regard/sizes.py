@@ -1,6 +1,6 @@
-"""Parameters and matrix products of the families that Table 2 compares, counted from their sizes.
+"""Count parameters and multiply-adds in the layers of models that are not Transformers (Table 2).
 
-`paper.parameters` and `cost.flop` add embeddings, positions and logits, which all families share.
+`paper.parameters` and `cost.flop` add embeddings, positions and logits, which all families have.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ class FamilySizes(NamedTuple):
     parameters: int
     """The parameters of all layers."""
     source: int
-    """Multiply-adds with weights for each source token."""
+    """Multiply-adds by weight matrices for each source token."""
     target: int
-    """Multiply-adds with weights for each target token."""
+    """Multiply-adds by weight matrices for each target token."""
     pair: int
     """Multiply-adds of attention for each combination of a source token and a target token."""
 
@@ -33,7 +33,7 @@ def family_sizes(model: ModelRecipe) -> FamilySizes:
 
 
 def _recurrent(model: ModelRecipe) -> FamilySizes:
-    """Count a recurrent model, in which each gate has two biases, for the input and the state."""
+    """Count a recurrent model; each gate has one bias for the input and one for the state."""
     d, higher = model.d_model, model.decoder_layers - 1
     one, joined, bias = 4 * d * (d + d), 4 * d * (2 * d + d), 8 * d
     encoder = 2 * one + joined + (model.layers - 2) * one
@@ -66,7 +66,8 @@ def _dilated(model: ModelRecipe) -> FamilySizes:
     """Count a dilated model, whose encoder writes 1.2 times as many positions as it reads."""
     d, inner = model.d_model, model.d_model // 2
     block = 2 * d * inner + model.kernel * inner * inner
-    others = (2 * inner + d) + 2 * (d + 2 * inner)  # biases; gains and biases of three norms
+    # The biases of the three linear layers, then the gains and biases of the three norms.
+    others = (2 * inner + d) + 2 * (d + 2 * inner)
     last = d * d + d + 2 * d
     return FamilySizes(
         (model.layers + model.decoder_layers) * (block + others) + last,

@@ -51,14 +51,14 @@ Refused as well, before anything is written:
     b  --valid-trees or --silver, without --trees
     c  --silver-share, without --silver or not between 0 and 1
     d  text, with a recipe for parsing
-    e  --from, with a model of the other task
-    f  --from, with another --tokenizer, or with tokenizer.* set
+    e  --from, with a model of another task than the run's
+    f  --from, with a --tokenizer or a --set tokenizer.* that differs from the model's
     g  --from, with a recipe of another shape than the model
     h  --from, if it names RUN itself; or if RUN was begun without --from, or with another model
     i  files other than those that RUN/data was made of, in the rows that use RUN/data
     j  data that was prepared earlier for another task than the recipe's
     k  --set of a field that a recipe marked * takes from the data
-    l  a recipe whose arithmetic this machine does not have; where data is prepared now, also one
+    l  a recipe whose arithmetic this machine does not have; if data is prepared now, also a recipe
        whose batches have no room for a sentence, or whose tokenizer for BLEU is not installed
 """
 
@@ -141,11 +141,11 @@ def begin(
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
 ) -> tuple[Recipe, Path]:
-    """Choose the recipe and the data, and prepare the data if needed; return recipe and directory.
+    """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
-    `progress` is called while data is prepared, `remark` with a sentence if the recipe takes fields
-    from the data, `chose` if a recipe is chosen that suits the time of the run. Raises RegardError
-    where `decide` does, and the errors of `TrainingFiles.prepare`.
+    `progress` is called while data is prepared. `remark` is called with a sentence if the recipe
+    takes fields from the data, and `chose` if the recipe is chosen for the time of the run. Raises
+    RegardError where `decide` does, and the errors of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
@@ -184,7 +184,7 @@ def decide(
 
 
 def _refuse_unfit(start: Start) -> None:
-    """Raise RegardError if options exclude one another (rows 1 to 5, a to c of the module)."""
+    """Raise RegardError if options exclude one another (rows 1 to 5, and a to c, of the module)."""
     start.files.refuse_unfit(start.task)
     if start.data and (start.files.has_text or start.files.trees or start.tokenizer):
         raise RegardError(
@@ -260,7 +260,7 @@ def _recipe(
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe expected to be best in the run's time; it keeps the data's fields `made`."""
+    """The recipe expected to be best in the run's time, with the data's settings `made` kept."""
     minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
@@ -323,7 +323,7 @@ def _refuse_other_task(data: Path, recipe: Recipe) -> None:
 def _as_prepared(
     start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe with the data's values of DECIDED fields; raises RecipeError if --set differs."""
+    """The recipe with the fields DECIDED of the data; raises RecipeError if --set contradicts."""
     made = recipe_of(data).model_dump()
     decided = recipe.merged(
         {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}

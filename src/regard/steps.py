@@ -55,7 +55,7 @@ def steps_for(
         return BySize(model, Sharded(model, smoothing, optimizer, loss), chosen, can_halve=False)
     if chosen.compiled and recipe.data.layout == "packed":
         for embedding in {model.embedding, model.target_side}:
-            embedding.table(recipe.data.row_length)  # make the table before the step is traced
+            embedding.table(recipe.data.row_length)  # make the table of positions before tracing
         return Compiled(model, smoothing, chosen.compiled(), warn, loss)
     return BySize(model, Whole(model, smoothing, loss), chosen, can_halve=True)
 
@@ -105,9 +105,9 @@ class Compiled(Whole):
     """Learns on a GPU by one program, which is compiled from `batch_loss` for the first batch.
 
     If the program or its backward pass cannot be compiled or captured in CUDA graphs, `warn` is
-    called with the reason. A program without graphs then learns from the batch, with the arithmetic
-    that the model had before. If this fails, too, the loss is computed without being compiled.
-    `arithmetic` is only for the first program.
+    called with the reason. A second program, without graphs, then learns from the batch. If this
+    program fails, too, the loss is computed without being compiled. `arithmetic` is only for the
+    first program; later, the model computes by its earlier arithmetic again.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Compiled(Whole):
 
 
 class Sharded(Whole):
-    """Learns with a model that is divided among processes, which gather its weights when needed."""
+    """Learns with a model whose weights are divided among processes, and gathered when needed."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Halves:
 
 
 class BySize:
-    """Learns from large batches by `Halves` or another arithmetic, from all others by `whole`."""
+    """Learns from large batches in halves or by another arithmetic, from small ones by `whole`."""
 
     def __init__(
         self, model: EncoderDecoder, whole: Whole, chosen: ForTraining, *, can_halve: bool
@@ -218,7 +218,7 @@ class BySize:
 
     @cached_property
     def _large(self) -> Arithmetic:
-        """The arithmetic for large batches that are not halved, made when the first one comes."""
+        """The arithmetic for large batches that are not halved, made for the first such batch."""
         parts = self._chosen.parts()
         return parts[0] if len(parts) == 1 else self._chosen.whole
 

@@ -17,7 +17,7 @@ is longer is a batch of its own."""
 _WAIT = 0.003
 """The thread waits at most this many seconds for a batch to fill."""
 _IDLE = 1.0
-"""When no sentence has come for this many seconds, the thread calls `rest`."""
+"""When no sentence has come for this many seconds, the thread calls the batcher's `rest`."""
 
 
 class QueueFull(Exception):
@@ -76,8 +76,8 @@ class Batcher(Generic[_Item, _Result]):
         """Add all of the sentences to the queue; return the future result of each.
 
         If the queue is at its limit or the batcher is closed, no sentence is added and QueueFull is
-        raised. A queue below its limit takes all of the sentences, even if their number then
-        exceeds the limit. Otherwise, a long request could never be served.
+        raised. A queue below its limit takes all of the sentences, even if it is over the limit
+        afterwards: otherwise, a request with many sentences could never be served.
         """
         if self.full:  # checked before `measure`, which is slow, and again with the lock
             raise QueueFull
@@ -112,7 +112,7 @@ class Batcher(Generic[_Item, _Result]):
                 results = self._translate([w.item for w in active])
                 for waiting, result in zip(active, results, strict=True):
                     waiting.result.set_result(result)
-            except Exception as error:  # raised where the result is read; this thread continues
+            except Exception as error:  # raised where the result is read; this thread goes on
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)
@@ -139,7 +139,10 @@ class Batcher(Generic[_Item, _Result]):
         return sum(w.tokens for w in list(self._queue.values())) >= self._budget
 
     def _choose(self) -> list[_Waiting[_Item, _Result]]:
-        """Take the oldest sentence, so that none waits for ever, and others of similar length."""
+        """Take the oldest sentence, and other sentences of similar length, out of the queue.
+
+        The oldest sentence is in every batch, so that no sentence waits for ever.
+        """
         waiting = list(self._queue.items())
         if not waiting:
             return []

@@ -47,7 +47,7 @@ def _form(body: bytes) -> dict[str, str]:
         )
     except ValueError:
         raise HTTPException(400, "Invalid request: the form is damaged or not UTF-8") from None
-    return dict(reversed(pairs))  # if a field occurs twice, the first counts
+    return dict(reversed(pairs))  # if a field occurs twice, its first value counts
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:

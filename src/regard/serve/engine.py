@@ -61,10 +61,10 @@ class Rendering:
     """Whether a second search was made."""
     alignment: WordAlignment | None = None
     """The word alignment of the best translation. None if it is not requested, the sentence is too
-    long, or another program computes the model."""
+    long, or the model runs in another program, such as CTranslate2."""
     look: Look | None = None
     """The attention weights of every head. None if they are not requested, the sentence is too
-    long, or another program computes the model."""
+    long, or the model runs in another program, such as CTranslate2."""
 
 
 class Engine:
@@ -150,7 +150,7 @@ class Engine:
         """Add the requested attention weights of the best translation.
 
         The weights are left out if there are too many, if the sentence is too long for the model,
-        or if another program computes the model.
+        or if the model runs in another program, such as CTranslate2.
         """
         if not self._translator.model.members:
             return rendering

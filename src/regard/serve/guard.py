@@ -40,7 +40,11 @@ class Disconnected(Exception):
 
 
 class Guard:
-    """An ASGI application around `app`; it reads each body completely, and raises no error."""
+    """An ASGI application that wraps `app`.
+
+    The whole body of a request is read before `app` is called. If `app` raises an exception, the
+    exception is logged and not raised.
+    """
 
     def __init__(self, app: ASGIApp, service: Service):
         self._app, self._service = app, service
@@ -82,10 +86,10 @@ class Guard:
             await _refusal(408, "The request was received too slowly")(scope, receive, answer)
             return
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
-            # One such request per turn of the event loop: tasks of other requests run in between.
+            # Let one such request pass per turn of the event loop; other tasks run in between.
             async with self._turn:
                 await asyncio.sleep(0)
-            if self._service.busy:  # a refusal by the route would take ten times as long
+            if self._service.busy:  # refused here: the route would take ten times as long
                 scope["route"] = SimpleNamespace(path=scope["path"])
                 full = busy()
                 response = JSONResponse({"error": full.detail}, full.status_code, full.headers)
@@ -104,7 +108,7 @@ class Guard:
 
     def _record(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         state = scope["state"]
-        problem = state.pop("problem", None)  # a stored exception would keep its frames in memory
+        problem = state.pop("problem", None)  # removed: an exception keeps its frames in memory
         path = getattr(scope.get("route"), "path", "other")  # not the path that the client wrote
         status = answer.status or 499
         self._metrics.requests.labels(path, status).inc()

@@ -190,9 +190,9 @@ def _answer(
 
 
 async def _versions(job: Job, n_best: int) -> list[str]:
-    """Up to `n_best` translations of a text; the k-th consists of the sentences' k-th best ones.
+    """Up to `n_best` translations of a text; the k-th joins the k-th translation of each sentence.
 
-    If a sentence has fewer than k translations, its last one is taken.
+    A sentence with fewer than k translations contributes its last translation.
     """
     best = [[t.text for t in r.translations] async for r in job.renderings()]
     count = min(n_best, max(map(len, best), default=1))

@@ -33,9 +33,10 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""Elements whose end tag may be left out, each with the elements whose start tag ends it."""
+"""For each element whose end tag may be left out, the elements whose start tags also end it."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
-"""A start tag inside such an element does not end any element that is outside."""
+"""Elements that protect the elements around them: for example, a start tag inside a <ul> ends no
+element that is open around the <ul>."""
 
 
 class StretchKind(Enum):
@@ -47,7 +48,7 @@ class StretchKind(Enum):
 
 def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
     """Yield the stretches in order; together they are exactly `markup`, even if it is not valid."""
-    tail = markup.rfind(">") + 1  # no tag ends after this place: the parser would be slow there
+    tail = markup.rfind(">") + 1  # the rest has no whole tag; the parser would be slow there
     reader = _Reader(markup[:tail])
     starts = [(0, StretchKind.KEPT), *reader.starts]
     last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT
@@ -86,7 +87,8 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        # By name, the numbers of open elements: `keeping` and those inside; those around `keeping`.
+        # How many elements of each name are open: first `keeping` and the elements inside it, then
+        # the elements around it.
         self._inside = Counter[str]()
         self._around = Counter[str]()
         self.starts: list[tuple[int, StretchKind]] = []
@@ -122,7 +124,7 @@ class _Reader(HTMLParser):
                 self._end()
 
     def _end_before(self, tag: str) -> None:
-        """End `keeping` if this start tag ends it without an end tag, as <li> ends another <li>."""
+        """End the element `keeping` if this start tag ends it, as a second <li> ends the first."""
         if tag in ENDED_BY.get(self.keeping or "", ()) and not any(map(self._inside.get, HOLDERS)):
             self._end()
 

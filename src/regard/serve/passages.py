@@ -75,7 +75,7 @@ def _of_html(text: str, language: str) -> Iterator[tuple[str, bool]]:
             yield stretch, False
             continue
         for part, is_sentence in _sentences(readable, language):
-            if is_sentence:  # in HTML a line break is a space
+            if is_sentence:  # line breaks of HTML become spaces
                 yield " ".join(part.split()), True
             else:
                 yield html.escape(part, quote=False), False

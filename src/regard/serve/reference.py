@@ -39,7 +39,7 @@ def reference_page(openapi: dict[str, Any]) -> str:
 
 
 def _body(operation: dict[str, Any], openapi: dict[str, Any]) -> list[str]:
-    """A list with the HTML of a table of the fields; empty if the request has no body."""
+    """The HTML table of a request's fields, in a list; an empty list if the request has no body."""
     content = operation.get("requestBody", {}).get("content", {})
     if not content:
         return []

@@ -13,8 +13,8 @@ from regard.serve.passages import Passage
 from regard.view.look import Look
 
 MOST_WEIGHTS = 200_000
-"""An answer with more attention weights than this is refused. This many weights, 2 MB of JSON, are
-for example 37 words on both sides, 6 layers and 8 heads."""
+"""An answer with more attention weights than this is refused. With 6 layers and 8 heads, a sentence
+and a translation of 37 words each have about this many weights, which take 2 MB as JSON."""
 
 
 def _encoded(text: str) -> str:

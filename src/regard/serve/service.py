@@ -42,7 +42,7 @@ class ServerLimits:
 
     @property
     def body(self) -> int:
-        """The most bytes of a valid body, as JSON may write a character as \\uXXXX\\uXXXX."""
+        """The most bytes of a valid body: in JSON, a character may take 12, as \\uXXXX\\uXXXX."""
         return 12 * self.characters + 65_536
 
 
@@ -88,8 +88,8 @@ class Service:
     def detect(self, text: str, target: str) -> Detected:
         """The most probable language of a text.
 
-        If several are equally probable, one with a model into `target` is preferred, then `target`
-        itself.
+        If several languages are equally probable, a language with a model into `target` is
+        preferred or, if there is none, `target` itself.
         """
         ranked = self.detector.rank(text)
         likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]

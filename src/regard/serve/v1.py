@@ -134,7 +134,7 @@ async def _events(
         async with aclosing(_steps(service, request, engine, query)) as steps:
             async for event in steps:
                 yield event
-                # Sending an event rarely lets other requests run; this line does.
+                # Let other requests run, which sending an event rarely does.
                 await asyncio.sleep(0)
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})

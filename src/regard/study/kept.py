@@ -39,7 +39,7 @@ class Task:
     settings: str
     """Everything that the numbers depend on, except the seed."""
     work: Callable[[], Measured | None]
-    """Does the part and returns its numbers, or None if it needs a part that is not finished."""
+    """Does the part and returns its numbers, or None if it needs another part first."""
     cost: float = 0.0
     """The amount of work, in any unit: tasks with more work are begun first."""
 
@@ -64,13 +64,14 @@ def do_all(
     heard: Callable[[Finished], object] = lambda _: None,
     after: Callable[[], object] = int,
 ) -> Figures:
-    """Do all tasks that are not finished in the directory `out`; return the numbers of all tasks.
+    """Do the tasks that are left, and return the numbers of all tasks.
 
-    `jobs` processes share the work, each with one thread; 0 means this process. Other processes may
-    call `do_all` for the same directory: one process does each part, and every call returns when
-    all parts are finished. `heard` is called in this process for each part, and `after` in the
-    process that has finished a part. Raises DataError if `out` holds parts with other settings, and
-    the errors of the tasks.
+    A task is left if its numbers are not yet in the directory `out`. `jobs` processes share the
+    work, each with one thread; 0 means this process. Other processes may call `do_all` for the same
+    directory: each part is done by one process only, and every call returns when all parts are
+    finished. `heard` is called in this process for each part. `after` is called in the process that
+    has finished a part. Raises DataError if `out` holds parts with other settings. Errors of the
+    tasks are raised, too.
     """
     found = finished(tasks, out)
     for i, ((part, seed), numbers) in enumerate(found.items(), 1):
@@ -108,7 +109,10 @@ def finished(tasks: Sequence[Task], out: Path) -> Figures:
 
 @dataclass
 class _Job:
-    """Does a task and keeps its numbers; a worker process ends when the process `parent` ends."""
+    """Does a task and keeps its numbers.
+
+    A worker process that does tasks ends soon after the process with the id `parent`.
+    """
 
     out: Path
     parent: int
@@ -137,7 +141,7 @@ class _Job:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent has ended; otherwise, its task would keep the lock."""
+    """End this process soon after its parent has ended, so that its task does not stay locked."""
     while os.getppid() == parent:
         sleep(0.5)
     os._exit(1)

@@ -11,11 +11,11 @@ from regard.files.whole import refusing_write_errors
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock a file during a block, whose value after `as` is True if this process has the lock.
+    """Lock a file while a `with` block runs; yield whether this process has the lock.
 
-    With `wait`, the block begins when no other process has the lock. Without `wait`, the block runs
-    in any case, with False if another process has the lock. On a file system without locks, the
-    value is True. Raises RegardError if the file cannot be made.
+    With `wait`, the block begins when no other process has the lock. Without `wait`, it begins at
+    once, and False is yielded if another process has the lock. On a file system without locks, True
+    is yielded. Raises RegardError if the file cannot be made.
     """
     with refusing_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

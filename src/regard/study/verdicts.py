@@ -31,7 +31,8 @@ class Quantity:
     label: str
     values: tuple[float, ...]
     digits: int = 1
-    """The digits shown after the point; with 0 or more than 4, three significant digits."""
+    """How many digits are shown after the point. If this is 0 or more than 4, three significant
+    digits are shown instead."""
 
     @property
     def mean(self) -> float:

@@ -37,9 +37,9 @@ class Meetings:
 class DividedText:
     """The words of a text as arrays over their bytes, one word after another.
 
-    The elements at the first byte of a piece describe the piece. `ids` maps each character to the
-    piece for the character at the beginning of a word, and `mark` with the character to the piece
-    for the character inside a word.
+    The elements at the first byte of a piece describe the piece. In `words`, each byte is written
+    as one character c. `ids[c]` is the piece for c at the beginning of a word, and `ids[mark + c]`
+    the piece for c inside a word.
     """
 
     def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):
@@ -76,7 +76,7 @@ class DividedText:
     def starts(self, among: Positions, left: int, right: int) -> Positions:
         """The places of `among` at which the pair (left, right) starts.
 
-        If two such pairs overlap, as in the text a a a, only the place of the first is returned.
+        If two such pairs overlap, as in the text a a a, only the first pair's place is returned.
         """
         found = among[(self.piece[among] == left) & (self.piece[self._after[among]] == right)]
         if left != right or not len(found):

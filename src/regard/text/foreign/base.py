@@ -1,10 +1,10 @@
-"""A foreign tokenizer: a tokenizer.json with settings and the order of ids, and original files.
+"""A foreign tokenizer: the files of another system, and a tokenizer.json that describes them.
 
     {"kind": "sentencepiece", "order": {"size": 5, "specials": [-1, 4, 0]}, "source_order": null,
      "settings": {...}, "files": {"source.spm": "SHA-256", ...}}
 
-tokenizer.json has the checksums of the original files. A manifest with the checksum of
-tokenizer.json therefore protects the original files, too.
+tokenizer.json has the checksums of the other system's files, which are called original files. A
+manifest with the checksum of tokenizer.json therefore protects the original files, too.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return [known[int(i)] for i in row if EOS < i < len(known)]
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece, after a space if the piece begins a word."""
+        """The text of each piece, with a space before it if the piece begins a word."""
         named = iter(self._named(self._foreign(ids, side), side))
         entries = len(self.order_of(side).foreign_ids)
         return [SPECIAL[i] if i <= EOS else next(named) if i < entries else "" for i in ids]

@@ -1,4 +1,7 @@
-"""Refuse a tokenizer, which anybody may have made, if its rules might run or write without end."""
+"""Refuse a tokenizer whose rules might run for ever, or lengthen a text until memory is full.
+
+The check is needed because anybody may have made the files of a tokenizer.
+"""
 
 import base64
 import binascii
@@ -10,7 +13,7 @@ from regard.errors import ModelError
 from regard.text.foreign.patterns import surely_ends
 
 MOST_TIMES = 10_000
-"""A tokenizer is refused if its rules may make a text more than this many times as long."""
+"""A tokenizer is refused if its rules may multiply the length of a text by more than this."""
 _MOST_RULES = 1000
 
 
@@ -54,8 +57,8 @@ def _expression(rule: dict[str, Any]) -> str | None:
 def _growth(rule: dict[str, Any]) -> int:
     """The largest factor by which a rule can multiply the length of a text."""
     growth = 1
-    # A rule writes `text` in place of a string of `least` characters. A regular expression may
-    # match the empty string before every character of a line, and insert `text` each time.
+    # A rule writes `text` in place of a string of `least` characters. For a regular expression,
+    # `least` is 0: it may match the empty string before every character, and insert `text` there.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")
@@ -75,7 +78,7 @@ def _decoded(text: str) -> bytes:
 
 
 def longest_replacement(charsmap: bytes) -> int:
-    """The length, in bytes, of the longest text by which SentencePiece's table replaces characters.
+    """The length in bytes of the longest text that SentencePiece's table writes for a character.
 
     The table begins with four bytes, which are the size of an index, and the index. The replacing
     texts follow, each with a zero byte at its end. If no text follows, the result is 1.

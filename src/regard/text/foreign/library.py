@@ -115,8 +115,8 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
 def _guarded(function: Any, *args: Any, **options: Any) -> Any:
     """Call a function of the library and return its result; any error becomes a ModelError.
 
-    A panic in the library's Rust code is a BaseException, but not an Exception. Only
-    KeyboardInterrupt, SystemExit and MemoryError are raised unchanged.
+    A panic in the library's Rust code is a BaseException, but not an Exception. Therefore, every
+    BaseException is caught except KeyboardInterrupt, SystemExit and MemoryError.
     """
     try:
         return function(*args, **options)
@@ -133,7 +133,7 @@ def _entries(file: Original) -> Mapping[str, int]:
 
 
 def _library(file: Original) -> tokenizers.Tokenizer:
-    """The tokenizer in a file; raises ModelError for one that is damaged or may run for ever."""
+    """The tokenizer in a file; raises ModelError if it is damaged or might run for ever."""
     content = read_json(file)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise ModelError(f"{file.path}: damaged, or not a tokenizer.json of the tokenizers library")

@@ -1,4 +1,7 @@
-"""A tokenizer with Moses' words and subword-nmt's pieces, by sacremoses and subword-nmt."""
+"""A tokenizer that makes words as Moses does, and pieces of words as subword-nmt does.
+
+The Python packages sacremoses and subword-nmt do the work.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ from regard.text.protocol import SideName
 from regard.text.tokenizer import MOST_ENTRIES
 
 LONGEST_WORD = 1000
-"""A word of more characters than this is cut before merging, which takes quadratic time."""
+"""A word of more characters than this is cut, as merging takes time quadratic in the length."""
 LONGEST_MERGE = 200
 """A merge that makes a piece of more characters than this is refused."""
-_MOST_REMEMBERED = 150_000  # words; without this limit, subword-nmt would remember all
+_MOST_REMEMBERED = 150_000  # words that subword-nmt remembers, at most
 _END = "</w>"
 
 _Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
@@ -234,7 +237,8 @@ def _lines(file: Original) -> list[str]:
 def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
     """The encoder of subword-nmt with the merges in `file`.
 
-    Raises ModelError for a file for which subword-nmt would end the process, and MissingExtra.
+    Raises ModelError if the file is invalid, as subword-nmt itself would end the process, and
+    MissingExtra if subword-nmt is not installed.
     """
     try:
         from subword_nmt.apply_bpe import BPE

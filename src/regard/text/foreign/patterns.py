@@ -1,10 +1,10 @@
-"""Decide which regular expressions, which anybody may have written, surely end soon.
+"""Decide whether the matching of a regular expression, which anybody may have written, ends soon.
 
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
 parts of an expression, and so run for ever. An expression is accepted if it is in KNOWN, or if two
-conditions hold. In each alternative, at most one part repeats without an upper bound, and that part
-is a single character or class. And the numbers of choices at all other parts have a product of at
-most MOST_WAYS. Matching such an expression takes at most about MOST_WAYS x length² steps.
+conditions hold. First, in each alternative at most one part repeats without an upper bound, and
+that part is a single character or class. Second, the numbers of choices at all other parts have a
+product of at most MOST_WAYS. Matching then takes at most about MOST_WAYS x length² steps.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ MOST_WAYS = 64
 """An expression is refused if it has more choices than this, for example more alternatives."""
 KNOWN = frozenset(
     [
-        # GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek
+        # In this order: GPT-4 (cl100k) and Llama 3; Qwen 2; GPT-4o (o200k); DeepSeek.
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -94,12 +94,12 @@ class _Scanner:
         elif self._take("*") or self._take("+"):
             ways = self._endless(is_group)
             self._take("?") or self._take("+")
-        if self._rest[:1] in ("*", "+", "?", "{"):  # for example, {1,9}+ repeats without a bound
+        if self._rest[:1] in ("*", "+", "?", "{"):  # such as {1,9}+, which has no upper bound
             raise _Unsafe
         return ways
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
-        """Read {2}, {2,3} or {2,} from the digit on; `once` are the ways of the repeated part."""
+        """Read the rest of {2}, {2,3} or {2,}; `once` are the ways of the repeated part."""
         least, comma, most = self._until("}").partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe
