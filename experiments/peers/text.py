@@ -1,4 +1,4 @@
-"""What both peers read: a folder of text, and sub-words that SentencePiece learns from it."""
+"""The command line, the text and the sub-words of both programs, JoeyNMT and MarianMT."""
 
 import argparse
 import sys
@@ -8,7 +8,9 @@ import sentencepiece
 
 SOURCE, TARGET = "en", "de"
 TRAIN, VALID, TEST = "train", "val", "test_2016_flickr"  # Multi30k's names
-SUB_WORDS = 8000  # of both languages together, as `regard train --time` chooses for this text
+SUB_WORDS = (
+    8000  # of both languages together: as many as `regard train --time` chooses for this text
+)
 
 
 def arguments(about: str) -> argparse.Namespace:
@@ -20,7 +22,7 @@ def arguments(about: str) -> argparse.Namespace:
     parser.add_argument(
         "--small",
         action="store_true",
-        help="the shape, rate and dropout that were chosen for this project's run with Adam",
+        help="take shape, dropout and rate from the run time-30m-02 of experiments/budget",
     )
     parsed = parser.parse_args()
     if parsed.out.exists():
@@ -30,7 +32,8 @@ def arguments(about: str) -> argparse.Namespace:
 
 
 def lines(data: Path, name: str, language: str) -> list[str]:
-    return (data / f"{name}.{language}").read_text(encoding="utf-8").splitlines()
+    """The lines of a file; only a line feed ends a line, so that both languages keep in step."""
+    return (data / f"{name}.{language}").read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def learn_sub_words(data: Path, out: Path) -> Path:
