@@ -80,6 +80,18 @@ def test_batches_and_copies_change_nothing(
     assert list(some.stream(LINES)) == alone
 
 
+def test_sentences_share_a_batch_only_if_no_member_is_changed_by_it(
+    models: list[Path], tmp_path: Path
+) -> None:
+    recipe = BRIEF.but(score="additive")
+    member = Transformer(recipe.model, TOKENIZER.size)
+    write_model(tmp_path / "additive", recipe, TOKENIZER, weights_of(member), {})
+    some = load(models[0], tmp_path / "additive", exact=True)
+    assert some.one_by_one
+    alone = [next(some.stream([line])) for line in LINES]
+    assert list(some.stream(LINES)) == alone
+
+
 def test_a_bound_is_that_of_the_shortest(models: list[Path]) -> None:
     assert load(*models).longest == BRIEF.data.max_length
     learned = BRIEF.but(positions="learned", max_positions=16, max_length=16).model

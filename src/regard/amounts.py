@@ -11,10 +11,10 @@ NUMBERS = {"M": 1e6, "thousand": 1e3, "": 1.0}
 
 
 def amount(value: float, units: Mapping[str, float]) -> str:
-    """`value` as text, in the largest unit that is not larger than `value`.
+    """`value` as text, in the largest unit in which the rounded number is 1 or more.
 
-    `units` maps the names of units to their sizes, in descending order. A `value` below all of them
-    is given in the last unit.
+    `units` maps the names of units to their sizes, in descending order. A `value` that is too
+    small for all of them is given in the last unit.
 
     >>> amount(1_260_000_000, BYTES)
     '1.26 GB'

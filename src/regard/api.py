@@ -2,8 +2,8 @@
 
 A function does the work of the command with the same name, and prints nothing. Where the command
 ends with an error message and exit status 2, the function raises a RegardError with this message.
-The message names options of the command. The function's arguments have the same names as options,
-except that --from is `start_from` and --set is `changes`.
+The message names options of the command. Arguments have the names of these options, except that
+--from is `start_from`, --set is `changes`, and --time is `minutes`.
 
 A function imports its modules when it is called: PyTorch takes more than a second to load.
 """
@@ -268,5 +268,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """The changes as texts "section.key=value"; each value is JSON that is also valid TOML."""
+    """Texts "section.key=value" for `Recipe.set`, which reads TOML: JSON scalars are valid TOML."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

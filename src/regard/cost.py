@@ -33,9 +33,9 @@ class Flop(NamedTuple):
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
     """Count the operations of training on each of some sentence pairs once.
 
-    `sources` and `targets` are their lengths in tokens, without padding. A multiply-add is two
-    operations. Only matrix products (§3) are counted; for each product of the forward pass, the
-    backward pass has two.
+    `sources` and `targets` are the lengths of the pairs' sentences in tokens, without padding. A
+    multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
+    forward pass, the backward pass has two.
     """
     source, target = np.asarray(sources, np.int64), np.asarray(targets, np.int64)
     weights = _with_weights(model, vocabulary, int(source.sum()), int(target.sum()))

@@ -112,7 +112,7 @@ class DecoderState:
         """
         if self._keeps_all or self.length % COMPACT_EVERY or not self.length:
             return self
-        if self.now is not None:  # no slot is dropped here: the next call of `with_room` does it
+        if self.now is not None:  # slots are dropped later, by the next call of `with_room`
             return self
         return self._only(int(self.occupied()))
 
@@ -121,7 +121,7 @@ class DecoderState:
         return self.ancestry.shape[1] == 1 and self.when is None
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The largest number of slots of one sentence that belong to any of its hypotheses."""
+        """The number of slots that belong to a hypothesis, in the sentence with the most."""
         return self.ancestry.any(dim=1).sum(dim=1).amax()
 
     def with_room(self, steps: int, occupied: int) -> DecoderState:

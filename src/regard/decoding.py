@@ -55,8 +55,9 @@ Starting and ending copies takes 0.05 s; unlike threads, copies do not wait for 
 code."""
 LOOPS_FROM = 8192
 """For at least this many source tokens, a thread or copy with one core computes by compiled loops
-(`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False, because with
-them the last bits of a sentence's results may depend on its batch."""
+(`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False: they round
+otherwise than PyTorch, so the last bits of a sentence's results depend on the length of the whole
+text."""
 FEW_FROM = 4096
 """Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
 only if `exact` is False. The loops of `FewRows` take 0.3 s to load and, the first time on a
@@ -169,7 +170,9 @@ class Decoding:
         beam, threads = self.recipe.beam, torch.get_num_threads()
         if (beam, threads) not in self._tried:
             shares = {1, *(threads // workers for workers in range(1, _workers() + 1))}
-            self._tried[beam, threads] = self.model.by.batches_agree(beam, shares)
+            self._tried[beam, threads] = all(
+                member.by.batches_agree(beam, shares) for member in self.model.members
+            )
         return not self._tried[beam, threads]
 
     def hypotheses(
@@ -295,8 +298,8 @@ def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Ite
     """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
 
     Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Yields
-    the batches as lists of indices into `sources`. Batches are made smaller than `slots`, but not
-    smaller than `SMALL_BATCH`, so that all workers have about equally much to decode.
+    the batches as lists of indices into `sources`. The limit is lowered, but not to less than
+    `SMALL_BATCH`, if this gives all workers about equally much to decode.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))

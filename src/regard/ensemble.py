@@ -35,7 +35,7 @@ class Ensemble:
 
     @property
     def by(self) -> Arithmetic:
-        """The arithmetic of the first member; other members have the same kind of arithmetic."""
+        """The arithmetic of the first member; the arithmetics of the others have other weights."""
         return self.members[0].by
 
     @property

@@ -295,7 +295,7 @@ class Arithmetic(ABC):
         """
 
     def batches_agree(self, beam: int, threads: Iterable[int]) -> bool:
-        """Test whether other sentences in a batch leave every bit of a sentence's result the same.
+        """Test whether a sentence decodes to the same bits, whatever sentences share its batch.
 
         The test is made with this beam and each of these numbers of threads. An arithmetic without
         a test returns False.

@@ -43,7 +43,7 @@ class Roomy(Protocol):
     """A state of a model that makes room for the steps of a granule."""
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The number of slots in use, as a tensor on the state's device.
+        """The most slots that any sentence uses, as a tensor on the state's device.
 
         A slot has room for what the state keeps of one token. `with_room` needs the number.
         """
@@ -124,7 +124,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield all tensors in a value, at any depth, and all other objects without attributes."""
+    """Yield all tensors in a value, at any depth, and all objects with nothing in `__dict__`."""
     inner = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
     if isinstance(value, Tensor) or not (inner or isinstance(value, tuple)):
         yield value

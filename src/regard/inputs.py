@@ -76,9 +76,9 @@ class TrainingFiles:
     def suited(self, tokenizer: Path | None = None) -> Recipe:
         """The default recipe for these files.
 
-        For trees, this is the recipe "small-parse". For text, it is the recipe "small", changed to
-        have a vocabulary and a row length that suit the text, and `tokenizer` if that is given.
-        Raises DataError if the text cannot be read.
+        For trees, this is the recipe "small-parse". For text, it is the recipe "small" with a row
+        length that suits the text, and with the size of `tokenizer` as its vocabulary or, without
+        `tokenizer`, a vocabulary that suits the text. Raises DataError if the text cannot be read.
         """
         if self.trees:
             return SMALL_PARSE

@@ -47,7 +47,7 @@ class AddNorm(Computing):
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """§3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)); PE(pos, 2i+1) is the cosine."""
-    # The CPU computes this table even if the default device is "meta", which would load a compiler.
+    # On the device "meta", these operations would load a compiler; so the CPU always computes them.
     numbers = torch.arange(max(length, d_model), dtype=torch.float64, device="cpu")
     positions = numbers[:length, None]
     rates = torch.exp(numbers[:d_model:2] * (-math.log(1e4) / d_model))
@@ -104,7 +104,7 @@ class Embedding(Computing):
         segments: Int[Tensor, "rows length"],
         positions: Int[Tensor, "rows length"],
     ) -> Int[Tensor, "rows length"]:
-        """The position by which each token is embedded; the arguments are fields of a `Rows`."""
+        """The position that each token is embedded at; the arguments are the fields of a `Rows`."""
         return positions
 
     def position_after(

@@ -9,9 +9,10 @@ from regard.start import MINUTES, Start
 def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs are in seed-1, seed-2 and so on, in `start.out`. If training is limited to some
-    minutes, each run gets an equal share of them. The other runs use the data, the tokenizer and
-    the recipe of the first run, so the first run must have begun before another run begins.
+    The runs are in seed-1, seed-2 and so on, in `start.out`. If `start` has a time, or
+    chooses its recipe for MINUTES, each run gets an equal share of that time. The other runs use
+    the data, the tokenizer and the recipe of the first run, so the first run must have begun before
+    another run begins.
     """
     timed = start.minutes or (MINUTES if start.chooses_for_text else None)
     minutes = timed and timed / count

@@ -32,7 +32,7 @@ BIG = BASE.but(
 )  # fmt: skip
 """The big model, English to German: the last row of Table 3.
 
-Averages 20 checkpoints (§6.1), saved 10 minutes apart: 600 steps at 1.0 s a step (§5.2).
+It averages 20 checkpoints (§6.1), saved 10 minutes apart: 600 steps at 1.0 s a step (§5.2).
 """
 
 BIG_EN_FR = BIG.but(dropout=0.1, kind="wordpiece", vocabulary=32_000)

@@ -78,7 +78,7 @@ class Parser(Decoding):
         """Raises ModelError if the tokenizer has no symbols of trees."""
         super().__init__(model, recipe.search, exact)
         self.tokenizer, self.form = tokenizer, recipe.task.form
-        # The decoder needs two more positions than the encoder: for (S and )S.
+        # Even a flat tree may need two more positions than its sentence, for (S and )S.
         self.longest = min(LONGEST, model.longest - 2)
         self.alphabet = Alphabet(tokenizer.symbols, model.device)
         self._trees = WellFormed(model, self.alphabet)

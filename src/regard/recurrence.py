@@ -25,7 +25,7 @@ def lstm_cell(
 def first_state(
     like: Float[Tensor, "..."], *shape: int
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """Return h and c before the first position, both with zeros in the given shape.
+    """Return h and c before the first position: zeros of the given shape.
 
     h has the dtype of `like`; c is in fp32 or better.
     """

@@ -271,9 +271,9 @@ class TrainingRecipe(Section):
     save_minutes: Annotated[float, Field(ge=0)] = 10.0
     """Minutes from one checkpoint to the next; with 0, only save_every counts."""
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
-    """Minutes between saves that serve only to resume the run; 0 means no such saves. Unless this
-    is 0, the final model averages the checkpoints that save_every or save_minutes ask for. Others,
-    such as that of the last step, are averaged only if those are too few or `average` is 1."""
+    """Minutes between saves that serve only to resume the run; 0 means no such saves. With such
+    saves, the final model averages only checkpoints that save_every or save_minutes asked for. If
+    these are too few, or `average` is 1, it also uses others, such as that of the last step."""
     keep: Count = 5
     """The number of newest checkpoints that are kept. Older ones are removed, except those that may
     be averaged by `best`."""

@@ -1,6 +1,7 @@
 """Count parameters and multiply-adds in the layers of models that are not Transformers (Table 2).
 
-`paper.parameters` and `cost.flop` add embeddings, positions and logits, which all families have.
+`paper.parameters` and `cost.flop` add embeddings, learned positions and logits, which they count
+alike for all families.
 """
 
 from collections.abc import Callable, Mapping

@@ -131,7 +131,7 @@ class Decision(NamedTuple):
     data: Path
     """A directory of prepared data."""
     is_prepared: bool
-    """Whether `data` exists already; if not, the data must be prepared in that directory."""
+    """True if `data` is used as it is; False if data must be prepared now, in this directory."""
 
 
 def begin(
@@ -194,7 +194,7 @@ def _refuse_unfit(start: Start) -> None:
 
 
 def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
-    """The data's directory, and whether it is prepared; raises RegardError in rows 7 and 8."""
+    """The data's directory, and whether it is used as it is; raises RegardError in rows 7 and 8."""
     if start.data is not None:
         return start.data, True
     data, can_be_prepared = start.out / "data", start.files.can_be_prepared
@@ -323,7 +323,7 @@ def _refuse_other_task(data: Path, recipe: Recipe) -> None:
 def _as_prepared(
     start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]
 ) -> Recipe:
-    """The recipe with the fields DECIDED of the data; raises RecipeError if --set contradicts."""
+    """The recipe, with the data's values of DECIDED fields; raises RecipeError if --set differs."""
     made = recipe_of(data).model_dump()
     decided = recipe.merged(
         {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}

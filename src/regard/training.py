@@ -58,7 +58,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
 
 class Loss(NamedTuple):
-    """Sums over one step: losses in nats, tokens, and all processes' requests to save or end."""
+    """Sums over one step of all processes: losses in nats, tokens, requests (`Clock.wishes`)."""
 
     smoothed: Tensor
     plain: Tensor

@@ -152,7 +152,7 @@ class Transformer(EncoderDecoder):
         return self.encoder_norm(x)
 
     def attended(self, source: Rows) -> Int[Tensor, "rows source"]:
-        """The `segments` of the source; </s> gets 0, like padding, if not `source_end`."""
+        """The `segments` of the source; </s> gets 0, like padding, if `source_end` is False."""
         if self.source_end:
             return source.segments
         return source.segments.masked_fill(source.ids == EOS, 0)

@@ -204,7 +204,7 @@ class Translator(Decoding):
         """The ids of each sentence's parts; each part ends in </s>.
 
         A sentence has one part, several parts if it was split, or no part if it is blank. Raises
-        TypeError if a sentence is not a str, and DataError if it is too long and not `split`.
+        TypeError if a sentence is not a str, and DataError if it is too long and `split` is False.
         """
         for number, line in numbered:
             if not isinstance(line, str):

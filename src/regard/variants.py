@@ -33,8 +33,8 @@ class AdditiveAttention(MultiHeadAttention):
 
     score(q, k) = w · tanh(q + k) in each head (Bahdanau et al. 2014), where q = x W^Q, k = m W^K, x
     is the input of the queries, and m the input of the keys. So the hidden layer's weights are W^Q
-    and W^K. No arithmetic has a faster way to this score than its definition, which stores d_k
-    numbers for each pair of a query and a key.
+    and W^K. Every implementation of the equations computes this score by this definition, and
+    stores d_k numbers for each pair of a query and a key.
 
     The bias of the keys is not trained, because q + k also has the trained bias of the queries.
     """

@@ -62,7 +62,7 @@ class WordEmbedding(Embedding):
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token; `position` is that of the preceding token, -1 for <s>."""
+        """The position of each token, given that of the token before it, which is -1 before <s>."""
         word = position // STRIDE * STRIDE
         inside = torch.minimum(position + 1, word + STRIDE - 1)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
@@ -88,7 +88,7 @@ def know_words(model: Any, tokenizer: AnyTokenizer) -> None:
 
 
 def know_words_of(model: Any, other: Any) -> None:
-    """Tell `other` which tokens begin a word, if `model` counts positions in words."""
+    """Tell the model `other` which tokens begin a word, if `model` counts positions in words."""
     for mine, its in ((model.embedding, other.embedding), (model.target_side, other.target_side)):
         if isinstance(mine, WordEmbedding):
             its.begins = mine.begins

@@ -1,9 +1,10 @@
 """Compute equation (1) on a CPU; the attention weights are not returned.
 
 For sentences of usual length, PyTorch's fused kernel takes many times longer on a CPU than the
-matrix products alone would take, most of all in bf16. This module calls these products, computes
-the softmax in fp32, pads keys to full vector registers, and has its own backward pass. Without
-gradients, the scores of many or long rows are computed in parts, and are never all in memory.
+matrix products alone would take, most of all in bf16. This module computes these products by
+torch.bmm and the softmax in fp32, pads keys to full vector registers, and has its own backward
+pass. Without gradients, the scores of many or long rows are computed in parts, and are never all in
+memory.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class CpuMask(Mask):
 
 
 class CpuAttention(torch.autograd.Function):
-    """Equation (1) with its own backward pass; the arithmetic `by` computes the softmax."""
+    """Equation (1) with its own backward pass; `by` computes all except the matrix products."""
 
     @staticmethod
     def forward(
@@ -164,7 +165,10 @@ def _output(
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Return torch.bmm(left, right); in fp32, first pad `left` to a multiple of `GROUP` rows."""
+    """Return torch.bmm(left, right); in fp32, first pad `left` to a multiple of `GROUP` rows.
+
+    Only in fp32 can the result be exact: `ExactInference` attends in no other precision.
+    """
     rows = left.shape[1]
     if rows % GROUP == 0 or left.dtype != torch.float32:
         return torch.bmm(left, right)

@@ -166,13 +166,13 @@ def for_decoding(
     """The arithmetic of decoding.
 
     On a CPU, this function moves the weights of `model` into a packed layout, if oneDNN can pack
-    them. On a GPU, this function joins weights into one tensor if they are multiplied by the same
-    states. The size of the GPU's memory determines how large batches may be.
+    them. On a GPU, this function copies weights that are multiplied by the same states into one
+    tensor, and the size of the GPU's memory determines how large batches may be.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch. If `exact` is True, the
-    result is an `ExactInference` or, if that cannot compute `model`, an arithmetic whose
-    `batches_agree` returns False.
+    result is an `ExactInference` or, if that cannot compute `model` on this device, an arithmetic
+    whose `batches_agree` returns False.
     """
     if device.type == "cuda":
         by = Cuda(learning=False, products=Joined(model))

@@ -55,7 +55,7 @@ class Cpu(Fused):
         return self.products.logits(self, x, embedding, bias)
 
     # The equations above call the methods below between matrix products; `one_core.Loops` overrides
-    # these methods with loops.
+    # these methods, except `keep_mask`, with loops.
 
     def keep_mask(self, x: Tensor, dropout: float) -> Tensor:
         """A mask of the shape of x: 0 with the probability `dropout`, else 1."""

@@ -8,7 +8,7 @@ identities, label smoothing costs almost nothing: for a state z, the embeddings 
     gradient = softmax - (1 - epsilon) · onehot(t) - epsilon / V.
 
 The last term of the gradient has rank one. It is left out when the gradient is multiplied by W and
-by the states; what it would add to each product is computed by itself, and added.
+by the states; what it would add to each product is computed and added separately.
 """
 
 from typing import Any, Protocol
@@ -60,9 +60,9 @@ def cross_entropy_by_chunks(
     """The (smoothed, plain) loss that `Arithmetic.cross_entropy` specifies: a sum in fp32, in nats.
 
     Only the smoothed loss has a gradient, and only if `by.learning` is True. In bf16, each token's
-    loss has the rounding error of one bf16 probability. This probability is in fp32 if the loss has
-    no gradient, if `consistency` is not 0, or if loops compute it. The smoothed loss also has the
-    rounding error of the mean of the embeddings.
+    loss has the rounding error of one bf16 probability, except in three cases, in which this
+    probability is in fp32: if the loss has no gradient, if `consistency` is not 0, or if loops
+    compute it. The smoothed loss also has the rounding error of the mean of the embeddings.
     """
     smoothed, plain = _CrossEntropy.apply(by, states, embedding, labels, smoothing, consistency)
     return smoothed, plain

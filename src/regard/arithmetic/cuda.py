@@ -34,10 +34,10 @@ copy a bias with other strides."""
 
 
 class CudaMask(Mask):
-    """A mask for a fused kernel, and for queries that may not attend to any key.
+    """A mask for a fused kernel, which may give NaN for a query that may not attend to any key.
 
-    For such a query, a fused kernel may give NaN. In the mask `open`, the query may therefore
-    attend to every key, and `Cuda.attend` sets the query's output to 0 afterwards.
+    In the mask `open`, such a query may therefore attend to every key, and `Cuda.attend` sets the
+    query's output to 0 afterwards.
     """
 
     def __init__(self, allowed: Bool[Tensor, "#rows 1 #queries keys"]):

@@ -100,7 +100,7 @@ class FewRows:
         """The number of weights that a step multiplies by."""
 
     def start(self, source: Any) -> FewState:
-        """Encode source sentences, one in each row, and compute their keys and values."""
+        """Encode the sentences of a `Rows`, one in each row, and compute their keys and values."""
         lengths = (source.segments != 0).sum(1).tolist()
         embedded = self._model.embedding(source.ids, source.positions, source.ids.shape[1]).float()
         bounds = [0, *accumulate(lengths)]

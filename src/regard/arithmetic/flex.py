@@ -19,7 +19,7 @@ LEAST_WIDTH = 16
 
 
 class SegmentMask(CudaMask):
-    """A mask for FlexAttention, which computes the blocks where a query may attend to a key.
+    """A mask for FlexAttention, which computes only blocks in which a query may attend to a key.
 
     A query may attend to keys of its own segment and, if `causal`, to no later key. The object also
     has the masks of the other kernels; a compiler leaves out the masks that are not used.

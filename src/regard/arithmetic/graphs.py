@@ -1,8 +1,8 @@
 """Steps of a search on a GPU: one step is recorded as a CUDA graph, which is then replayed.
 
 A granule is a group of steps between which the host does not look at results (`regard.granules`).
-A step launches hundreds of small kernels, and launching them takes the host longer than computing
-them takes the GPU. A graph launches all of them together.
+A step launches hundreds of small kernels, and the host takes longer to launch them than the GPU to
+compute them. A graph launches all of them together.
 """
 
 from __future__ import annotations

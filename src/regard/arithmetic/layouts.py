@@ -97,7 +97,7 @@ class LaidOut(Products):
     """The linear layers of a model in a layout for inference.
 
     The weights of linear layers are deleted from the model, which can then compute only by these
-    products. The product of states and the weight of `output`, plus `bias`, is the logits. This
+    products. The logits are the product of states and the weight of `output`, plus `bias`. This
     weight is copied and not deleted, because the model may embed tokens with it, too.
     """
 
@@ -120,7 +120,7 @@ class LaidOut(Products):
         layout = self.layouts[layers]
         weight = layout.weight.to_dense()
         if isinstance(layout, Int8Linear):
-            scale = layout.scale  # an 8-bit weight is W^T already
+            scale = layout.scale  # an 8-bit weight is [inputs, outputs] already
         else:
             weight, scale = weight.t(), torch.ones(len(weight))
         bias = torch.zeros(len(scale)) if layout.bias is None else layout.bias.float()

@@ -49,7 +49,10 @@ class OneDnnProducts(Products):
 
 
 def joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
-    """The weights of layers with the same input as one tensor, and their biases as another."""
+    """The weights of all layers in one tensor, and their biases in another.
+
+    All these layers have the same input.
+    """
     if len(layers) == 1:
         return layers[0].weight, layers[0].bias
     weights, biases = ([getattr(layer, name) for layer in layers] for name in ("weight", "bias"))

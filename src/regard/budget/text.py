@@ -68,7 +68,8 @@ class ParallelText(NamedTuple):
     def of_data(cls, data: Path) -> "ParallelText":
         """The approximate size of the text that this data was prepared from.
 
-        Raises DataError if the data is missing or damaged.
+        Raises DataError if the data is missing or damaged, and ModelError if its tokenizer cannot
+        be opened.
         """
         pairs = Pairs.open(data, "train")
         known = open_tokenizer(data)

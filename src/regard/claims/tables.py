@@ -35,7 +35,7 @@ class Outcome:
 
 
 def table_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str, str, str]]:
-    """One row for each finding: its claim, the paper's words, its statement, figures and verdict.
+    """One row for each finding: claim with section, the paper's words, statement, figures, verdict.
 
     The claim and the paper's words stand only in the first row of a claim.
     """
@@ -88,7 +88,7 @@ def _finding_json(finding: Statement) -> dict[str, Any]:
 
 
 def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str]) -> str:
-    """Write figures and verdicts into the marked rows of a page, and return the page.
+    """The page with the figures and verdicts of `result` in its marked rows.
 
     `result` is the content of result.json, and `words` are the verdicts in the page's language. A
     marked row whose finding has not been measured gets two dashes.

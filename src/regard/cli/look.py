@@ -91,8 +91,9 @@ def look(
 ) -> None:
     """Look at the attention of one sentence, or at the model (Figures 1 and 2).
 
-    Weights are computed by equation (1), in fp32. Figure 3 shows one word in every head; Figure 4
-    all words in the sharpest head, and one word in two; Figure 5 all words in two. See also --head.
+    Weights are computed by equation (1), in fp32. Figure 3 shows one word in every head. Figure 4
+    shows all words in the sharpest head, and one word in two heads. Figure 5 shows all words in
+    two heads. See also --head.
 
     Examples:
 
@@ -286,7 +287,7 @@ def _refuse_unfit(
     word: str | None,
     nothing_to_search: bool,
 ) -> None:
-    """Raise RecipeError for an unknown --kind, a bad --out, or options that do not combine."""
+    """Raise RecipeError for an unknown --kind, a bad --out, or options that do not fit."""
     from regard.errors import RecipeError
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS

@@ -1,4 +1,4 @@
-"""Shows progress while a command prepares data, and lets SIGTERM remove unfinished files."""
+"""Shows progress while a command prepares data; after SIGTERM, no unfinished files are left."""
 
 import signal
 import sys

@@ -42,7 +42,7 @@ class Verb:
     stative: bool
     """Whether the verb describes a state: it has no perfect, passive, modal or adverb of manner."""
     particle: str
-    """The English particle: turn `on`."""
+    """The English particle, such as "on" in "turn on"."""
     preposition: str
     """The English preposition: look `at`."""
     german_preposition: str

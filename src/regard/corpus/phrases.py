@@ -99,7 +99,7 @@ def its(noun: Noun) -> Determiner:
 
 
 def possessive(owner: Nominal) -> Determiner | None:
-    """The possessive of an owner, such as `my`; None for a child, where German usage varies."""
+    """The possessive of an owner, such as `my`; None for a child or girl: German usage varies."""
     if owner.person == 1:
         return _OUR if owner.plural else _MY
     if owner.plural:

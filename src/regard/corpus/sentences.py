@@ -139,7 +139,7 @@ def _doing_it(
 def _continued(
     d: Derivation, first: Clause, when: When, limits: PredicateLimits = NO_LIMITS
 ) -> Clause:
-    """A second clause; if `it` can refer to a noun of `first`, it mostly has `it` or `its`."""
+    """A second clause, mostly with `it` or `its` if `first` has a noun to which they can refer."""
     antecedent = _antecedent(first)
     if not antecedent or d.chance(0.1):
         subject = _same(d, first) if d.chance(0.7) else None

@@ -42,7 +42,7 @@ class Predicate:
     infinitive: str = ""
     """The infinitive of a finite main verb, separable particle included; otherwise empty."""
     middle: list[Word] = field(default_factory=list)
-    """The German words between both parts of the verb, without the subject."""
+    """The German words between the two parts of the verb, without the subject."""
     before: list[Node] = field(default_factory=list)
     """An English adverb between the subject and the verb phrase."""
     object: Nominal | None = None

@@ -15,7 +15,7 @@ from regard.text.tokenizer import EOS
 
 
 def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
-    """The largest part of a batch of `pairs`, if every batch is divided into `parts` parts.
+    """The largest part that a batch of `pairs` can have, if batches are divided into `parts` parts.
 
     The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, a
     corpus of few pairs has several pairs in a row. The size is then an estimate, because longer

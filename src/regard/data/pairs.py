@@ -144,7 +144,10 @@ class EncodedSentences(NamedTuple):
 
 
 class SideWriter:
-    """Appends the sentences of one side of a split to its two files, and keeps none in memory."""
+    """Appends the sentences of one side of a split to two files, and keeps none in memory.
+
+    One file has the ids of all sentences, the other tells where each sentence starts.
+    """
 
     def __init__(self, stem: Path, vocabulary: int):
         """`stem` is the common part of the two paths, for instance out/train.source."""

@@ -83,7 +83,7 @@ def prepare_text(
     how often an epoch has the pairs of each source file, by default once. `tokenizer` is a
     tokenizer.json, with the other files of a foreign tokenizer beside it. Without `tokenizer`, a
     tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
-    share the work, by default one for each usable core. `progress` is called while text is read.
+    share the work, by default one per usable core. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;

@@ -91,8 +91,8 @@ class _Found:
 class _Surveyor:
     """Surveys blocks of a corpus.
 
-    Each clean pair has a random number. A surveyor remembers the lowest random numbers that it has
-    seen, `wanted` in number. A pair whose random number is higher than all of these is not drawn.
+    Each clean pair has a random number. A surveyor remembers the `wanted` lowest random numbers
+    that it has seen. A pair whose random number is higher than all of these is not drawn.
     """
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int):

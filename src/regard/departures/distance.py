@@ -43,9 +43,9 @@ def departures_of(recipe: Recipe, facts: Facts = NO_FACTS, row: str | None = Non
 def closest_row(recipe: Recipe) -> str:
     """The name of the nearest among the paper's recipes for the same task.
 
-    The distance of two recipes is the sum over all fields that differ. For two numbers other than
-    0, a field adds the absolute binary logarithm of their ratio; for other values, it adds 1. Of
-    equally near recipes, the first in `PAPER_RECIPES` is taken.
+    The distance of two recipes is a sum over the fields that `changes` returns. For two numbers
+    other than 0, a field adds the absolute binary logarithm of their ratio; for other values, it
+    adds 1. Of equally near recipes, the first in `PAPER_RECIPES` is taken.
     """
     rows = {n: one for n, one in PAPER_RECIPES.items() if one.task.output == recipe.task.output}
     return min(rows, key=lambda name: _how_far(rows[name], recipe))

@@ -30,7 +30,7 @@ def _extra_dropout(case: Compared) -> Finding | None:
 
 
 def _positions(case: Compared) -> Finding | None:
-    """Judge the kind of positions and, if they are learned, their number."""
+    """Judge the positions, and their number if they are learned; sinusoids have no limit."""
     if case.recipe.model.positions != "learned":
         return as_row("model.positions")(case)
     if changed := as_row(*_POSITIONS)(case):

@@ -248,12 +248,13 @@ class CTranslate2Translator(EngineTranslator):
 def _is_decided(
     pool: Sequence[Hypothesis], steps: int, limit: int, recipe: SearchRecipe, n_best: int
 ) -> bool:
-    """Whether more steps would leave the best hypotheses the same; `pool` is sorted by score."""
+    """Whether more steps could not change the best hypotheses; `pool` is sorted by score."""
     finished = [one for one in pool if one.finished]
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    # If every hypothesis of the last step has finished, no other is more likely than any of them.
+    # If no live hypothesis was returned, all that were returned for the last step have finished,
+    # and a live one is at most as likely as the least likely of them.
     if not alive:
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
@@ -267,7 +268,8 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
     present length, is no better than the worst of the best `beam` finished ones. A live hypothesis
     is at least as likely as every hypothesis that it grows into.
     """
-    # With a beam of 1, there is one hypothesis. If alpha is 0, a later one cannot be more likely.
+    # With a beam of 1, there is one hypothesis. If alpha is 0, the score is log p, which
+    # only falls: no hypothesis that finishes after the end of our search would be better.
     if recipe.beam == 1 or not recipe.alpha:
         return True
     for length in range(1, max(map(_length, pool[:n_best]))):

@@ -21,8 +21,8 @@ from regard.text.tokenizer import BOS, EOS
 
 CERTIFICATE = "certificate.json"
 TOLERANCE = 1e-4
-"""A conversion in fp32 is refused if two logits differ by more than this share of the range of all
-logits."""
+"""A conversion in fp32 is refused if the logits of the two sides differ by more than this share of
+`Certificate.range`."""
 WRITTEN = 40
 """The most tokens that either model of a comparison writes for a sentence, </s> included."""
 IMPOSSIBLE = -1e29
@@ -75,7 +75,7 @@ class Certificate(BaseModel):
     """The versions of the packages that ran the two sides. If nothing was compared, only those of
     regard's side are listed."""
     files: dict[str, str]
-    """SHA-256 of the files that were read, by name."""
+    """SHA-256 of the files that were read, by name; by path if several have the same name."""
     not_run: str = ""
     """Why nothing was compared; empty if both sides were run."""
     sentences: int = 0
@@ -158,9 +158,9 @@ def certify(
     """Run sentences through both sides, and compare the logits and the outputs.
 
     Sources and outputs have at most `longest` tokens. Logits are compared along the greedy outputs
-    of `ours`. Raises ModelError if two logits differ by more than `tolerance` times
-    `Certificate.range`. If `tolerance` is None, logits may differ by any amount; this is for
-    exports with rounded weights.
+    of `ours`. Raises ModelError if a compared logit is NaN or infinite, or if two logits differ by
+    more than `tolerance` times `Certificate.range`. If `tolerance` is None, logits may differ by
+    any finite amount; this is for exports with rounded weights.
     """
     given = ours.encode(sources)
     encoded = _share(given, theirs.encode(sources))

@@ -178,7 +178,7 @@ def _write(
 
 
 def _about(model: Model, format: str, positions: int) -> dict[str, Any]:  # noqa: A002
-    """The content of the manifest: the model's provenance, the format and the positions."""
+    """The content of the manifest: the model's provenance, the format, the number of positions."""
     provenance = {key: value for key, value in model.manifest.items() if key not in SEAL}
     return {**provenance, EXPORTED: format, "positions": positions, "by": __version__}
 

@@ -48,7 +48,7 @@ _FEED_FORWARD = {"1": "w_1", "2": "w_2", "norm": "layer_norm"}
 
 
 def read_opennmt(path: Path, texts: Texts) -> Foreign:
-    """Read a .pt file, which contains vocabularies; `texts` names sub-word models or merges.
+    """Read a .pt file with its vocabularies; `texts` names SentencePiece models or files of merges.
 
     Raises ModelError for a model that cannot be converted exactly, and RecipeError for files of
     `texts` that cannot be combined.

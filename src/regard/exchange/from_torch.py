@@ -134,8 +134,10 @@ class _Names:
 def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) -> _Names:
     """The names of the tensors outside nn.Transformer, as `program` gives them or as found here.
 
-    A name that `program` lacks is found by the words that such names usually contain, for example
-    "generator". Raises RecipeError if no tensor or several tensors could be meant.
+    The matrices that `program` does not name are found by the words that such names usually
+    contain, for example "generator"; raises RecipeError if no matrix or several could be meant. But
+    if there is only one embedding, both sides have it. The table of positions is the only tensor
+    that is left; its name is "" if none or several are left.
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]

@@ -221,7 +221,8 @@ def decoder_graph(
 def _decoder_layer(graph: Graph, y: str, layer: int, cache: Sequence[str], blocked: str) -> str:
     """Add a decoder layer at one position; return its output.
 
-    The keys and values that the layer computes are declared as outputs of the graph.
+    The keys and values of self-attention, at this position and all before it, become outputs of the
+    graph.
     """
     memory_keys, memory_values, past_keys, past_values = cache
     recipe, name = graph.recipe, f"decoder.{layer}"

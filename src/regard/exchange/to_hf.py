@@ -1,8 +1,9 @@
 """Write a model as Hugging Face's MarianMTModel, which has the paper's architecture.
 
 MarianMTModel computes its sinusoids itself, with all sines before all cosines; in regard, sines and
-cosines alternate. For this reason, the d_model dimensions of the vectors between sub-layers are
-written in Marian's order. The exported model computes the same sums in another order.
+cosines alternate. For this reason, the d_model dimensions of the vectors between sub-layers are put
+in Marian's order, in every weight that has them as an axis. The exported model computes the same
+sums in another order.
 """
 
 from __future__ import annotations

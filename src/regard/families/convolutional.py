@@ -32,8 +32,8 @@ EMBEDDED = 0.1
 variance."""
 
 KeysValues = tuple[Tensor, Tensor]
-"""[rows, source, d_model] each. The keys are the encoder's outputs. The values are sums of keys and
-source embeddings."""
+"""[rows, source, d_model] each. The keys are the encoder's outputs. The values are the sums of keys
+and source embeddings, times sqrt(0.5)."""
 
 
 class GatedLayer(Computing):

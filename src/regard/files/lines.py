@@ -52,10 +52,10 @@ def read_lines(path: str | Path, read: Callable[[int], object] | None = None) ->
 
 
 def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -> Iterator[bytes]:
-    """A file as blocks of complete lines, unpacked but not decoded; each ends with a line feed.
+    """The bytes of a file in blocks of complete lines; each block ends with a line feed.
 
-    `read` is called as by `read_lines`. Raises the errors of `read_lines`, except those of
-    `decode_lines`.
+    A compressed file is decompressed. `read` is called as `read_lines` calls it. Raises the errors
+    of `read_lines`, except those of `decode_lines`.
     """
     shown = _shown(path)
     number, rest = 0, b""

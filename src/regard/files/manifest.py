@@ -25,7 +25,7 @@ LONGEST_MANIFEST = 2**20
 """A manifest with more bytes than this is refused, unless the user made it. The manifest of a model
 has hundreds of bytes."""
 MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
-"""If opening a file fails with one of these errno values, the file is missing or not regular."""
+"""If opening a file fails with one of these errno values, it is missing or not a regular file."""
 
 
 def write_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
 
 
 def pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return the pipe of requests and the pipe for answers, in a process that `started` made.
+    """In a process that `started` made, return the pipe of requests and the pipe for answers.
 
     Standard output is redirected to standard error, so that text printed by a library does not mix
     with the answers.

@@ -124,7 +124,7 @@ class Copies(Generic[_Task, _Result]):
                 run(here, there)
             self._pids[here] = pid
         except BaseException:
-            here.close()  # ends a new copy that is not yet in `_pids`, where `close` would find it
+            here.close()  # if an interrupt came before the copy was in `_pids`, this ends the copy
             raise
         finally:
             there.close()  # only the new copy may hold this end; later copies must not inherit it
@@ -171,7 +171,7 @@ def _run_tasks(
     parents_end: Connection,
     own_end: Connection,
 ) -> NoReturn:
-    """Run a copy: receive a task's number and send its result, until the pipe closes."""
+    """Work in a copy: receive a task's number and send its result, until the pipe closes."""
     global _is_copy
     try:
         _is_copy = True
@@ -184,7 +184,8 @@ def _run_tasks(
                 number = own_end.recv()
                 own_end.send((number, *_answer(job, tasks[number])))
     finally:
-        os._exit(1)  # not sys.exit, which would flush the parent's buffers a second time
+        # Not sys.exit: it would flush the parent's buffers and call its exit handlers again.
+        os._exit(1)
 
 
 def _answer(

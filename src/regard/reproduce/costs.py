@@ -23,7 +23,7 @@ delayed that pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """Floating-point operations of a forward pass's matrix products, as PyTorch counts them."""
+    """Floating-point operations of a forward pass, as PyTorch counts products and convolutions."""
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
         module, x = _made(layer, sizes)
@@ -66,7 +66,7 @@ def _made(layer: str, sizes: Sizes) -> tuple[nn.Module, Tensor]:
 
 
 class _Living(TorchDispatchMode):
-    """Counts the bytes that operations allocate: `now` is those in use, `most` their peak."""
+    """Counts bytes that operations allocate: `now` is the number in use, `most` is its peak."""
 
     def __init__(self) -> None:
         super().__init__()

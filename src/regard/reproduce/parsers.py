@@ -62,9 +62,9 @@ MINI_PARSE = PLAIN_PARSE.but(
 core."""
 GOLD_TREES, SILVER_TREES, TEST_TREES = 2000, 4000, 200
 BERKELEY = {"wsj-sample/test": 86.1, "craft/dev": 83.3}
-"""For each test set, the F1 of the Berkeley parser, which was trained on the gold trees of our row.
-The values cannot be checked: the parser's output and the command that scored it were not kept
-(experiments/table4)."""
+"""For each test set, the F1 of the Berkeley parser, trained on the gold trees that our parser also
+learns from. The values cannot be checked: the parser's output and the command that scored it were
+not kept (experiments/table4)."""
 
 
 def parser_rows(scale: Scale, out: Path) -> dict[str, ParserRow]:

@@ -37,7 +37,7 @@ def _one_more(layer: str, sizes: Sizes, count: int, x: Tensor, states: Tensor) -
         recurrent = Recurrent(sizes.d)
         _positive(recurrent)
         return OneStep(recurrent)(x, states if count > 1 else torch.zeros_like(states))
-    if layer == "dilated":  # dilations 1, k, k^2, ...: no position is left out
+    if layer == "dilated":  # dilations 1, k, k^2, ...: lower layers fill the gaps
         return _positive(Convolutional(sizes.d, sizes.k, sizes.k ** (count - 1)))(states)
     return _positive(LAYERS[layer](sizes))(states)
 
@@ -51,7 +51,7 @@ def _positive(module: nn.Module) -> nn.Module:
 
 
 def expected_path(layer: str, sizes: Sizes) -> int:
-    """The path length that follows from the definition of the layer, without a measurement."""
+    """The path length by the layer's definition; Table 1 prints its order of growth."""
     n, k = sizes.n, sizes.k
     if layer in ("self-attention", "with projections"):
         return 1

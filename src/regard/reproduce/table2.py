@@ -43,7 +43,7 @@ SYSTEMS = {
 """For each published system, our row with a model of the same kind; None if there is none."""
 ENSEMBLE = "ensemble"
 LANGUAGE = "de"
-"""The language of the translations; the paper's BLEU divides text into words by its rules."""
+"""The language of the translations; the paper's BLEU divides text by this language's rules."""
 
 
 def family_recipes(base: Recipe) -> dict[str, Recipe]:

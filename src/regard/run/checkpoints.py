@@ -79,9 +79,9 @@ def save(
     N is about["step"], and the manifest includes all of `about`. `weights` and `moments` are an
     optimizer's named weights and state. `randoms` has the random states of all processes, by rank.
     A checkpoint with about["extra"] serves only to continue from: it does not count for `keep`, and
-    the next save removes it.
-    Checkpoints of later steps are removed, too: they must be damaged, because the run would have
-    continued from an undamaged one. Returns the path of the new checkpoint.
+    the next save removes it. Checkpoints of later steps are removed, too: they must be damaged,
+    because the run would have continued from an undamaged one. Returns the path of the new
+    checkpoint.
     """
     path = directory / f"step-{about['step']}"
 
@@ -102,7 +102,7 @@ def save(
 
 
 def restore(checkpoint: Checkpoint, optimizer: Optimizer) -> RandomStates:
-    """Put the checkpoint's weights and moments into the optimizer; return all random states."""
+    """Put weights and moments into the optimizer; return the random states of all processes."""
     state = read_tensors(checkpoint.path / "optimizer.safetensors")
     names = [name for name in state if name.startswith("random.")]
     randoms = {name.removeprefix("random."): state.pop(name) for name in names}

@@ -63,7 +63,7 @@ def keep_origin(directory: Path, run: Path) -> None:
 
 
 def begin_from_model(run: Run) -> None:
-    """Save the checkpoint of step 0: the weights of the model in RUN/from.json, and moments of 0.
+    """Save the checkpoint of step 0: weights of the model named in RUN/from.json, and moments of 0.
 
     Does nothing if there is no from.json, or if the run has begun. Raises ModelError if the model
     is missing, has changed since from.json was written, or has another tokenizer or shape than the

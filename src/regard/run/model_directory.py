@@ -75,8 +75,8 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     """Open and verify a model directory, with the weights in the precision `dtype`.
 
     The model is on the CPU, in evaluation mode. Raises ModelError if the directory is not a model
-    or is damaged, if its recipe, tokenizer and weights do not fit together, or if a search would
-    compute more than MOST_LOGITS.
+    or is damaged, if its recipe, tokenizer and weights do not fit together, or if a search step
+    would compute more than MOST_LOGITS logits for a sentence.
     """
     directory = Path(directory)
     if not directory.is_dir():

@@ -123,7 +123,7 @@ class ShardedAdam:
         self.exchange.fitted = 0
 
     def step(self, rate: float, tokens: int | Tensor) -> None:
-        """Update the weights by the summed gradient / `tokens`, the number of target tokens."""
+        """Update the weights with the summed gradient / `tokens`, the number of target tokens."""
         for name, mine in self._shards.mine.items():
             gradient = self._shards.parameters[name].grad
             if gradient is not None:  # some parameters are not trained
@@ -223,7 +223,8 @@ def model_and_optimizer(
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
     source's, if it differs. With `shard` and several processes, model and moments are divided;
-    otherwise they are undivided on `device`. Call the optimizer's `give` before any other use.
+    otherwise they are undivided on `device`. Both can be used after the optimizer's `give`; before
+    `give`, only the optimizer's `restore` may be called.
     """
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -236,7 +237,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """A module that computes a function of the model in `forward`, where FSDP gathers weights."""
+    """Computes functions of the model in `forward`, because FSDP gathers weights only there."""
 
     def __init__(self, model: nn.Module):
         super().__init__()

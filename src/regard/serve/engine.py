@@ -149,8 +149,8 @@ class Engine:
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
         """Add the requested attention weights of the best translation.
 
-        The weights are left out if there are too many, if the sentence is too long for the model,
-        or if the model runs in another program, such as CTranslate2.
+        They are left out if there are none or too many, if the sentence or its translation is too
+        long for the model, or if the model runs in another program, such as CTranslate2.
         """
         if not self._translator.model.members:
             return rendering

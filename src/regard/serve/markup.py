@@ -48,7 +48,7 @@ class StretchKind(Enum):
 
 def stretches(markup: str) -> Iterator[tuple[str, StretchKind]]:
     """Yield the stretches in order; together they are exactly `markup`, even if it is not valid."""
-    tail = markup.rfind(">") + 1  # the rest has no whole tag; the parser would be slow there
+    tail = markup.rfind(">") + 1  # no tag ends in the tail, where the parser would be slow
     reader = _Reader(markup[:tail])
     starts = [(0, StretchKind.KEPT), *reader.starts]
     last = StretchKind.KEPT if reader.keeping else StretchKind.TEXT

@@ -28,7 +28,8 @@ class Verdict(StrEnum):
 def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
     """Judge a pair by its characters: EMPTY (one side or both), TOO_LONG, RATIO or KEPT.
 
-    RATIO means that one side has more than `rules.max_ratio` times as many characters as the other.
+    RATIO means that the longer side has more than SHORT characters, and more than `rules.max_ratio`
+    times as many as the shorter side.
     """
     if is_empty(source, target):
         return Verdict.EMPTY

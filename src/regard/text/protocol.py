@@ -1,4 +1,4 @@
-"""The protocol of tokenizers, regard's own and foreign ones: everything that other modules use.
+"""The protocol of tokenizers, regard's own and foreign ones: all that other modules use of them.
 
 Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have vocabularies
 of their own; a tokenizer with one shared vocabulary gives the same ids to both.
@@ -79,10 +79,10 @@ class AnyTokenizer(Protocol):
         """The text of each row of the source's ids; it shows what a model reads."""
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece of a sentence, after a space if the piece begins a word.
+        """The text of each piece of a sentence, with a space before it if the piece begins a word.
 
-        The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
-        character becomes U+FFFD.
+        The names of ids 0, 1 and 2 are <pad>, <s> and </s>; the name of an id beyond the vocabulary
+        is empty. A piece that is only a part of a character becomes U+FFFD.
         """
 
     def save(self, path: Path) -> None:

@@ -232,7 +232,7 @@ class Tokenizer:
         return self.decode(ids)
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece, after a space if the piece begins a word.
+        """The text of each piece, with a space before it if the piece begins a word.
 
         The names of ids 0, 1 and 2 are <pad>, <s> and </s>. A piece that is only a part of a
         character becomes U+FFFD.
@@ -320,7 +320,7 @@ def _read(path: Path) -> str:
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """The kind and the model in a tokenizer.json; raises any exception if it is no such file."""
+    """The kind and the model in a tokenizer.json; may raise any exception for another file."""
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):
         raise TypeError

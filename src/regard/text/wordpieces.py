@@ -14,7 +14,7 @@ pieces are neighbours no more often than by chance.
 A pair (a, b) that occurs n times raises L by about n log(n N / (c(a) c(b))). Some descriptions
 leave out the first n and the logarithm, and rank by n / (c(a) c(b)). That is the gain of *one*
 occurrence: rare pairs are joined first, and a least count n must be chosen by hand. This module
-computes the gain of the whole text, without an approximation; no count is chosen by hand.
+computes the gain of the whole text, without an approximation; this gain needs no such choice.
 """
 
 from collections.abc import Callable, Mapping, Sequence

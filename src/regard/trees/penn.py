@@ -57,7 +57,8 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 def read_scored_trees(lines: Iterable[str], name: str) -> Iterator[tuple[float, Tree]]:
     """Read a file with a score, a tab and a tree on each line, which is what a parser prints.
 
-    Empty lines are skipped, and so are lines on which the parser failed: their tree is (()).
+    Empty lines are skipped, and so are lines on which the parser failed: their tree is (()) or (),
+    and their score may be any text.
     Raises DataError as `read_trees` does, and for a line that does not have a finite score and
     exactly one tree.
     """

@@ -16,7 +16,7 @@ def column_sums(x: Numbers, sums: Numbers) -> None:
 
 @loop_for("void({n}[:, ::1], {n}[:, ::1], {n}[:, ::1], float32[::1])")
 def relu_backward(gradient: Numbers, y: Numbers, out: Numbers, sums: Numbers) -> None:
-    """Write the gradient of x to `out`, where y = max(0, x); add each row of `out` to `sums`.
+    """With y = max(0, x), write the gradient of x to `out`; add each row of `out` to `sums`.
 
     Where y is 0, the gradient of x is 0; elsewhere, it is `gradient`, the gradient of y.
     """

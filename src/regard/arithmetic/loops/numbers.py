@@ -78,7 +78,7 @@ def _cache() -> Iterator[None]:
 
 
 def within(function: Function) -> Function:
-    """A decorator for a function that loops call; Numba compiles the function with each loop."""
+    """A decorator for a function that loops call; it is compiled as a part of those loops."""
     inner: Any = njit(fastmath=_FAST, error_model="numpy")(function)
     return inner
 

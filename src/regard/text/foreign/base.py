@@ -46,8 +46,8 @@ class ForeignTokenizer(ABC, Generic[S]):
     """Shared parts of all foreign tokenizers: ids, files, and the names of pieces.
 
     "Our ids" are the ids of regard's model, "foreign ids" those of the system that made the
-    tokenizer. Text is never encoded as <pad>, <s> or </s>: if a word of the text is spelled like
-    such a symbol, the word is encoded as the unknown piece or as characters.
+    tokenizer. Text is never encoded as <pad>, <s> or </s>, not even a word of the text that is
+    spelled like such a symbol.
     """
 
     kind: ClassVar[str]
@@ -166,7 +166,10 @@ class ForeignTokenizer(ABC, Generic[S]):
         return [known[int(i)] for i in row if EOS < i < len(known)]
 
     def names(self, ids: Sequence[int], side: SideName) -> list[str]:
-        """The text of each piece, with a space before it if the piece begins a word."""
+        """The text of each piece, with a space before it if the piece begins a word.
+
+        The name of an id beyond the vocabulary is empty.
+        """
         named = iter(self._named(self._foreign(ids, side), side))
         entries = len(self.order_of(side).foreign_ids)
         return [SPECIAL[i] if i <= EOS else next(named) if i < entries else "" for i in ids]

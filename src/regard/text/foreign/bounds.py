@@ -38,7 +38,7 @@ def refuse_endless(content: dict[str, Any], path: Path) -> None:
 
 
 def _rules(value: Any) -> Iterator[dict[str, Any]]:
-    """All rules in a part of the file, however they are nested."""
+    """All rules in a part of a tokenizer's file, however they are nested."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -57,8 +57,9 @@ def _expression(rule: dict[str, Any]) -> str | None:
 def _growth(rule: dict[str, Any]) -> int:
     """The largest factor by which a rule can multiply the length of a text."""
     growth = 1
-    # A rule writes `text` in place of a string of `least` characters. For a regular expression,
-    # `least` is 0: it may match the empty string before every character, and insert `text` there.
+    # A rule writes `text` in place of a string of `least` characters. Without such a string,
+    # `least` is 0: a regular expression may match the empty string before every character, and
+    # insert `text` there.
     for key in ("content", "prepend", "replacement"):
         if isinstance(text := rule.get(key), str):
             pattern = rule.get("pattern")
@@ -78,10 +79,10 @@ def _decoded(text: str) -> bytes:
 
 
 def longest_replacement(charsmap: bytes) -> int:
-    """The length in bytes of the longest text that SentencePiece's table writes for a character.
+    """The length, in bytes, of the longest text by which SentencePiece's table replaces characters.
 
-    The table begins with four bytes, which are the size of an index, and the index. The replacing
-    texts follow, each with a zero byte at its end. If no text follows, the result is 1.
+    The table begins with the size of an index, in four bytes, and the index. The replacing texts
+    follow, each with a zero byte at its end. If no text follows, the result is 1.
     """
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     return max(1, *map(len, texts.split(b"\0"))) if texts else 1
@@ -109,7 +110,7 @@ def refuse_growth(model: bytes, path: Path) -> None:
 def _values(message: bytes, *numbers: int) -> Iterator[bytes]:
     """Yield the values of a field of a message; `numbers` 2, 44 mean field 44 inside field 2.
 
-    Raises IndexError if the message ends within a number, or has a group.
+    Raises IndexError if the message ends within a number, or has a group or an unknown type.
     """
     first, *inside = numbers
     place = 0

@@ -32,7 +32,7 @@ LONGEST_WORD = 1000
 """A word of more characters than this is cut, as merging takes time quadratic in the length."""
 LONGEST_MERGE = 200
 """A merge that makes a piece of more characters than this is refused."""
-_MOST_REMEMBERED = 150_000  # words that subword-nmt remembers, at most
+_MOST_REMEMBERED = 150_000  # words; without this limit, subword-nmt would remember all
 _END = "</w>"
 
 _Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
@@ -237,8 +237,8 @@ def _lines(file: Original) -> list[str]:
 def _merges(file: Original, separator: str, frequent: set[str] | None) -> Any:
     """The encoder of subword-nmt with the merges in `file`.
 
-    Raises ModelError if the file is invalid, as subword-nmt itself would end the process, and
-    MissingExtra if subword-nmt is not installed.
+    Raises ModelError if the file is invalid, because subword-nmt itself would end the process.
+    Raises MissingExtra if subword-nmt is not installed.
     """
     try:
         from subword_nmt.apply_bpe import BPE

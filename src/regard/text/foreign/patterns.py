@@ -3,8 +3,9 @@
 The tokenizers library matches by backtracking, which may try every way to divide a text among the
 parts of an expression, and so run for ever. An expression is accepted if it is in KNOWN, or if two
 conditions hold. First, in each alternative at most one part repeats without an upper bound, and
-that part is a single character or class. Second, the numbers of choices at all other parts have a
-product of at most MOST_WAYS. Matching then takes at most about MOST_WAYS x length² steps.
+that part is a single character or class. Second, the number of choices is at most MOST_WAYS: the
+choices of successive parts are multiplied, and those of alternatives are added. Matching then takes
+at most about MOST_WAYS x length² steps.
 """
 
 from typing import NamedTuple
