@@ -102,7 +102,7 @@ class _Form:
     silver_threshold: float | None
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError for more than one form, or for a threshold that is not finite."""
+        """Raise RecipeError if several forms of output are asked for, or the score is no number."""
         from regard.errors import RecipeError
 
         threshold = self.silver_threshold

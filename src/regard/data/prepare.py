@@ -243,7 +243,7 @@ def _refuse_nothing_left(
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
             advice = "give more text, or loosen data.max_length and data.max_ratio"
-            # True if the corpus has only held-out pairs and pairs that equal one of them.
+            # All pairs of the corpus were held out, or are equal to a pair that was held out.
             if counts.read and counts.held_out == counts.read:
                 advice = "give text whose pairs differ from one another"
             raise DataError(

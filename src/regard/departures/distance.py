@@ -1,4 +1,4 @@
-"""The distance from the paper: the row closest to a recipe, and the departures from the row."""
+"""The row of the paper's tables that is closest to a recipe, and the departures from this row."""
 
 from math import log2
 from typing import NamedTuple

@@ -22,9 +22,9 @@ from regard.translation import PartialListener, Translation, Translator
 
 
 class OneBatch(Plain):
-    """The arithmetic of our search when an engine computes the model.
+    """The arithmetic of regard's search if another program, the engine, computes the model.
 
-    One batch is decoded at a time: the engine itself divides the processor's cores.
+    One batch is decoded at a time, because the engine uses all cores of the processor for it.
     """
 
     side_by_side = False

@@ -31,13 +31,13 @@ class Foreign:
     weights: dict[str, Tensor]
     tokenizer: AnyTokenizer
     files: dict[str, str]
-    """SHA-256 of the files that were read, by name."""
+    """SHA-256 of the files that were read, by name; by path if several have the same name."""
     side: Callable[[], Side]
     """Makes the foreign side of the certificate; raises NotRunError if it cannot be run here."""
 
 
 def not_run(why: str) -> Callable[[], Side]:
-    """The value of `Foreign.side` for a model that cannot be run here; `why` says the reason."""
+    """Return a function for `Foreign.side` that raises NotRunError, with the reason `why`."""
 
     def side() -> Side:
         raise NotRunError(why)

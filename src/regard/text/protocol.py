@@ -46,7 +46,7 @@ class AnyTokenizer(Protocol):
 
     @property
     def source_foreign_ids(self) -> list[int] | None:
-        """`foreign_ids` for the ids of the source; the same list if the vocabulary is shared."""
+        """For each id of the source, its id in the foreign vocabulary, as in `foreign_ids`."""
 
     def prefix(self, line: str) -> str:
         """The beginning of a source line that instructs the model, such as `>>de<<`.
