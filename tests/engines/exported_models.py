@@ -7,6 +7,7 @@ import torch
 
 from regard.recipe import Recipe
 from regard.run.model_directory import write_model
+from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import Tokenizer
 from regard.transformer import Transformer
 from run.copying import RECIPE, strings
@@ -35,7 +36,13 @@ SHAPES = {
 
 
 def untrained(
-    folder: Path, recipe: Recipe = RECIPE, seed: int = 7, *, never: float = -8.0, end: float = 0.0
+    folder: Path,
+    recipe: Recipe = RECIPE,
+    seed: int = 7,
+    *,
+    never: float = -8.0,
+    end: float = 0.0,
+    tokenizer: AnyTokenizer = TOKENIZER,
 ) -> Path:
     """A model directory of random weights, also where training begins with zeros.
 
@@ -43,7 +50,7 @@ def untrained(
     `end` that of </s>.
     """
     torch.manual_seed(seed)
-    model = Transformer(recipe.model, TOKENIZER.size)
+    model = Transformer(recipe.model, tokenizer.size)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
@@ -51,7 +58,7 @@ def untrained(
             if name.endswith("tokens.weight"):
                 parameter *= 2  # outputs that differ, and end
         _set_logits(model, never, end)
-    write_model(folder, recipe, TOKENIZER, dict(model.named_parameters()), {"step": 1})
+    write_model(folder, recipe, tokenizer, dict(model.named_parameters()), {"step": 1})
     return folder
 
 

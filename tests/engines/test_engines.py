@@ -1,5 +1,6 @@
 """An engine writes what regard writes for the same weights, by the same search."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,17 @@ import pytest
 
 from engines.exported_models import SHAPES, untrained
 from exchange.brief import brief_certificates  # noqa: F401
+from regard.engines.exported import open_exported
 from regard.engines.opening import load_exported
 from regard.engines.translator import EngineTranslator
 from regard.engines.with_ctranslate2 import CTranslate2Model
+from regard.engines.with_onnx import OnnxModel, OnnxTranslator
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.exporting import write_export
+from regard.exchange.parts import MOST_POSITIONS, tables_of
+from regard.run.model_directory import open_model
 from regard.translation import Translation, Translator, load
-from run.copying import strings
+from run.copying import RECIPE, strings
 
 pytestmark = pytest.mark.usefixtures("brief_certificates")
 LINES = [*strings(7, seed=2, longest=19), "", "x"]
@@ -92,6 +97,21 @@ def test_a_directory_is_opened_by_its_own_engine(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(ModelError, match=r"decoder\.onnx: damaged"):
         load_exported(tmp_path / "onnx", "onnx")
+
+
+@pytest.mark.parametrize("longest", [40, 5000, 10**6])
+def test_an_export_accepts_sentences_as_long_as_it_has_positions(
+    longest: int, tmp_path: Path
+) -> None:
+    model = untrained(tmp_path / "model", RECIPE.but(max_length=longest, max_extra=5))
+    positions = len(tables_of(open_model(model)).source)
+    assert positions == {40: 2048, 5000: 5000, 10**6: MOST_POSITIONS}[longest] + 5
+    if longest == 5000:
+        write_export("onnx", model, tmp_path / "onnx")
+        assert load_exported(tmp_path / "onnx", "onnx").longest == 5000
+        exported = open_exported(tmp_path / "onnx", "onnx")
+        fewer = replace(exported, manifest=exported.manifest | {"positions": 2053})
+        assert OnnxTranslator(OnnxModel(fewer, 1), fewer).longest == 2053
 
 
 def test_another_search_is_refused(tmp_path: Path) -> None:

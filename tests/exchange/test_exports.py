@@ -22,8 +22,10 @@ from regard.exchange.from_hf import read_hf
 from regard.exchange.from_own_hf import is_own
 from regard.exchange.importing import write_imported
 from regard.exchange.spm import refuse_other_cuts, sentence_pieces
+from regard.exchange.vocabulary import entry_names, unknown_name
 from regard.files.manifest import unseal
 from regard.run.model_directory import open_model
+from regard.text.foreign import SentencePieceTokenizer
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.translation import load
 from run.copying import RECIPE, strings
@@ -142,6 +144,8 @@ def test_sentencepiece_cuts_as_our_merges_do() -> None:
     assert len(set(pieces.names)) == tokenizer.size
     unseen = ["x\ty \U0001f600 \u00e9", "</s> <0x41> <unk>", " two  spaces ", "wayway", ""]
     refuse_other_cuts(pieces, tokenizer, [*learnt, *unseen])
+    with pytest.raises(ModelError, match=r"line 1 of the text: .* join .* as 'file name'"):
+        refuse_other_cuts(pieces, tokenizer, ["file_name"])
     with pytest.raises(ModelError, match="wordpiece"):
         sentence_pieces(Tokenizer.learn(learnt, "wordpiece", 600))
 
@@ -163,7 +167,8 @@ def test_a_package_of_argos_translate(tmp_path: Path) -> None:
         top = "translate-en_de-1_0"
         assert {f"{top}/{n}" for n in ("metadata.json", "sentencepiece.model")} <= names
         assert {f"{top}/model/{n}" for n in ("model.bin", "config.json")} <= names
-        assert json.loads(package.read(f"{top}/metadata.json"))["from_code"] == "en"
+        about = json.loads(package.read(f"{top}/metadata.json"))
+        assert (about["from_code"], about["argos_version"]) == ("en", "1.11")
         card = package.read(f"{top}/README.md").decode()
         assert "install_from_path" in card and '"en", "de"' in card and "MarianMTModel" not in card
 
@@ -177,6 +182,19 @@ def test_text_that_is_cut_otherwise_is_refused(tmp_path: Path) -> None:
             "argos", tmp_path / "model", tmp_path / "x.argosmodel", pair="en-de", text=[text, text]
         )
     assert not list(tmp_path.glob("*.argosmodel"))
+
+
+def test_what_the_vocabulary_lacks_is_the_unknown_piece_there_too(tmp_path: Path) -> None:
+    (tmp_path / "source.spm").write_bytes(sentence_pieces(TOKENIZER).model)
+    tokenizer = SentencePieceTokenizer.read(tmp_path / "source.spm")
+    untrained(tmp_path / "model", tokenizer=tokenizer)
+    text, out = tmp_path / "text", tmp_path / "en_de.argosmodel"
+    text.write_text("1 2 3\n", encoding="utf-8")
+    write_export("argos", tmp_path / "model", out, pair="en-de", text=[text, text])
+    with zipfile.ZipFile(out) as package:
+        config = json.loads(package.read("translate-en_de-1_0/model/config.json"))
+    assert config["unk_token"] == "<unk>"
+    assert unknown_name(TOKENIZER, entry_names(TOKENIZER, "target")) == "<pad>"
 
 
 ARGOS_SCRIPT = """

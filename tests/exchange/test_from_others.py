@@ -1,4 +1,4 @@
-"""Models of marian-nmt, JoeyNMT, OpenNMT-py and torch.nn compute as their formats define."""
+"""Models of marian-nmt, OpenNMT-py and torch.nn compute as their formats define."""
 
 import json
 import math
@@ -12,8 +12,9 @@ import torch
 import yaml
 from torch import Tensor
 
-from cli.refusing import Result, refused, regard
-from exchange.marian_models import cutter, lines, pieces, vocabulary
+from cli.refusing import refused, regard
+from exchange.imported import opened, ours, translates
+from exchange.marian_models import cutter, pieces, vocabulary
 from exchange.references import (
     Paper,
     interleaved,
@@ -22,12 +23,7 @@ from exchange.references import (
     normal,
     renamed,
 )
-from regard.data.rows import one_per_row
 from regard.exchange.texts import Texts, read_vocabulary_of
-from regard.run.model_directory import Model, open_model
-from regard.text.tokenizer import BOS
-
-SOURCES = [*lines("source", 3, seed=5), ""]
 
 
 @pytest.fixture
@@ -38,37 +34,6 @@ def spm(tmp_path: Path) -> list[str]:
         (tmp_path / f"{side}.spm").write_bytes(cutter(side))
         options += ["--spm", str(tmp_path / f"{side}.spm")]
     return options
-
-
-def opened(done: Result, out: Path) -> Model:
-    assert done.status == 0, done
-    assert "proof        none" in done.stdout
-    return open_model(out)
-
-
-def ours(model: Model, source: list[int], target: list[int]) -> Tensor:
-    """[target + 1, foreign vocabulary] Our logits in the foreign order."""
-    ids, source_ids = model.tokenizer.foreign_ids, model.tokenizer.source_foreign_ids
-    assert ids and source_ids
-    rows = [source_ids.index(i) for i in source], [BOS, *(ids.index(i) for i in target)]
-    with torch.inference_mode():
-        logits = model.network(*(one_per_row([row]) for row in rows))[0]
-    found = torch.full((len(logits), max(ids) + 1), -torch.inf)
-    for i, foreign in enumerate(ids):
-        if foreign >= 0:
-            found[:, foreign] = logits[:, i]
-    never = [i for i, foreign in enumerate(ids) if foreign < 0]
-    assert (logits[:, never] < -1e29).all()
-    return found
-
-
-def translates(out: Path) -> None:
-    """It translates, in 8 bits too."""
-    text = "".join(f"{line}\n" for line in SOURCES).encode()
-    plain = regard("translate", out, "--no-retry", "--beam", "2", stdin=text)
-    assert plain.stdout.count("\n") == len(SOURCES), plain
-    assert regard("translate", out, "--beam", "1", "--precision", "int8", stdin=text).status == 0
-    assert regard("info", out).status == 0
 
 
 MARIAN = {
@@ -148,6 +113,7 @@ def test_marian(tmp_path: Path, spm: list[str], shape: dict[str, Any]) -> None:
         ({"dim-emb": 24}, "asks for"),
         ({"enc-depth": None}, "has no enc-depth"),
         ({"lemma-dim-emb": 5}, "lemma-dim-emb is 5"),
+        ({"right-left": True}, "right-left is True"),
     ],
 )
 def test_marian_refusals(tmp_path: Path, spm: list[str], change: dict[str, Any], said: str) -> None:
@@ -191,89 +157,6 @@ def test_marian_files_of_other_kinds(tmp_path: Path, spm: list[str]) -> None:
     assert "not .npz" in said
 
 
-def joey(
-    paper: Paper, pre: bool, source: Tensor, target: Tensor, output: Tensor
-) -> dict[str, Tensor]:
-    """A state dict of JoeyNMT."""
-    names = {
-        "encoder.self": "src_src_att", "decoder.self": "trg_trg_att",
-        "decoder.cross": "src_trg_att", "ff.1": "feed_forward.pwff_layer.0",
-        "ff.2": "feed_forward.pwff_layer.3", "encoder.1.norm": "layer_norm",
-        "encoder.2.norm": "feed_forward.layer_norm", "decoder.1.norm": "x_layer_norm",
-        "decoder.2.norm": "dec_layer_norm", "decoder.3.norm": "feed_forward.layer_norm",
-    }  # fmt: skip
-    stacks = {stack: f"{stack}.layers." for stack in ("encoder", "decoder")}
-    found = renamed(paper, names, "q_layer k_layer v_layer output_layer", stacks)
-    found |= {"src_embed.lut.weight": source, "trg_embed.lut.weight": target}
-    found["decoder.output_layer.weight"] = output
-    for stack in stacks:
-        found[f"{stack}.pe.pe"] = interleaved(50, source.shape[1])[None]
-        if pre:
-            norm = getattr(paper.transformer, stack).norm
-            for end in ("weight", "bias"):
-                found[f"{stack}.layer_norm.{end}"] = getattr(norm, end).detach().clone()
-    return found
-
-
-@pytest.mark.parametrize("pre", [False, True])
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-def test_joeynmt(tmp_path: Path, pre: bool, tied: bool) -> None:
-    torch.manual_seed(6)
-    paper = Paper(12, 2, 18, (1, 2), norm_first=pre, layer_norm_eps=1e-6)
-    if not pre:
-        paper.transformer.encoder.norm = paper.transformer.decoder.norm = None
-    specials = ["<unk>", "<pad>", "<s>", "</s>"]
-    own = [[*specials, *pieces(cutter(side))] for side in ("source", "target")]
-    if tied:
-        own = [list(dict.fromkeys(own[0] + own[1]))] * 2
-    source, target = (normal(len(one), 12, std=1.0) for one in own)
-    if tied:
-        target = source
-    output = target if tied else normal(len(own[1]), 12, std=1.0)
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    for name, one, side in (("src", own[0], "source"), ("trg", own[1], "target")):
-        (folder / f"{name}_vocab.txt").write_text("".join(f"{piece}\n" for piece in one), "utf-8")
-        (folder / f"{side}.model").write_bytes(cutter(side))
-    state = joey(paper, pre, source, target, output)
-    if tied:
-        del state["trg_embed.lut.weight"], state["decoder.output_layer.weight"]
-    torch.save({"model_state": state, "steps": 5, "optimizer_state": {}}, folder / "5.ckpt")
-    (folder / "best.ckpt").symlink_to("5.ckpt")
-    stack = {
-        "type": "transformer", "num_heads": 2, "hidden_size": 12, "ff_size": 18, "dropout": 0.1,
-        "embeddings": {"embedding_dim": 12, "scale": not pre},
-        "layer_norm": "pre" if pre else "post",
-    }  # fmt: skip
-    side = {"level": "bpe", "tokenizer_type": "sentencepiece"}
-    config = {
-        "data": {
-            "src": side | {"tokenizer_cfg": {"model_file": "x/source.model"}},
-            "trg": side | {"tokenizer_cfg": {"model_file": "x/target.model"}},
-        },
-        "testing": {"beam_size": 5, "beam_alpha": 1.0},
-        "model": {
-            "tied_embeddings": tied, "tied_softmax": tied,
-            "encoder": stack | {"num_layers": 1}, "decoder": stack | {"num_layers": 2},
-        },
-    }  # fmt: skip
-    plain = json.loads(json.dumps(config))  # without YAML's aliases
-    (folder / "config.yaml").write_text(yaml.safe_dump(plain))
-    model = opened(
-        regard("import", "joeynmt", folder, "--out", tmp_path / "ours"), tmp_path / "ours"
-    )
-    scale = 1.0 if pre else math.sqrt(12)
-    ids, written = [7, 9, 8, 3], [10, 4, 5]
-    x = source[ids] * scale + interleaved(4, 12)
-    y = target[[2, *written]] * scale + interleaved(4, 12)
-    expected = paper.states(x, y) @ output.T
-    assert torch.allclose(ours(model, ids, written), expected, atol=1e-4)
-    assert model.recipe.search.beam == 5 and model.recipe.search.penalty == "gnmt"
-    if tied and pre:
-        translates(tmp_path / "ours")
-
-
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("shared", [False, True])
 def test_opennmt(tmp_path: Path, spm: list[str], shared: bool) -> None:
@@ -308,7 +191,7 @@ def test_opennmt(tmp_path: Path, spm: list[str], shared: bool) -> None:
         dec_layers=1, heads=3, transformer_ff=14, position_encoding=True, max_relative_positions=0,
         pos_ffn_activation_fn="relu", self_attn_type="scaled-dot", share_embeddings=shared,
     )  # fmt: skip
-    content = {
+    content: dict[str, Any] = {
         "model": state, "generator": {"weight": output, "bias": bias}, "opt": options,
         "vocab": {"src": own[0], "tgt": own[1]}, "optim": None,
     }  # fmt: skip
@@ -327,6 +210,10 @@ def test_opennmt(tmp_path: Path, spm: list[str], shared: bool) -> None:
         torch.save(content, tmp_path / "other.pt")
         said = refused("import", "opennmt", tmp_path / "other.pt", *spm, "--out", tmp_path / "no")
         assert f"{key} is {value!r}" in said
+    content |= {"opt": options, "vocab": content["vocab"] | {"decoder_start_token": "</s>"}}
+    torch.save(content, tmp_path / "other.pt")
+    said = refused("import", "opennmt", tmp_path / "other.pt", *spm, "--out", tmp_path / "no")
+    assert "decoder_start_token is '</s>'" in said
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")

@@ -1,6 +1,7 @@
 """The guard around every request: limits, headers, and a log without users' texts."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -152,18 +153,23 @@ def engine(shouting: Shouting) -> Iterator[Engine]:
 
 
 async def _answered(
-    app: Any, messages: list[dict[str, Any]], path: str = "/translate"
+    app: Any, messages: list[dict[str, Any]], path: str = "/translate", slowly: float = 0.0
 ) -> list[Any]:
-    """The messages sent to a client that sends these messages and then waits."""
+    """The messages sent to a client that sends these messages and then waits.
+
+    The client takes `slowly` seconds to read a part of the answer, and half of them to disconnect.
+    """
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
         if messages:
+            await asyncio.sleep(slowly / 2 if messages[0]["type"] == "http.disconnect" else 0)
             return messages.pop(0)
         await asyncio.sleep(60)
         raise AssertionError
 
     async def send(message: Any) -> None:
+        await asyncio.sleep(slowly if message["type"] == "http.response.body" else 0)
         sent.append(message)
 
     scope = {
@@ -225,3 +231,47 @@ def test_what_a_client_no_longer_waits_for_is_not_translated(shouting: Shouting)
 
     asyncio.run(scenario())
     assert shouting.asked == [["The dog sleeps."]]
+
+
+def _streaming(text: str) -> dict[str, Any]:
+    """A request for a stream, as one message."""
+    asked = {"text": text, "source": "en", "target": "de", "stream": True, "partial": True}
+    return {"type": "http.request", "body": json.dumps(asked).encode(), "more_body": False}
+
+
+def test_a_client_that_reads_slowly_gets_the_whole_stream(shouting: Shouting) -> None:
+    app = create_app([(LanguagePair("en", "de"), shouting)], limits=ServerLimits(seconds=0.2))
+    asked = [_streaming("one. two. three. four.")]
+    _, *parts = asyncio.run(_answered(app, asked, "/v1/translate", slowly=0.07))
+    kinds = [part["body"].partition(b"\n")[0] for part in parts]
+    assert kinds == [*[b"event: sentence"] * 4, b"event: done", b""]
+    assert not parts[-1].get("more_body")
+
+
+def test_a_slow_client_also_hears_that_a_translation_takes_too_long(shouting: Shouting) -> None:
+    shouting.gate.clear()
+    shouting.said = ["O", "ON"]
+    app = create_app([(LanguagePair("en", "de"), shouting)], limits=ServerLimits(seconds=0.1))
+    _, *parts = asyncio.run(_answered(app, [_streaming("one")], "/v1/translate", slowly=0.15))
+    assert b"event: partial" in parts[0]["body"]
+    assert b"within 0.1 seconds" in parts[-2]["body"]
+    assert parts[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+def test_a_stream_that_nobody_reads_leaves_the_queue_at_once(shouting: Shouting) -> None:
+    shouting.gate.clear()
+    shouting.said = ["O"]
+    app = create_app([(LanguagePair("en", "de"), shouting)])
+    asked = _streaming("one.\n" + "a " * 2400)  # too long to share a batch
+
+    async def scenario() -> None:
+        await _answered(app, [asked, {"type": "http.disconnect"}], "/v1/translate", slowly=0.2)
+        shouting.gate.set()
+        await asyncio.sleep(0.05)
+
+    gc.disable()  # it would close a generator that was left
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()
+    assert shouting.asked == [["one."]]

@@ -19,8 +19,9 @@ def test_codes_are_spelt_as_usual_however_they_are_given() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "en", "en-", "-de", "en-en", "english-german", "e1-de", "en de", "en-EN", "pt_BR:pt-br"],
-)
+    ["", "en", "en-", "-de", "en-en", "english-german", "e1-de", "en de", "en-EN", "pt_BR:pt-br",
+     "pt-BR-en", "en-pt-BR", "zh-Hans-en"],
+)  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="not a language pair"):
         LanguagePair.read(text)

@@ -38,6 +38,38 @@ def test_a_text_comes_as_json_as_a_form_or_in_the_address(client: TestClient, ho
     assert answer.headers["content-type"] == "application/json"
 
 
+def test_null_is_as_good_as_no_value(serve: Serve) -> None:
+    nothing = {"format": None, "alternatives": None, "api_key": None}
+    answer = serve().post("/translate", json=ASKED | nothing)
+    assert (answer.status_code, answer.json()) == (200, {"translatedText": "THE DOG SLEEPS."})
+    bearer = {"Authorization": "Bearer one"}
+    answer = serve(keys=["one"]).post("/detect", json=ASKED | nothing, headers=bearer)
+    assert answer.status_code == 200
+    answer = serve().post("/translate", json=ASKED | {"q": None})
+    assert answer.json() == {"error": "Invalid request: missing q parameter"}
+
+
+def test_a_form_may_be_as_large_as_the_limits_allow(serve: Serve) -> None:
+    sent: Any = {k: (None, v) for k, v in (ASKED | {"q": "가 " * 280_000}).items()}
+    answer = serve(characters=10**6).post("/translate", files=sent)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["translatedText"]) == 560_000
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"), [("unicode_escape", b"\\ud800"), ("utf-7", b"+2AA-"), ("undefined", b"a")]
+)
+def test_text_that_no_charset_should_give_is_refused(
+    client: TestClient, charset: str, text: bytes
+) -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    fields = (b"source", b"en"), (b"target", b"de"), (b"q", text)
+    body = b"".join(head % field for field in fields) + b"--x--\r\n"
+    kind = {"content-type": f"multipart/form-data; boundary=x; charset={charset}"}
+    answer = client.post("/translate", content=body, headers=kind)
+    assert (answer.status_code, list(answer.json())) == (400, ["error"])
+
+
 def test_a_list_gives_a_list_in_its_order(client: TestClient, shouting: Shouting) -> None:
     answer = client.post("/translate", json=ASKED | {"q": ["one. two.", "", "- three\n\n😀"]})
     assert answer.json() == {"translatedText": ["ONE. TWO.", "", "- THREE\n\n😀"]}

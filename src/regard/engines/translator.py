@@ -64,7 +64,7 @@ class EngineTranslator(Translator):
 
     def __init__(self, model: EngineModel, exported: Exported):
         recipe = exported.recipe
-        longest = recipe.data.max_length
+        longest = min(recipe.data.max_length, model.longest)
         super().__init__(model, exported.tokenizer, recipe.search, longest, exact=False)
         self.may_be_copied = False
 

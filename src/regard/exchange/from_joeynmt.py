@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,6 +35,13 @@ _NORMS = {
     "decoder.self": "x_layer_norm",
     "decoder.cross": "dec_layer_norm",
 }
+_SEARCH: dict[str, tuple[Any, ...]] = {
+    "repetition_penalty": (-1, 0, 1, 1.0),
+    "no_repeat_ngram_size": (-1, 0),
+    "generate_unk": (True,),
+    "min_output_length": (1, 0, -1),
+}
+"""Keys that change the search, with the values that can be imported; other values are refused."""
 _LINEAR = {"q": "q_layer", "k": "k_layer", "v": "v_layer", "o": "output_layer"}
 _FEED_FORWARD = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}
 
@@ -59,7 +66,8 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     name = "trg_embed.lut.weight"
     targets = weights.shape(name)[0] if name in weights else sources
     texts = _texts(directory, config, texts or Texts())
-    tokenizer = tokenizer_of(texts, (sources, targets), SpecialNames("<pad>", "<s>"))
+    names, restricted = SpecialNames("<pad>", "<s>"), _cuts(config)
+    tokenizer = tokenizer_of(texts, (sources, targets), names, restricted=restricted)
     recipe = _recipe(config, weights, targets)
     found, fields = _converted(weights, config, recipe, tokenizer)
     files, side = texts.checksums(config.where, path), not_run("regard does not run JoeyNMT")
@@ -89,46 +97,73 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
     """The files of the tokenizer: the given ones, else the files of the directory."""
     own = [directory / name for name in ("src_vocab.txt", "trg_vocab.txt")]
     vocabularies = given.vocabularies or own
+    sections = [_section(config, side) for side in ("src", "trg")]
+    _refuse_other_text(config.section("data"), sections)
     if any((given.cutters, given.codes, given.languages)):
         return replace(given, vocabularies=vocabularies)
-    sides = [_side(config, side) for side in ("src", "trg")]
-    files = list(dict.fromkeys(directory / Path(name).name for name, _ in sides if name))
-    languages = [language for _, language in sides if language]
-    if _section(config, "src").get("tokenizer_type", "sentencepiece") == "subword-nmt":
+    source, target = map(_side, sections)
+    if (source.kind, bool(source.language)) != (target.kind, bool(target.language)):
+        raise ModelError(f"{config.where}: no tokenizer here cuts source and target by other rules")
+    names = [side.file for side in (source, target) if side.file]
+    files = list(dict.fromkeys(directory / Path(name).name for name in names))
+    languages = [source.language, target.language] if source.language else []
+    if source.kind == "subword-nmt":
         return Texts(vocabularies, (), files, languages)
     return Texts(vocabularies, files, (), languages)
+
+
+def _cuts(config: ForeignConfig) -> bool:
+    """Whether JoeyNMT divides words into pieces, and only into pieces of the vocabulary.
+
+    JoeyNMT 1, which reads text that has been divided, does not.
+    """
+    return isinstance(config.section("data").get("src"), dict)
 
 
 def _section(config: ForeignConfig, side: str) -> ForeignConfig:
     """The configuration of one side's text. JoeyNMT 1 has one configuration for both sides."""
     data = config.section("data")
-    return data.section(side) if isinstance(data.get(side), dict) else data
+    return data.section(side) if _cuts(config) else data
 
 
-def _side(config: ForeignConfig, side: str) -> tuple[str, str]:
-    """A side's sub-word file, and its language for Moses' tokenizer; each is "" if not used."""
-    section = _section(config, side)
-    for key in ("lowercase", "normalize"):
-        if section.get(key):
-            raise section.refusal(key, "false: no tokenizer here does that")
+def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
+    """Raise ModelError if text is changed or divided as no tokenizer here does it."""
+    if "special_symbols" in data:
+        symbols = data.section("special_symbols")
+        symbols.only("lang_tags", [])
+        symbols.only("sep_token", None)
+    for section in sides:
+        for key in ("lowercase", "normalize"):
+            if section.get(key):
+                raise section.refusal(key, "false: no tokenizer here does that")
+        if section.get("level", "bpe") not in ("bpe", "word"):
+            raise section.refusal("level", "bpe or word: no tokenizer here cuts text into letters")
+
+
+class _Side(NamedTuple):
+    """How a side is cut; the file of sub-words and Moses' language are "" if they are not used."""
+
+    kind: str
+    file: str
+    language: str
+
+
+def _side(section: ForeignConfig) -> _Side:
     about = section.section("tokenizer_cfg") if "tokenizer_cfg" in section else section
+    about.only("pretokenizer", "none", "moses")
+    about.only("separator", "@@")
+    language = section.word("lang") if about.get("pretokenizer") == "moses" else ""
+    if section.get("level") == "word":
+        return _Side("word", "", language)
+    kind = section.get("tokenizer_type", section.get("bpe_type", "sentencepiece"))
     name = about.get("model_file", about.get("codes", ""))
-    moses = about.get("pretokenizer", "none") == "moses"
-    return name if isinstance(name, str) else "", section.word("lang") if moses else ""
+    return _Side(str(kind), name if isinstance(name, str) else "", language)
 
 
 def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Recipe:
-    model = config.section("model")
+    model, pre = config.section("model"), "encoder.layer_norm.weight" in weights
     encoder, decoder = model.section("encoder"), model.section("decoder")
-    pre = "encoder.layer_norm.weight" in weights
-    scales = []
-    for stack in (encoder, decoder):
-        stack.only("type", "transformer")
-        stack.only("alpha", 1.0, 1)
-        stack.only("activation", "relu")
-        if stack.get("layer_norm", "pre" if pre else "post") != ("pre" if pre else "post"):
-            raise stack.refusal("layer_norm", "that of the weights")
-        scales.append(stack.section("embeddings").flag("scale", False))
+    scales = [_scale(encoder, "pre", pre=pre), _scale(decoder, "pre" if pre else "post", pre=pre)]
     if "deepnet" in str(model.get("initializer", "")):
         raise model.refusal("initializer", "without the factors of DeepNet")
     if scales[0] != scales[1] or encoder.whole("hidden_size") != decoder.whole("hidden_size"):
@@ -152,13 +187,34 @@ def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Rec
     )
 
 
+def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
+    """Whether a stack multiplies its embeddings by sqrt(d_model).
+
+    Raises ModelError for a stack that computes otherwise than the model. `usual` is the value of
+    `layer_norm` if there is none; `pre` tells that the encoder has a norm after its last layer.
+    """
+    stack.only("type", "transformer")
+    stack.only("alpha", 1.0, 1)
+    stack.only("activation", "relu")
+    if (found := stack.get("layer_norm", usual)) != ("pre" if pre else "post"):
+        raise ModelError(
+            f"{stack.where}: a stack's layer_norm is {found!r}, and the weights have "
+            f"{'a' if pre else 'no'} norm after the encoder's last layer: no model here is so"
+        )
+    return stack.section("embeddings").flag("scale", False)
+
+
 def _search(config: ForeignConfig) -> dict[str, Any]:
-    """The recipe's fields for the configured beam search; JoeyNMT has the penalty of §6.1, too."""
+    """The recipe's fields for the configured beam search; JoeyNMT has the penalty of §6.1, too.
+
+    Raises ModelError for a search that no recipe has. Without a key, JoeyNMT searches greedily.
+    """
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
-    beam, alpha = testing.get("beam_size", 4), testing.get("beam_alpha", testing.get("alpha", 0.6))
-    beam = beam if isinstance(beam, int) and 1 <= beam <= 1000 else 4
-    alpha = float(alpha) if isinstance(alpha, int | float) and 0 <= alpha <= 10 else 0.0
-    return {"beam": beam, "alpha": alpha}
+    for key, values in _SEARCH.items():
+        testing.only(key, *values)
+    beam = testing.whole("beam_size", 1, most=1001)
+    alpha = testing.real("alpha" if "alpha" in testing else "beam_alpha", -1, least=-1e9)
+    return {"beam": max(1, beam), "alpha": max(0.0, alpha)}
 
 
 def _converted(

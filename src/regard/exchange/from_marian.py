@@ -53,6 +53,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "factors-combine": ("sum",),
     "lemma-dim-emb": (0,),
     "ulr": (False,),
+    "right-left": (False,),
     "bert-train-type-embeddings": (False, True),
 }
 """Keys that change the model, with the values that can be imported; other values are refused."""

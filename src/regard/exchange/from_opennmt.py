@@ -81,6 +81,12 @@ def _options(opt: Any, path: Path) -> ForeignConfig:
 
 def _vocabularies(vocab: Any, path: Path) -> list[Vocabulary]:
     """The vocabularies of source and target; one vocabulary if both are equal."""
+    begin = vocab.get("decoder_start_token", _BEGIN) if isinstance(vocab, dict) else _BEGIN
+    if begin != _BEGIN:
+        raise ModelError(
+            f"{path}: its decoder_start_token is {begin!r:.80}: it must be {_BEGIN} to be "
+            "converted exactly"
+        )
     sides: list[list[str]] = []
     for name in ("src", "tgt"):
         side = vocab.get(name) if isinstance(vocab, dict) else None

@@ -13,6 +13,9 @@ from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
 from regard.translation import MOST_PIECES
 
+MOST_POSITIONS = 2**14
+"""Sinusoids of at most this many positions are written for a source, whatever the recipe accepts: a
+file holds them as numbers, and no sentence is as long."""
 NamedWeights = Mapping[str, NDArray[np.float32]]
 """The weights of a model, by their names in model.safetensors."""
 
@@ -49,7 +52,8 @@ class Tables(NamedTuple):
 
 def tables_of(model: Model) -> Tables:
     """The positional encodings of all positions that a source and an output may have."""
-    longest = MOST_PIECES + model.recipe.search.max_extra
+    accepted = max(MOST_PIECES, min(model.recipe.data.max_length, MOST_POSITIONS))
+    longest = accepted + model.recipe.search.max_extra
 
     def table(embedding: Embedding) -> NDArray[np.float32]:
         if embedding.learned:

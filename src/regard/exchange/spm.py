@@ -66,7 +66,10 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 
 
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
-    """Raise ModelError if SentencePiece cuts or joins a line differently from our tokenizer."""
+    """Raise ModelError if Argos Translate cuts or joins a line differently from our tokenizer.
+
+    It joins pieces as SentencePiece does, and then puts a space for every "_".
+    """
     processor: Any = SentencePieceProcessor(model_proto=pieces.model)
     found = processor.encode(list(lines), out_type=str)
     for number, (line, ids, theirs) in enumerate(
@@ -79,10 +82,10 @@ def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[s
                 f"line {number} of the text: SentencePiece would cut it otherwise: {shown}: export "
                 "to ctranslate2 instead, or leave such lines out of --text"
             )
-        if processor.decode_pieces(theirs) != line:
+        if (joined := processor.decode_pieces(theirs).replace("_", " ")) != line:
             raise ModelError(
-                f"line {number} of the text: SentencePiece would join its pieces otherwise: leave "
-                "such lines out of --text"
+                f"line {number} of the text: Argos Translate would join its pieces otherwise, as "
+                f"{joined[:60]!r}: leave such lines out of --text"
             )
 
 

@@ -85,11 +85,13 @@ def tokenizer_of(
     *,
     shared: bool = False,
     given: Sequence[Vocabulary] = (),
+    restricted: bool = False,
 ) -> ForeignTokenizer[Any]:
     """Make a tokenizer; `sizes` are those of the model's source and target vocabularies.
 
     With `shared`, source and target must have one vocabulary. `given` are vocabularies that were
-    found in the model itself. Raises ModelError if a file is damaged or does not fit the model,
+    found in the model itself. With `restricted`, words are divided only into pieces of the
+    vocabulary. Raises ModelError if a file is damaged or does not fit the model,
     and RecipeError if a file is missing or files cannot be combined.
     """
     texts.refuse_unfit()
@@ -108,7 +110,9 @@ def tokenizer_of(
     first, second = known[0], known[1] if len(known) == 2 else None
     if texts.cutters:
         two = texts.cutters[1] if len(texts.cutters) > 1 else None
-        settings = SentencePieceSettings(unknown=names.unknown, skipped=names.skipped)
+        settings = SentencePieceSettings(
+            unknown=names.unknown, skipped=names.skipped, restricted=restricted
+        )
         return SentencePieceTokenizer.read(
             texts.cutters[0], two, first, second, **about, settings=settings
         )
@@ -120,6 +124,7 @@ def tokenizer_of(
         tokenised=bool(texts.languages),
         unknown=names.unknown,
         skipped=names.skipped,
+        restricted=restricted and bool(texts.codes),
     )
     return MosesTokenizer.read(
         first, second, codes=codes[0], target_codes=codes[1], **about, settings=moses

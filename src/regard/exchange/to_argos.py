@@ -90,7 +90,7 @@ def pieces_of(model: Model) -> Pieces:
             "this model's tokenizer has not: export to ctranslate2 instead"
         )
     names = entry_names(tokenizer, "target")
-    return Pieces(tokenizer.files["source.spm"].content, names)
+    return Pieces(tokenizer.cutter, names)
 
 
 def _languages(pair: str) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def _languages(pair: str) -> tuple[str, str]:
 def _metadata(source: str, target: str) -> str:
     content = {
         "package_version": "1.0",
-        "argos_version": "1.9",
+        "argos_version": "1.11",
         "from_code": source,
         "from_name": source,
         "to_code": target,

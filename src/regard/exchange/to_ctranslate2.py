@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.errors import MissingExtra, ModelError
 from regard.exchange.parts import NamedWeights, copied_weights, matrices_of, tables_of
-from regard.exchange.vocabulary import entry_names
+from regard.exchange.vocabulary import entry_names, unknown_name
 from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
 
@@ -62,7 +62,8 @@ def write_ctranslate2(
     sources = list(vocabulary or entry_names(model.tokenizer, "source"))
     spec.register_source_vocabulary(sources)
     spec.register_target_vocabulary(names)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[:3]
+    spec.config.unk_token = unknown_name(model.tokenizer, names)
+    spec.config.bos_token, spec.config.eos_token = names[1:3]
     spec.config.decoder_start_token = names[1]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = recipe.norm_epsilon

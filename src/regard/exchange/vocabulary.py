@@ -1,7 +1,10 @@
 """Names of the entries of a vocabulary, for programs that identify entries by names."""
 
+from collections.abc import Sequence
+
+from regard.text.foreign.base import ForeignTokenizer
 from regard.text.protocol import AnyTokenizer, SideName
-from regard.text.tokenizer import EOS, SPECIAL, Tokenizer
+from regard.text.tokenizer import EOS, PAD, SPECIAL, Tokenizer
 
 
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
@@ -21,3 +24,12 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
         names.append(name if name not in known else f"{name}@{i}")
         known.add(names[-1])
     return names
+
+
+def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:
+    """Which of the target's `names` stands for names that the vocabulary lacks.
+
+    For a tokenizer of ours, which has all bytes and so lacks nothing, it is the name of <pad>.
+    """
+    unknown = tokenizer.unknown("target") if isinstance(tokenizer, ForeignTokenizer) else None
+    return names[PAD if unknown is None else unknown]

@@ -12,17 +12,27 @@ from torch import Tensor
 from regard.data.rows import Rows
 from regard.decoding import Searchable
 from regard.hypotheses import Hypothesis
+from regard.recipe import MOST_STEPPED, SearchRecipe
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
 """The beam of the second search is this many times as wide as that of the first."""
+WIDEST = 1000
+"""No recipe has a wider beam than this."""
 ALPHA = 1.0
 """If the exponent of the length penalty is lower, the second search uses this value instead, so
 that a truncated translation becomes longer."""
 LONGEST_PERIOD = 8
 """A group of at most this many pieces must not come three times in a row."""
+
+
+def wider_search(recipe: SearchRecipe) -> SearchRecipe:
+    """The settings of the second search; its beam is at most the widest that a recipe may have."""
+    widest = min(WIDEST, MOST_STEPPED // recipe.max_extra)
+    beam = max(recipe.beam, min(WIDER * recipe.beam, widest))
+    return recipe.but(beam=beam, alpha=max(recipe.alpha, ALPHA))
 
 
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
@@ -31,8 +41,7 @@ def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[
     Returns the translations of each sentence, the best one first. A sentence must have at most
     `translator.longest` pieces, </s> included.
     """
-    recipe = translator.recipe
-    wider = recipe.but(beam=WIDER * recipe.beam, alpha=max(recipe.alpha, ALPHA))
+    wider = wider_search(translator.recipe)
 
     def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
         return search(

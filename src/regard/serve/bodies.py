@@ -13,6 +13,7 @@ from regard.serve.guard import Disconnected
 _Result = TypeVar("_Result")
 
 MOST_FIELDS = 100
+_DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
@@ -33,10 +34,21 @@ async def read_fields(request: Request) -> dict[str, Any]:
         return content
     fields: dict[str, Any] = dict(request.query_params)
     if kind == "multipart/form-data":
-        async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
-            fields |= form
+        fields |= await _multipart(request)
     else:
         fields |= _form(await request.body())
+    return fields
+
+
+async def _multipart(request: Request) -> dict[str, Any]:
+    most = len(await request.body())  # a part is no larger, and the guard bounds the whole body
+    try:
+        async with request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=most) as form:
+            fields = dict(form)
+        for part in (*fields, *fields.values()):
+            str(part).encode()  # the client's charset may have decoded to half of a character
+    except ValueError:
+        raise HTTPException(400, _DAMAGED) from None
     return fields
 
 
@@ -46,7 +58,7 @@ def _form(body: bytes) -> dict[str, str]:
             body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
         )
     except ValueError:
-        raise HTTPException(400, "Invalid request: the form is damaged or not UTF-8") from None
+        raise HTTPException(400, _DAMAGED) from None
     return dict(reversed(pairs))  # if a field occurs twice, its first value counts
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,11 +24,12 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file with one key on each line and comments after #.
+        """Read a file with one key on each line.
 
-        Raises DataError if the file has no key.
+        A comment begins with # at the start of a line or after a blank. Raises DataError if the
+        file has no key.
         """
-        lines = (line.partition("#")[0].strip() for line in read_lines(path))
+        lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in read_lines(path))
         keys = cls(line for line in lines if line)
         if not keys:
             raise DataError("has no API key: write one per line", path)

@@ -55,7 +55,8 @@ class LanguagePair:
     @classmethod
     def read(cls, text: str) -> "LanguagePair":
         """Read "en-de", or "pt-BR:en" if a code has a hyphen; raises RecipeError for other text."""
-        source, _, target = text.partition(":" if ":" in text else "-")
+        codes = text.split(":" if ":" in text else "-")
+        source, target = codes if len(codes) == 2 else ("", "")
         pair = cls(source, target)
         if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or pair.source == pair.target:
             raise RecipeError(

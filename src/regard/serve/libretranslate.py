@@ -28,16 +28,18 @@ class TranslateQuery(BaseModel):
     q: Annotated[str | list[str], Field(description="Text, or a list of texts.", min_length=1)]
     source: Annotated[str, Field(description='Language code, or "auto".')]
     target: Annotated[str, Field(description="Language code.")]
-    format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, description="Number of alternative translations.")] = 0
-    api_key: str = ""
+    format: Literal["text", "html"] | None = "text"
+    alternatives: Annotated[
+        int | None, Field(ge=0, description="Number of alternative translations.")
+    ] = 0
+    api_key: str | None = ""
 
 
 class DetectQuery(BaseModel):
     """A request to /detect, as JSON or as a form."""
 
     q: Annotated[str, Field(min_length=1)]
-    api_key: str = ""
+    api_key: str | None = ""
 
 
 class Language(BaseModel):
@@ -201,11 +203,12 @@ async def _versions(job: Job, n_best: int) -> list[str]:
 
 
 def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
-    """The text of a field.
+    """The text of a field; `default` if it is missing or null.
 
     Raises HTTPException if the value is not text, or if it is missing and there is no default.
     """
-    value = fields.get(key, default)
+    value = fields.get(key)
+    value = default if value is None else value
     if value is None or (value == "" and default is None):
         raise HTTPException(400, f"Invalid request: missing {key} parameter")
     if not isinstance(value, str):

@@ -53,11 +53,23 @@ class Job:
     engine: Engine
     passage: Passage
     futures: Sequence[Future[Rendering]]
+    until: float
+    """The time of the event loop until which one may wait for results."""
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """A context in which to wait for a result; raises TimeoutError once `until` has passed."""
+        if asyncio.get_running_loop().time() >= self.until:
+            raise TimeoutError
+        async with asyncio.timeout_at(self.until):
+            yield
 
     async def renderings(self) -> AsyncIterator[Rendering]:
         """Yield the result of each sentence in order, as soon as it is ready."""
         for future in self.futures:
-            yield await asyncio.wrap_future(future)
+            async with self.waiting():
+                rendering = await asyncio.wrap_future(future)
+            yield rendering
 
 
 class Service:
@@ -161,18 +173,18 @@ class Service:
 
         When the context ends, sentences that still wait are cancelled. `ask(number, sentence)`
         makes the request for a sentence; the sentences of a text are numbered from 0. Raises
-        HTTPException: 503 if a queue is full, 504 if the context takes too long.
+        HTTPException: 503 if a queue is full, 504 if a job has waited too long.
         """
         jobs: list[Job] = []
+        until = asyncio.get_running_loop().time() + self.limits.seconds
         try:
             for engine, text in texts:
                 if engine.full:
                     raise QueueFull
                 passage = await _read(engine, text, is_html)
-                jobs.append(Job(engine, passage, _submit(engine, passage, ask)))
+                jobs.append(Job(engine, passage, _submit(engine, passage, ask), until))
             request.state.sentences = sum(len(job.futures) for job in jobs)
-            async with asyncio.timeout(self.limits.seconds):
-                yield jobs
+            yield jobs  # not in a time limit, as that would interrupt a stream in the middle
         except QueueFull:
             raise busy() from None
         except TimeoutError:

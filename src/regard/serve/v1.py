@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Send
 
 from regard.serve.bodies import unless_disconnected
 from regard.serve.engine import Engine, SentenceRequest
@@ -56,7 +57,7 @@ def v1_routes(service: Service) -> APIRouter:
                 raise busy()  # before the stream starts, as the status cannot be changed later
             events = _events(service, request, engine, query)
             headers = {"X-Accel-Buffering": "no"}  # tells nginx not to buffer events
-            return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+            return _Stream(events, media_type="text/event-stream", headers=headers)
         content = await unless_disconnected(request, _answer(service, request, engine, query))
         return Response(content, media_type="application/json")
 
@@ -127,9 +128,18 @@ async def _page(service: Service, request: Request, engine: Engine, query: Query
         return await run_in_threadpool(attention_page, found[0])
 
 
+class _Stream(StreamingResponse):
+    """An answer that is sent event by event, and closes its generator when the client has gone."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the events of the generator, then close it."""
+        async with aclosing(cast(AsyncGenerator[str, None], self.body_iterator)):
+            await super().stream_response(send)
+
+
 async def _events(
     service: Service, request: Request, engine: Engine, query: Query
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     try:
         async with aclosing(_steps(service, request, engine, query)) as steps:
             async for event in steps:
@@ -161,7 +171,9 @@ async def _steps(
                 done.append(await _made(query, make))
                 yield await _made(query, partial(_event, "sentence", done[-1]))
                 continue
-            for about, text in await progress.read():
+            async with job.waiting():
+                news = await progress.read()
+            for about, text in news:
                 if about >= number:
                     written = job.passage.written(text)
                     yield _event("partial", {"sentence": about, "text": written})

@@ -147,6 +147,29 @@ def test_settings_are_those_of_the_libraries(folder: Path) -> None:
     assert spaced.decode(spaced.encode(["the dog the"])) == ["the dog the"]
 
 
+def test_a_piece_that_the_vocabulary_lacks_may_be_divided(folder: Path, tmp_path: Path) -> None:
+    """As by JoeyNMT, which gives subword-nmt its vocabulary without the special symbols."""
+    known = json.loads((folder / "source.json").read_text("utf-8"))
+    known = {piece: i for piece, i in known.items() if piece not in ("the", "cat")}
+    with (folder / "codes").open(encoding="utf-8") as codes:
+        bpe = BPE(codes, vocab={*known} - {"<unk>", "<pad>", "<s>", "</s>"})
+    its = MosesSettings(tokenised=False, restricted=True)
+    ours = MosesTokenizer.read(known, codes=folder / "codes", settings=its)
+    [ids] = ours.encode(["the cat sat <unk>"])
+    expected = bpe.process_line("the cat sat <unk>").split()
+    assert len(expected) > 8
+    assert [ours.foreign_ids[i] for i in ids] == [known.get(p, known["<unk>"]) for p in expected]
+    ours.save(tmp_path / "tokenizer.json")
+    assert open_tokenizer(tmp_path).encode(["the cat sat"]) == ours.encode(["the cat sat"])
+
+
+def test_a_setting_that_is_not_used_changes_no_fingerprint() -> None:
+    """The fingerprint is of a tokenizer.json that was written before there was `restricted`."""
+    names = ["<unk>", "<pad>", "<s>", "</s>", "the", "t@@", "h@@", "e"]
+    ours = MosesTokenizer.read({name: i for i, name in enumerate(names)})
+    assert ours.fingerprint.startswith("28f25c5b4708c4f3")
+
+
 def test_a_very_long_word_is_divided_in_bounded_time(ours: MosesTokenizer) -> None:
     [ids] = ours.encode(["the" * LONGEST_WORD])
     assert ours.decode_source([ids]) == ["the" * LONGEST_WORD]

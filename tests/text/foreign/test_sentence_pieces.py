@@ -19,6 +19,7 @@ from regard.decoder_state import DecoderState
 from regard.errors import DataError, ModelError
 from regard.recipe import Recipe
 from regard.text.foreign import SentencePieceTokenizer
+from regard.text.foreign.sentence_pieces import SentencePieceSettings
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import EOS
@@ -217,6 +218,45 @@ def test_one_model_with_its_own_ids(kind: str, tmp_path: Path) -> None:
     spelled = [theirs.decode(theirs.encode(line)).strip() for line in lines]
     assert ours.decode(encoded) == [text.replace("▁", " ").strip() for text in spelled]
     assert ours.decode_source(encoded) == ours.decode(encoded)
+
+
+def by_hand(path: Path) -> Path:
+    """A unigram model of some pieces and three letters."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model: Any = sentencepiece_model_pb2.ModelProto()
+    pieces = {"<unk>": 2, "<s>": 3, "</s>": 3} | dict.fromkeys(["▁the", "▁th", "▁", *"the"], 1)
+    for score, (piece, kind) in enumerate(pieces.items()):
+        model.pieces.add(piece=piece, score=-float(score), type=kind)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_text_may_be_cut_only_into_pieces_of_the_vocabulary(tmp_path: Path) -> None:
+    """As by the method SetVocabulary of sentencepiece 0.2.0, of which the results are."""
+    spm = by_hand(tmp_path / "some.spm")
+    less = {"<unk>": 0, "</s>": 1, "▁th": 2, "e": 3}
+    names = {}
+    for restricted in (False, True):
+        its = SentencePieceSettings(restricted=restricted)
+        ours = SentencePieceTokenizer.read(spm, None, less, {**less, "▁the": 4}, settings=its)
+        names[restricted] = ours.names(ours.encode(["the th"])[0], "source")
+        cutter = sentencepiece.SentencePieceProcessor(model_proto=ours.cutter)
+        assert cutter.encode("the", out_type=str) == (["▁th", "e"] if restricted else ["▁the"])
+        [target] = ours.encode_target(["the th"])
+        assert ours.names(target, "target") == [" the", " th"]
+    ours.save(tmp_path / "tokenizer.json")
+    assert names == {False: ["<unk>", " th"], True: [" th", "e", " th"]}
+    assert open_tokenizer(tmp_path).encode(["the th"]) == ours.encode(["the th"])
+
+
+def test_a_setting_that_is_not_used_changes_no_fingerprint(tmp_path: Path) -> None:
+    """The fingerprint is of a tokenizer.json that was written before there was `restricted`."""
+    ours = SentencePieceTokenizer.read(by_hand(tmp_path / "some.spm"))
+    assert ours.fingerprint.startswith("41d32fc5e558f2c3")
+    its = SentencePieceSettings(restricted=True)
+    other = SentencePieceTokenizer.read(tmp_path / "some.spm", settings=its)
+    assert other.fingerprint != ours.fingerprint
 
 
 def test_names_of_pieces(tmp_path: Path) -> None:

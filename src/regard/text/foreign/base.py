@@ -14,10 +14,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from regard.errors import ModelError
 from regard.files.whole import new_file
@@ -39,6 +40,9 @@ class Description(Section):
     files: dict[str, str]
 
 
+LeftOutIfFalse = Annotated[bool, Field(exclude_if=lambda value: not value)]
+"""A setting that tokenizer.json has only if it is true. So a tokenizer that was saved before there
+was such a setting keeps its fingerprint."""
 S = TypeVar("S", bound=Section)
 
 
@@ -124,6 +128,10 @@ class ForeignTokenizer(ABC, Generic[S]):
     def source_foreign_ids(self) -> list[int]:
         """For each of our ids of the source, the foreign id; -1 if there is none."""
         return self.order_of("source").foreign_ids
+
+    def unknown(self, side: SideName) -> int | None:
+        """Our id of the piece for what the vocabulary lacks; None if there is no such piece."""
+        return None
 
     def order_of(self, side: SideName) -> IdOrder:
         """The order of ids of the source or the target."""

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from regard.errors import MissingExtra, ModelError
 from regard.sections import Section
-from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.base import ForeignTokenizer, LeftOutIfFalse
 from regard.text.foreign.files import (
     Original,
     order_by_names,
@@ -63,6 +63,9 @@ class MosesSettings(Section):
     """The piece that stands for every piece that the vocabulary lacks."""
     skipped: tuple[str, ...] = ("<pad>", "<s>", "</s>", "<unk>")
     """Pieces that decoding leaves out."""
+    restricted: LeftOutIfFalse = False
+    """Whether a merged piece that the vocabulary lacks is divided into smaller ones, as in
+    JoeyNMT."""
 
 
 class MosesTokenizer(ForeignTokenizer[MosesSettings]):
@@ -141,7 +144,13 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
             codes = self.files.get(f"{side}.codes", self.files.get("source.codes"))
             counts = self.files.get(f"{side}.counts")
             frequent = None if counts is None else _frequent(counts, threshold)
+            if its.restricted:
+                frequent = vocabulary.keys() - its.skipped
             self._merges[side] = codes and _merges(codes, its.separator, frequent)
+
+    def unknown(self, side: SideName) -> int:
+        """Our id of the piece for what the vocabulary lacks."""
+        return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
         for line in lines:

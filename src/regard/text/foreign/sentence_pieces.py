@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from regard.errors import MissingExtra, ModelError
 from regard.sections import Section
-from regard.text.foreign.base import ForeignTokenizer
+from regard.text.foreign.base import ForeignTokenizer, LeftOutIfFalse
 from regard.text.foreign.bounds import refuse_growth
 from regard.text.foreign.files import (
     Original,
@@ -45,6 +45,9 @@ class SentencePieceSettings(Section):
     shared, MarianTokenizer (in transformers 5) uses the model of the source for this."""
     tidied: bool = False
     """Whether decoding removes the space before punctuation: `clean_up_tokenization_spaces`."""
+    restricted: LeftOutIfFalse = False
+    """Whether text is cut only into pieces of the vocabulary and single characters, as in JoeyNMT.
+    Otherwise, a piece that the vocabulary lacks becomes the unknown piece."""
 
 
 class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
@@ -151,24 +154,32 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         """The language code at the beginning of a line, such as `>>de<<`."""
         return _without_code(line)[0] if self.settings.language_codes else ""
 
+    @property
+    def cutter(self) -> bytes:
+        """The SentencePiece model that cuts the source: the file, unless it is restricted."""
+        if self.settings.restricted:
+            return bytes(self._models["source"].serialized_model_proto())
+        return self.files["source.spm"].content
+
     def _open(self) -> None:
-        self._models = {"source": _model(self.files["source.spm"])}
-        target = self.files.get("target.spm")
-        self._models["target"] = _model(target) if target else self._models["source"]
-        self._tables = {}
+        self._models, self._tables = {}, {}
         for side in ("source", "target"):
+            known = _vocabulary(self.files, side)
+            its = self.files.get(f"{side}.spm", self.files["source.spm"])
+            self._models[side] = _model(its, known if self.settings.restricted else None)
             where = _vocabulary_name(self.files, side)
             unknown = self.settings.unknown
             if where.endswith(".spm"):
                 model = self._models["source"]
                 unknown = model.id_to_piece(model.unk_id())
             self._tables[side] = PieceTable(
-                _vocabulary(self.files, side),
-                self.order_of(side),
-                unknown,
-                self.files[where].path,
+                known, self.order_of(side), unknown, self.files[where].path
             )
         self._skipped = {*self.settings.skipped}
+
+    def unknown(self, side: SideName) -> int:
+        """Our id of the piece for what the vocabulary lacks."""
+        return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
         codes, rest = [""] * len(lines), list(lines)
@@ -206,7 +217,8 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         ]
 
 
-def _model(file: Original) -> SentencePieceProcessor:
+def _model(file: Original, allowed: Container[str] | None = None) -> SentencePieceProcessor:
+    """The model in a file; with `allowed`, it cuts text only into these and single characters."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
@@ -215,11 +227,31 @@ def _model(file: Original) -> SentencePieceProcessor:
     model = SentencePieceProcessor()
     try:
         model.LoadFromSerializedProto(file.content)
+        if allowed is not None:
+            model.LoadFromSerializedProto(_restricted(file.content, allowed))
     except (RuntimeError, ValueError):
         raise ModelError(f"{file.path}: damaged, or not a SentencePiece model") from None
     if len(model) > MOST_ENTRIES:
         raise ModelError(f"{file.path}: it has more than {MOST_ENTRIES:,} pieces")
     return model
+
+
+def _restricted(content: bytes, allowed: Container[str]) -> bytes:
+    """A model whose longer pieces are unused unless they are allowed.
+
+    SentencePiece itself did this by `SetVocabulary`, which its newest versions do not have.
+    """
+    try:
+        from sentencepiece import sentencepiece_model_pb2
+    except ImportError:  # it needs protobuf
+        raise MissingExtra("a restricted SentencePiece tokenizer", "exchange") from None
+    model = cast(Any, sentencepiece_model_pb2).ModelProto.FromString(content)
+    kinds = model.SentencePiece
+    for piece in model.pieces:
+        kind, text = piece.type, piece.piece
+        if kind == kinds.NORMAL and len(text) > 1 and text not in allowed:
+            piece.type = kinds.UNUSED
+    return bytes(model.SerializeToString())
 
 
 def _vocabulary_name(files: Mapping[str, Original], side: str) -> str:

@@ -30,9 +30,10 @@ class PieceTable:
         """A map from foreign ids to pieces."""
         ours = order.ids.tolist()
         self._ids = {p: ours[i] for p, i in vocabulary.items() if i not in order.specials}
-        self._unknown: int = self._ids[unknown]
+        self.unknown: int = self._ids[unknown]
+        """Our id of the piece `unknown`."""
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
         """Our ids of pieces."""
-        known, unknown = self._ids, self._unknown
+        known, unknown = self._ids, self.unknown
         return [known.get(piece, unknown) for piece in pieces]
