@@ -35,6 +35,7 @@ from typing import Any
 import torch
 
 from regard.corpus import example
+from regard.files.lines import read_lines
 from regard.recipe import Recipe
 from regard.run.model_directory import open_model, write_model
 from regard.score.bleu import bleu
@@ -264,9 +265,7 @@ def read(args: argparse.Namespace) -> tuple[list[str], list[str] | None]:
     if not args.source:
         examples = [example(SEED, i) for i in range(args.sentences)]
         return [e.source for e in examples], [e.target for e in examples] if args.model else None
-    files = [
-        path.read_text(encoding="utf-8").splitlines() for path in (args.source, args.target) if path
-    ]
+    files = [list(read_lines(path)) for path in (args.source, args.target) if path]
     lines = [line for line in zip(*files, strict=True) if line[0].strip()][: args.sentences]
     sources, *targets = map(list, zip(*lines, strict=True))
     return sources, targets[0] if targets else None

@@ -20,9 +20,12 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from regard.files.lines import read_lines
 
 QUEUE = 128
 QUARTERS = 4
@@ -168,7 +171,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--threads", type=int, default=0)
     given = parser.parse_args()
-    sentences = given.text.read_text("utf-8").splitlines()[:1000]
+    sentences = list(islice(read_lines(given.text), 1000))
     command = [sys.executable, "-m", "regard", "serve", given.model, "--port", "0", "--quiet"]
     command += ["--queue", str(QUEUE), "--threads", str(given.threads)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from regard.files.lines import read_lines
 from regard.translation import Translation, Translator, load
 
 Best = list[Translation]
@@ -27,8 +28,7 @@ Best = list[Translation]
 def chosen(files: Sequence[Path], count: int) -> list[str]:
     sentences = []
     for file in files:
-        lines = file.read_text(encoding="utf-8").splitlines()
-        some = [line for line in lines if line.strip()]
+        some = [line for line in read_lines(file) if line.strip()]
         sentences += random.Random(1).sample(some, count // len(files))
     return sentences
 

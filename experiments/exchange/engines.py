@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from regard.engines.opening import load_exported
 from regard.exchange.exporting import write_export
+from regard.files.lines import read_lines
 from regard.translation import load
 
 SEARCHES = ({"beam": 1}, {"beam": 4, "alpha": 0.0}, {"beam": 4, "alpha": 0.6})
@@ -23,7 +24,7 @@ EXPORTS = (("ctranslate2", "fp32"), ("ctranslate2", "int8"), ("onnx", "fp32"))
 
 
 def main(model: str, source: str, reference: str) -> None:
-    lines, references = (Path(p).read_text("utf-8").splitlines() for p in (source, reference))
+    lines, references = (list(read_lines(path)) for path in (source, reference))
     ours = load(model, exact=False)
     ours.recipe = ours.recipe.but(finish="beam")
     written = {}

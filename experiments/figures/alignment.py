@@ -12,8 +12,10 @@ import argparse
 import json
 import re
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
+from regard.files.lines import read_lines
 from regard.run.model_directory import open_model
 from regard.view.look import look_at
 
@@ -45,11 +47,11 @@ def main() -> None:
         arguments.add_argument(name, type=Path)
     arguments.add_argument("--sentences", type=int, default=150)
     given = arguments.parse_args()
-    known = lexicon(*(p.read_text("utf-8").splitlines() for p in (given.source, given.target)))
+    known = lexicon(*(list(read_lines(path)) for path in (given.source, given.target)))
     model = open_model(given.model)
     right: Counter[str] = Counter()
     counted = 0
-    for sentence in given.unseen.read_text("utf-8").splitlines()[: given.sentences]:
+    for sentence in islice(read_lines(given.unseen), given.sentences):
         found = look_at(model, sentence, by_words=True)
         weights = found.weights["cross"]
         ways = {f"layer {i}": layer.mean(0) for i, layer in enumerate(weights, 1)}

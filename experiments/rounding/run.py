@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.arithmetic.inference import Inference
 from regard.arithmetic.layouts import LaidOut, largest_weight
+from regard.files.lines import read_lines
 from regard.run.model_directory import open_model
 from regard.score.bleu import bleu
 from regard.translation import Translator, load
@@ -62,9 +63,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
     args = parser.parse_args()
-    sentences, reference = (
-        file.read_text(encoding="utf-8").splitlines() for file in (args.source, args.reference)
-    )
+    sentences, reference = (list(read_lines(file)) for file in (args.source, args.reference))
     ways = {name: partial(load, args.model, precision=name) for name in ("fp32", "bf16", "int8")}
     ways |= {
         f"weights to {largest}, rounded in fp32": partial(rounding, args.model, largest)

@@ -112,6 +112,12 @@ def test_an_operation_is_counted_once_for_each_token_and_hypothesis(plain):
     assert work.flop(LINES) == 2 * (read + written)
 
 
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    (tmp_path / "text").write_bytes("one\u2028line\n\nand\x0canother\r\n".encode())
+    given = Namespace(source=tmp_path / "text", target=None, sentences=9)
+    assert decoding.read(given) == (["one\u2028line", "and\x0canother"], None)
+
+
 def test_medians_ratios_and_shares_are_those_of_the_rounds(plain):
     work = replace(task(plain, length=5), sentences=LINES[:2])
     one, two, limit = (Result(name, {"precision": "float32"}) for name in NAMES)

@@ -10,23 +10,26 @@ def test_it_is_that_of_the_fastest_product(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times = iter([0.0, 3.0, 10.0, 10.2, 20.0, 20.1, 30.0, 30.4, 40.0, 40.2])  # 3 s, 0.2, 0.1, ...
-    formats: list[str] = []
+    formats: list[tuple[str, int]] = []
+
+    def product(*_: torch.Tensor) -> None:
+        formats.append((torch.get_float32_matmul_precision(), torch.get_num_threads()))
+
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    monkeypatch.setattr(
-        "torch.mm", lambda a, b: formats.append(torch.get_float32_matmul_precision())
-    )
-    before = torch.get_float32_matmul_precision()
+    monkeypatch.setattr("torch.mm", product)
+    before, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     single_precision_speed.cache_clear()
     try:
         torch.set_float32_matmul_precision("medium")
-        speed = single_precision_speed(torch.device("cpu"))
+        speed = single_precision_speed(torch.device("cpu"), 3)
         assert torch.get_float32_matmul_precision() == "medium"
-        assert single_precision_speed(torch.device("cpu")) == speed  # no times are left
+        assert torch.get_num_threads() == threads
+        assert single_precision_speed(torch.device("cpu"), 3) == speed  # no times are left
     finally:
         torch.set_float32_matmul_precision(before)
         single_precision_speed.cache_clear()
     assert speed == pytest.approx(2 * SIZE["cpu"] ** 3 / 0.1)
-    assert formats == ["highest"] * (1 + PRODUCTS)
+    assert formats == [("highest", 3)] * (1 + PRODUCTS)
 
 
 def test_this_processor_multiplies_at_a_credible_speed() -> None:

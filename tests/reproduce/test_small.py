@@ -14,6 +14,7 @@ from regard.reproduce import small
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.scales import data_in
 from regard.reproduce.small import Small
+from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.tables import Study
 
 
@@ -24,7 +25,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write_corpus(tmp_path / "data" / "multi30k" / name, seed, count)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
 
+    chosen: list[float] = []
+
     def choose(text: Any, minutes: float, asked: tuple[str, ...]) -> Choice:
+        assert minutes not in chosen  # a second choice takes time, and may be another one
+        chosen.append(minutes)
         recipe = SMALL.but(vocabulary=400, minutes=minutes, best="loss", tune=True, steps=10**6)
         recipe = recipe.but(optimizer="muon").set(*asked)
         return Choice(recipe, 0.0, int(100 * minutes), 0.0, 0.0, 0.0, 0.0)
@@ -33,9 +38,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_recipe_is_chosen_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipe_is_chosen_once(folder: Path) -> None:
     out = folder / "out"
-    prepare_text_once(Study(Small(minutes=3), out, (1,)))
+    first, second = (Study(scale, out, (1,)) for scale in (Small(minutes=3), Small()))
+    assert TABLE_2_EXPERIMENT.tasks(first) and TABLE_2_EXPERIMENT.recipes(first)  # for a plan
+    prepare_text_once(first)
     recipe = Small().base(out)  # with other minutes, it stays
     assert (recipe.training.steps, recipe.training.minutes) == (300, 0)
     assert recipe.training.optimizer == "adam"
@@ -43,6 +50,8 @@ def test_the_recipe_is_chosen_once(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert recipe.training.validate_sentences == 7  # all of the development set
     assert (recipe.model.heads, recipe.model.d_k) == (8, SMALL.model.d_model // 8)
     assert (data_in(out) / "tokenizer.json").exists()
+    tasks = [TABLE_2_EXPERIMENT.tasks(study) for study in (first, second)]
+    assert [task.settings for task in tasks[0]] == [task.settings for task in tasks[1]]
     sources, references = Small().unseen(out)
     assert len(sources) == len(references) == 5
 

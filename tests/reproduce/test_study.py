@@ -12,11 +12,12 @@ from regard.errors import DataError, Diverged
 from regard.paper import TABLE_3
 from regard.reproduce import rows, table3
 from regard.reproduce.scales import Mini
-from regard.reproduce.study import all_tasks, reproduce_tables, rows_in_training
+from regard.reproduce.study import reproduce_tables, rows_in_training
+from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
-from regard.reproduce.tables import Study, write_tables
+from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 from regard.run.journal import read_journal
-from regard.study.kept import Finished, do_all
+from regard.study.kept import Finished, Measured, Task, do_all
 from reproduce.tiny import TINY
 
 ROWS = ("base", "A1")
@@ -94,6 +95,37 @@ def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> No
     longer = Study(Mini(TINY.recipe.but(steps=5)), two.out, (1,))
     with pytest.raises(DataError, match="other settings"):
         write_tables(longer, [TABLE_3_EXPERIMENT])
+
+
+def test_the_drawing_compares_seed_by_seed(tmp_path: Path) -> None:
+    """Seed 1 of A1 is one BLEU better than base; that seed 2 of base is better changes nothing."""
+    base, better, row = ({"bleu": x, "perplexity": 1.0, "accuracy": 50.0} for x in (10, 20, 11))
+    one, two = (Study(TINY, tmp_path, tuple(range(1, n + 1))) for n in (1, 2))
+    whole = {("base", 1): base, ("A1", 1): row}
+    tables = [
+        TABLE_3_EXPERIMENT.table(one, whole),
+        TABLE_3_EXPERIMENT.table(two, whole | {("base", 2): better}),
+    ]
+    assert {table.rows[1][table.head.index("BLEU - base")] for table in tables} == {"1.00"}
+    assert tables[0].drawing == tables[1].drawing
+    assert tables[0].drawing.count("<circle") == 2
+
+
+def test_a_table_of_another_command_stays_on_the_page(tmp_path: Path) -> None:
+    """The other command begins while this one is at work."""
+    study = Study(TINY, tmp_path, (1,))
+
+    def work() -> Measured:
+        write_tables(study, [TABLE_2_EXPERIMENT])
+        return {"x": 1.0}
+
+    table = GrowingTable("This one", ("x",), (), (), {}, "")
+    one = Experiment("one", lambda _: None, lambda _: [Task("x", 1, "", work)], lambda *_: table,
+                     lambda _: {})  # fmt: skip
+    assert reproduce_tables(study, [one]) == [table]
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert "<h2>This one</h2>" in page
+    assert "<h2>Table 2: " in page
 
 
 def test_a_row_that_diverges_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from regard.paper import TABLE_2, parameters
-from regard.reproduce.scales import MINI_BASE
+from regard.reproduce.scales import MINI_BASE, Mini
 from regard.reproduce.table2 import (
     ENSEMBLE,
     SYSTEMS,
@@ -59,6 +59,15 @@ def test_a_translated_row_and_an_ensemble(tmp_path: Path) -> None:
     more = Study(TINY, study.out, (1, 2, 3))  # an ensemble of three is another part
     assert f"unseen-{ENSEMBLE}-of-3" in {task.part for task in TABLE_2_EXPERIMENT.tasks(more)}
     write_tables(more, [TABLE_2_EXPERIMENT])
+
+
+def test_the_settings_of_a_translation_stay_as_they_are(tmp_path: Path) -> None:
+    """If a version of regard changed them, nobody could continue a directory of an earlier one."""
+    tasks = {task.part: task for task in TABLE_2_EXPERIMENT.tasks(Study(Mini(), tmp_path, (1,)))}
+    text = "the built-in English-German corpus"
+    mini = f"Mini(pairs=5000, validated=500, tested=500, name='mini', text='{text}', seeds=1)"
+    assert tasks["unseen-base"].settings == f"{mini} (1,)"
+    assert tasks[f"unseen-{ENSEMBLE}-of-2"].settings == f"{mini} (1, 2)"
 
 
 def test_a_row_of_another_family(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from regard.paper import TABLE_4, WSJ, WSJ_SEMI
 from regard.reproduce import parsers
 from regard.reproduce.parsers import parser_rows, refuse_without_trees
 from regard.reproduce.scales import Mini
-from regard.reproduce.table4 import TABLE_4_EXPERIMENT
+from regard.reproduce.table4 import TABLE_4_EXPERIMENT, train_parser
 from regard.reproduce.tables import Study, write_tables
 from regard.study.kept import do_all
 
@@ -39,6 +39,16 @@ def test_a_parser_and_its_pupil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "91.3",
     )  # fmt: skip
     assert {len(row) for row in table.rows} == {len(table.head)}
+
+
+def test_the_pupil_of_a_parser_that_diverged(tmp_path: Path) -> None:
+    """Nobody writes its silver trees: it is a result, too, so that the table can be finished."""
+    (tmp_path / "parts").mkdir()
+    kept = '{"settings": "", "numbers": {"diverged": 1.0}}'
+    (tmp_path / "parts/parser-gold-1.json").write_text(kept)
+    for seed in (1, 2):
+        found = train_parser(Mini(), tmp_path, "semi", seed)
+        assert found == {"perplexity": 1500, "accuracy": 0, "f1": 0, "diverged": 1, "left_out": 0}
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])

@@ -208,6 +208,13 @@ def test_text_without_blanks_is_asked_for_another_tokenizer(tmp_path: Path) -> N
     assert refused(*argv, "--tokenizer", "jp").startswith("--tokenizer jp: it is 13a, intl, zh, ")
 
 
+@pytest.mark.parametrize("seed", ["", "x", "-1", "1.5"])
+def test_a_seed_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    with pytest.raises(DataError, match=f"SACREBLEU_SEED is '{seed}' in the environment: set"):
+        compare_translations([REFERENCE], [REFERENCE])
+
+
 def test_systems_are_compared_as_by_sacrebleu() -> None:
     references = [f"the dog number {i} sees a cat in the old house" for i in range(60)]
     good = [line if i % 4 else line.replace("old", "new") for i, line in enumerate(references)]

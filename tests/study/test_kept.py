@@ -2,13 +2,14 @@
 
 import json
 import multiprocessing
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
 from regard.study import kept
 from regard.study.kept import Finished, Measured, Task, do_all, finished
 from regard.study.locks import locked
@@ -91,6 +92,11 @@ def test_a_killed_process_frees_its_part(tmp_path: Path, monkeypatch: pytest.Mon
     do_all([task(tmp_path, "a")], tmp_path)
     assert waits == [kept.WAIT]
     assert done(tmp_path) == ["a"]
+
+
+def test_a_killed_worker_ends_the_work_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match=r"was killed \(status 3\).*use fewer --jobs and"):
+        do_all([Task("a", 1, "s", partial(os._exit, 3))], tmp_path, jobs=1)
 
 
 def test_parts_of_other_settings_and_damaged_ones_are_refused(tmp_path: Path) -> None:

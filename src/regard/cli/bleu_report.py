@@ -43,11 +43,12 @@ def chosen_language(text: str | None, reference: Path) -> str:
     """The code of the language in which bleu_paper takes the text to be, such as "de".
 
     The code is `text`, the value of --language. If `text` is None, the code is the ending of the
-    reference's name (`ref.fr`), or "de" if Moses lists no abbreviations for that ending. Raises
-    RecipeError if `text` is not two or three letters.
+    reference's name (`ref.fr`, `ref.fr.gz`), or "de" if Moses lists no abbreviations for that
+    ending. Raises RecipeError if `text` is not two or three letters.
     """
     if text is None:
-        ending = reference.suffix.removeprefix(".")
+        packed = reference.suffix in {".gz", ".xz", ".zst"}
+        ending = (reference.with_suffix("") if packed else reference).suffix.removeprefix(".")
         if has_abbreviations(ending):
             return ending
         note("bleu_paper takes the text for German: for another language, add --language")

@@ -1,6 +1,7 @@
 """`regard score --trees`: prints what EVALB would print, and ends with EVALB's exit status."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -13,6 +14,8 @@ from regard.files.lines import read_blocks
 from regard.score.brackets import Message, Remark, TooManyErrors, compare
 from regard.score.evalb.parameters import COLLINS, EvalbParameters, read_parameters
 from regard.score.evalb.report import HEADER, BracketScores, Row
+
+_UNLABELLED = re.compile(rb"\s*\(\s*\(")
 
 
 def score_trees(
@@ -27,14 +30,16 @@ def score_trees(
     """Compare the trees of two files, and print the scores.
 
     If `rows` is True, a row for each sentence is printed before the summary. If `as_json` is True,
-    only the summary is printed, as JSON. Raises DataError for an unreadable file, and typer.Exit(1)
-    after more errors than allowed.
+    only the summary is printed, as JSON. If only one file has brackets without a label around its
+    trees, a sentence on standard error says so. Raises DataError for an unreadable file, and
+    typer.Exit(1) after more errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
     parameters = _parameters(params, max_errors, cutoff)
-    said = compare(_opened(gold), _opened(test), parameters)
-    names = {"gold": _shown(gold), "test": _shown(test)}
+    names, unlabelled = {"gold": _shown(gold), "test": _shown(test)}, set[str]()
+    expected = _noting(_opened(gold), "gold", unlabelled)
+    said = compare(expected, _noting(_opened(test), "test", unlabelled), parameters)
     scores, table = BracketScores(parameters.cutoff), rows and not as_json
     if table:
         typer.echo(HEADER)
@@ -47,6 +52,12 @@ def score_trees(
         if as_json:
             typer.echo("null")
         raise typer.Exit(1) from None
+    if len(unlabelled) == 1:
+        _tell(
+            f"{printable(names[unlabelled.pop()])}: its trees stand in a bracket without a label, "
+            "which EVALB counts and the other file lacks, so F1 is too low: give both files the "
+            "same outer bracket (sed 's/^( *(/(TOP (/' labels it)"
+        )
     if as_json:
         typer.echo(json.dumps(scores.as_json()))
     else:
@@ -86,6 +97,14 @@ def _opened(path: Path) -> Iterator[bytes]:
     """The lines of a file; the first line is read at once, so that a bad file is refused early."""
     lines = _lines(path)
     return chain(list(islice(lines, 1)), lines)
+
+
+def _noting(lines: Iterable[bytes], side: str, unlabelled: set[str]) -> Iterator[bytes]:
+    """Yield the lines; add `side` to `unlabelled` at a tree in a bracket without a label."""
+    for line in lines:
+        if _UNLABELLED.match(line):
+            unlabelled.add(side)
+        yield line
 
 
 def _lines(path: Path) -> Iterator[bytes]:

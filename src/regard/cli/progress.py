@@ -79,9 +79,9 @@ class PreparationDisplay(_Display):
         return self  # the bar starts later, when this object is first called
 
     def __call__(self, reading: "Reading") -> None:
-        """Show the progress of one stage; each stage reads the files from their beginning."""
+        """Show the progress of one reading; a stage may read several corpora one by one."""
         now, name = time.monotonic(), self.NAMES[reading.stage]
-        if reading.stage != self._stage:
+        if reading.stage != self._stage or not reading.pairs:
             self._bar.start()
             self._stage, self._began, self._shown_at = reading.stage, now, now
             self._bar.reset(self._task, description=name, total=reading.total)

@@ -84,7 +84,7 @@ def reproduce(
     """
     from regard.cli.console import note
     from regard.reproduce.plan import plan_lines
-    from regard.reproduce.registry import experiments_named, others_in, scale_named
+    from regard.reproduce.registry import experiments_named, scale_named
     from regard.reproduce.report import write_report
     from regard.reproduce.study import reproduce_tables
     from regard.reproduce.tables import Study, markdown_of
@@ -100,8 +100,7 @@ def reproduce(
         typer.echo("\n".join(plan_lines(study, chosen, max(1, processes), price)))
         return
     with _progress(study, chosen, quiet) as heard:
-        others = others_in(study.out, chosen)
-        tables = reproduce_tables(study, chosen, others=others, jobs=processes, heard=heard)
+        tables = reproduce_tables(study, chosen, jobs=processes, heard=heard)
     for table in tables:
         typer.echo(markdown_of(table))
     named = dict(zip((one.name for one in chosen), tables, strict=True))

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import torch
 
 from regard.machine.devices import wait_for
+from regard.machine.threads import computing_with
 
 SIZE = {"cpu": 1024, "cuda": 4096}
 """Rows, and columns, of the matrices that are multiplied."""
@@ -16,17 +17,18 @@ PRODUCTS, LEAST_SECONDS = 5, 0.2
 
 
 @cache
-def single_precision_speed(device: torch.device) -> float:
+def single_precision_speed(device: torch.device, threads: int = 0) -> float:
     """The operations per second of the device in a product of fp32 matrices; measured once.
 
-    A CPU computes with the threads of this process. No number is rounded to a shorter format, such
-    as TF32. The result is the speed of the fastest of several products, so that other work of the
-    machine lowers it little.
+    A CPU computes with this many threads; 0 means the threads of this process. No number is rounded
+    to a shorter format, such as TF32. The result is the speed of the fastest of several products,
+    so that other work of the machine lowers it little.
     """
     size = SIZE.get(device.type, SIZE["cpu"])
     a, b = torch.ones(size, size, device=device), torch.ones(size, size, device=device)
     seconds: list[float] = []
-    with _in_full_precision(), torch.no_grad():
+    own = nullcontext() if threads == 0 else computing_with(threads)
+    with _in_full_precision(), own, torch.no_grad():
         torch.mm(a, b)  # not timed: the first product also loads libraries
         wait_for(device)
         while len(seconds) < PRODUCTS or sum(seconds) < LEAST_SECONDS:

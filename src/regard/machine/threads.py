@@ -1,13 +1,25 @@
-"""Work on several items at the same time, in threads that divide the cores among them."""
+"""How many threads compute, and threads that work at the same time and divide the cores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Compute with this many threads in a `with` block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def side_by_side(

@@ -38,11 +38,12 @@ def usable_cores() -> int:
 class Workers:
     """`count` processes, started by the constructor and ended at the end of a `with` block.
 
-    If `count` is 0, this process does the work. Raises RegardError if a process cannot be started.
+    If `count` is 0, this process does the work. `option` is the command's option for the number of
+    processes, which errors name. Raises RegardError if a process cannot be started.
     """
 
-    def __init__(self, count: int):
-        self._processes = [_Process() for _ in range(count)]
+    def __init__(self, count: int, option: str = "--workers"):
+        self._processes = [_Process(option) for _ in range(count)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
@@ -122,7 +123,8 @@ class Workers:
 class _Process:
     """One of the worker processes; only one thread at a time may use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, option: str) -> None:
+        self._option = option
         self._job: object = None
         try:
             self._process = started(
@@ -132,7 +134,7 @@ class _Process:
             )
         except OSError as error:
             raise RegardError(
-                f"another process cannot be started: {error.strerror}: use fewer --workers"
+                f"another process cannot be started: {error.strerror}: use fewer {option}"
             ) from None
         self.pid = self._process.pid
 
@@ -154,7 +156,7 @@ class _Process:
             cause = f"signal {-status}" if status < 0 else f"status {status}"
             raise RegardError(
                 f"a process that shares the work was killed ({cause}), perhaps because "
-                "memory ran out: use fewer --workers and start again"
+                f"memory ran out: use fewer {self._option} and start again"
             ) from None
         if error is not None:
             raise error

@@ -13,7 +13,7 @@ from regard.reproduce.rows import row_task, run_of, scaled
 from regard.reproduce.scales import data_in
 from regard.reproduce.tables import Experiment, GrowingTable, Study
 from regard.run.model_directory import Model, open_model
-from regard.study.kept import Figures, Measured, Task
+from regard.study.kept import Figures, Measured, Task, numbers_of
 from regard.transformer import Transformer
 from regard.view.architecture import architecture
 from regard.view.drawing import plotting
@@ -45,10 +45,14 @@ def _tasks(study: Study) -> list[Task]:
 def draw_figures(out: Path, seed: int) -> Measured | None:
     """Draw Figures 1 to 5 into `out`/figures, and return the number of figures.
 
-    Returns None, and draws nothing, if the base model is not finished yet.
+    Returns None, and draws nothing, if the base model is not finished yet. If its training
+    diverged, there is nothing to draw, and the number is 0.
     """
-    if not (out / "parts" / f"base-{seed}.json").exists():
+    trained = numbers_of(out, "base", seed)
+    if trained is None:
         return None
+    if "diverged" in trained:
+        return {"figures": 0.0}
     model, folder = open_model(run_of(out, "base", seed)), out / "figures"
     folder.mkdir(exist_ok=True)
     assert isinstance(model.network, Transformer)
@@ -82,11 +86,13 @@ def _drawn(model: Model, number: Number, one: Example, place: int | None) -> byt
 
 
 def _table(study: Study, numbers: Figures) -> GrowingTable:
-    is_done = ("figures", 1) in numbers
+    found = numbers.get(("figures", 1))
+    is_done = bool(found and found["figures"])
+    state = "done" if is_done else "not made: base diverged" if found else "waiting"
     rows = tuple(
-        (f"Figure {number}", caption, f"figures/figure-{number}.svg", "done" if is_done else
-         "waiting") for number, caption in CAPTIONS.items()
-    )  # fmt: skip
+        (f"Figure {number}", caption, f"figures/figure-{number}.svg", state)
+        for number, caption in CAPTIONS.items()
+    )
     return GrowingTable(
         f"Figures 1 to 5, of base at scale {study.scale.name}",
         ("figure", "what it shows", "file", "state"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 
 from regard.amounts import BYTES, SECONDS, amount
 from regard.cost import flop
-from regard.machine.devices import choose_device
+from regard.machine.devices import choose_device, computes_beside
 from regard.machine.speed import single_precision_speed
+from regard.machine.workers import usable_cores
 from regard.paper import BASE, BASE_TIME, parameters
 from regard.recipe import Recipe
-from regard.reproduce.tables import Experiment, Study
+from regard.reproduce.tables import Experiment, Study, all_tasks
 
 SENTENCE = 25
 """The assumed length of a sentence in tokens, from which operations are computed."""
@@ -21,17 +24,19 @@ _CHECKPOINT, _MODEL = 12, 4
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row that is to be trained, and what its training takes for each seed."""
+    """A row that is to be trained, and what each of its trainings takes."""
 
     name: str
+    trainings: int
+    """How often the row is trained: once for each seed that the tables need."""
     parameters: int
     steps: int
     flop: float
-    """Floating-point operations of the training."""
+    """Floating-point operations of a training."""
     seconds: float
-    """Seconds of the training in one process, at this machine's speed of large matrix products."""
+    """Seconds of a training in one process, at this machine's speed of large matrix products."""
     disk: int
-    """The size of the run directory at the end, in bytes."""
+    """The size of a run directory at the end, in bytes."""
 
     @property
     def p100_hours(self) -> float:
@@ -40,25 +45,29 @@ class PlannedRow:
         return BASE_TIME.hours * self.flop / base
 
 
-def planned_rows(study: Study, experiments: Sequence[Experiment]) -> list[PlannedRow]:
+def planned_rows(
+    study: Study, experiments: Sequence[Experiment], processes: int = 1
+) -> list[PlannedRow]:
     """The rows that the tables train; a row of several tables is listed once.
 
     The time follows from this machine's speed at products of large matrices in fp32, which this
-    function measures. Models with smaller matrices are slower; models in bf16 may be faster.
+    function measures: with one thread if several processes share the work, because each of them
+    has one. Models with smaller matrices are slower; models in bf16 may be faster.
     """
-    speed = single_precision_speed(choose_device())
+    speed = single_precision_speed(choose_device(), 1 if processes > 1 else 0)
+    trainings = Counter(task.part for task in all_tasks(study, experiments))
     recipes: dict[str, Recipe] = {}
     for one in experiments:
         recipes |= one.recipes(study)
-    return [_planned(name, recipe, speed) for name, recipe in recipes.items()]
+    return [_planned(name, trainings[name], recipe, speed) for name, recipe in recipes.items()]
 
 
-def _planned(name: str, recipe: Recipe, speed: float) -> PlannedRow:
+def _planned(name: str, trainings: int, recipe: Recipe, speed: float) -> PlannedRow:
     vocabulary = recipe.tokenizer.vocabulary
     count, operations = parameters(recipe.model, vocabulary), _flop_of(recipe, vocabulary)
     disk = count * (_CHECKPOINT * recipe.training.keep + _MODEL)
     steps = recipe.training.steps
-    return PlannedRow(name, count, steps, operations, operations / speed, disk)
+    return PlannedRow(name, trainings, count, steps, operations, operations / speed, disk)
 
 
 def _flop_of(recipe: Recipe, vocabulary: int) -> float:
@@ -77,7 +86,7 @@ def plan_lines(
     `processes` is how many processes share the work. `price` is the price of one hour of this
     machine, in any currency.
     """
-    rows, seeds = planned_rows(study, experiments), len(study.seeds)
+    rows = planned_rows(study, experiments, processes)
     form = "{:<14} {:>12} {:>9} {:>11} {:>11} {:>11} {:>14}"
     lines = [
         form.format("row", "parameters", "steps", "operations", "here", "disk", "on eight P100")
@@ -94,13 +103,30 @@ def plan_lines(
         )
         for row in rows
     ]
-    hours = seeds * sum(row.seconds for row in rows) / 3600 / processes
-    gpus = seeds * sum(row.p100_hours for row in rows)
-    disk = seeds * sum(row.disk for row in rows)
-    count = f"{len(rows)} rows of {seeds} seed{'s' * (seeds > 1)}"
-    here = f"{amount(3600 * hours, SECONDS)} here in {processes} process{'es' * (processes > 1)}"
+    seconds = _seconds_of_all(rows, processes)
+    gpus = sum(row.trainings * row.p100_hours for row in rows)
+    disk = sum(row.trainings * row.disk for row in rows)
+    trainings = sum(row.trainings for row in rows)
+    count = (
+        f"{trainings} training{'s' * (trainings != 1)} of {len(rows)} row{'s' * (len(rows) != 1)}"
+    )
+    here = f"{amount(seconds, SECONDS)} here in {processes} process{'es' * (processes > 1)}"
     there = f"{amount(3600 * gpus, SECONDS)} on eight P100"
     lines.append(f"{count}: {here}, or {there}; {amount(disk, BYTES)} of disk, besides the text")
     if price is not None:
-        lines.append(f"at {price:g} an hour of this machine: {price * hours:,.2f}")
+        lines.append(f"at {price:g} an hour of this machine: {price * seconds / 3600:,.2f}")
     return lines
+
+
+def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
+    """Seconds until all trainings are done, the longest first, each by the first process free.
+
+    More processes than cores gain nothing, and neither does more than one on a GPU.
+    """
+    useful = 1 if computes_beside(choose_device()) else min(processes, usable_cores())
+    ends = [0.0] * useful
+    for seconds in sorted(
+        (row.seconds for row in rows for _ in range(row.trainings)), reverse=True
+    ):
+        heapreplace(ends, ends[0] + seconds)
+    return max(ends)

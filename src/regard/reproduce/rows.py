@@ -83,19 +83,26 @@ def train_row(run: Path, data: Path, recipe: Recipe) -> Measured:
     """Train a row, or continue its training; return the last validation's figures and the cost.
 
     `perplexity`, `accuracy` and `bleu` (or `f1`) are measured with the weights of the last step,
-    without averaging, as in Table 3. If training diverges, the result has the figures of a model
-    that guesses, and the entry `diverged`.
+    without averaging, as in Table 3. If training diverges, the result is `diverged_figures`.
     """
-    score = "f1" if recipe.task.output == "trees" else "bleu"
     try:
         train(out=run, data=data, recipe=recipe)
     except Diverged:
-        guess = {"perplexity": float(recipe.tokenizer.vocabulary), "accuracy": 0.0, score: 0.0}
-        return {**guess, "diverged": 1.0}
+        return diverged_figures(recipe)
     result = json.loads((run / "result.json").read_text("utf-8"))
     last = result["last_validation"]
-    numbers = {name: last[name] for name in ("perplexity", "accuracy", score)}
+    numbers = {name: last[name] for name in ("perplexity", "accuracy", _score(recipe))}
     return {**numbers, "steps": result["step"], "seconds": result["seconds"], **_cost(result)}
+
+
+def diverged_figures(recipe: Recipe) -> Measured:
+    """The figures of a model that guesses, and the entry `diverged`."""
+    guess = {"perplexity": float(recipe.tokenizer.vocabulary), "accuracy": 0.0}
+    return {**guess, _score(recipe): 0.0, "diverged": 1.0}
+
+
+def _score(recipe: Recipe) -> str:
+    return "f1" if recipe.task.output == "trees" else "bleu"
 
 
 def _cost(result: dict[str, Any]) -> Measured:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-import torch
-
-from regard.budget.choice import choose
+from regard.budget.choice import Choice, choose
 from regard.budget.text import ParallelText
 from regard.errors import DataError
 from regard.files.lines import read_lines
 from regard.files.whole import write_file
+from regard.machine.threads import computing_with
 from regard.paper import BASE
 from regard.recipe import Recipe
 from regard.reproduce.scales import TestSet, prepare_folder
@@ -27,7 +25,7 @@ _SAVED = 30
 class Small:
     """Multi30k, English to German, from the folder that REGARD_DATA names."""
 
-    minutes: float = 30.0
+    minutes: float = field(default=30.0, repr=False)
     """The recipe of row base is chosen so that its training takes this many minutes on one core."""
     name: str = "small"
     text: str = "Multi30k, English to German"
@@ -50,9 +48,7 @@ class Small:
         if kept.exists():
             return Recipe.read(kept)
         folder = _folder()
-        text = ParallelText.of([folder / "train.en"], [folder / "train.de"])
-        with _one_thread():
-            choice = choose(text, self.minutes, asked=("training.optimizer=adam",))
+        choice = _chosen(folder, self.minutes)
         rows = sum(1 for _ in read_lines(folder / "val.en"))
         return choice.recipe.but(
             heads=8,
@@ -85,12 +81,12 @@ def _folder() -> Path:
     return folder
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread while speed is measured, because each row is trained with one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+@cache
+def _chosen(folder: Path, minutes: float) -> Choice:
+    """The recipe for the text of a folder, chosen once, because this measures the machine.
+
+    It is measured with one thread, because each row is trained with one thread.
+    """
+    text = ParallelText.of([folder / "train.en"], [folder / "train.de"])
+    with computing_with(1):
+        return choose(text, minutes, asked=("training.optimizer=adam",))

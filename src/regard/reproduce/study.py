@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import time
 
+from regard.reproduce.registry import others_in
 from regard.reproduce.rows import run_of, state_of
-from regard.reproduce.tables import Experiment, GrowingTable, Study, write_tables
-from regard.study.kept import Finished, Task, do_all
+from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
+from regard.study.kept import Finished, do_all
 
 RECENT = 60.0
 """A run counts as being trained if its journal was written to within this many seconds."""
@@ -24,24 +25,22 @@ def reproduce_tables(
     study: Study,
     experiments: Sequence[Experiment],
     *,
-    others: Sequence[Experiment] = (),
     jobs: int = 0,
     heard: Callable[[Finished], object] = lambda _: None,
 ) -> list[GrowingTable]:
     """Make the tables and return them; rows that an earlier call finished are not trained again.
 
-    The page index.html also shows the tables `others`, with the rows that are finished. `jobs`
-    processes share the work, each with one thread; 0 means this process. `heard` is called for each
-    finished task, tasks of earlier calls included. Raises DataError if the directory holds another
-    scale or other settings, and the errors of training.
+    The page index.html also shows the other tables that the directory holds, with the rows that are
+    finished. `jobs` processes share the work, each with one thread; 0 means this process. `heard`
+    is called for each finished task, tasks of earlier calls included. Raises DataError if the
+    directory holds another scale or other settings, and the errors of training.
     """
     for one in experiments:
         one.prepare(study)
-    shown = [*experiments, *others]
-    write_tables(study, shown)
-    after = partial(write_tables, study, shown)
-    do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=after)
-    return write_tables(study, shown)[: len(experiments)]
+    write = partial(write_tables, study, experiments, partial(others_in, study.out, experiments))
+    write()
+    do_all(all_tasks(study, experiments), study.out, jobs=jobs, heard=heard, after=write)
+    return write()[: len(experiments)]
 
 
 def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[str]:
@@ -55,9 +54,3 @@ def rows_in_training(study: Study, experiments: Sequence[Experiment]) -> list[st
                 state = state_of(study.out, name, {seed: None}, recipe.training.steps)
                 told.append(f"{name}, {state}")
     return told
-
-
-def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
-    """The tasks of some tables; a task of several tables is listed once."""
-    tasks = (task for one in experiments for task in one.tasks(study))
-    return list({(task.part, task.seed): task for task in tasks}.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from regard.reproduce.tables import (
 )
 from regard.score.bleu import bleu
 from regard.score.report import MultiBleu
-from regard.study.kept import Figures, Measured, Task
+from regard.study.kept import Figures, Measured, Task, numbers_of
 from regard.translation import load
 
 SYSTEMS = {
@@ -109,10 +108,10 @@ def translate_unseen(scale: Scale, out: Path, row: str, members: Sequence[int]) 
     training diverged; None if a model is not trained yet.
     """
     name = "base" if row.startswith(ENSEMBLE) else row
-    parts = [out / "parts" / f"{name}-{seed}.json" for seed in members]
-    if not all(part.exists() for part in parts):
+    trained = [numbers_of(out, name, seed) for seed in members]
+    if None in trained:
         return None
-    if any("diverged" in json.loads(part.read_text("utf-8"))["numbers"] for part in parts):
+    if any("diverged" in one for one in trained if one):
         return {"bleu_13a": 0.0, "bleu_paper": 0.0}
     sources, references = scale.unseen(out)
     first, *others = (run_of(out, name, seed) for seed in members)

@@ -17,7 +17,7 @@ from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
 from regard.reproduce.rows import row_task, scaled, state_of
 from regard.reproduce.scales import data_in
-from regard.reproduce.tables import Experiment, GrowingTable, Study, cell, figure_of
+from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell, figure_of
 from regard.run.beginning import differences
 from regard.study.kept import Figures, Measured, Task
 
@@ -87,7 +87,7 @@ def _row(study: Study, row: str, recipes: dict[str, Recipe], found: _Found) -> t
         *(cell(one["perplexity"] if one else None, 3) for one in each),
         *(cell(one["bleu"] if one else None, 2) for one in each),
         *several,
-        figure_of(_effects(found, row), 2),
+        NONE if row == "base" else figure_of(_effects(found, row), 2),
         figure_of(_all_of(found[row], "accuracy"), 2),
         f"{parameters(recipe.model, recipe.tokenizer.vocabulary):,}",
         f"{recipe.training.steps:,}",
@@ -101,8 +101,6 @@ def _all_of(seeds: dict[int, Measured | None], number: str) -> list[float]:
 
 def _effects(found: _Found, row: str) -> list[float]:
     """BLEU of a row minus BLEU of base, for each seed that both have."""
-    if row == "base":
-        return []
     pairs = [(found[row][seed], found["base"][seed]) for seed in found[row]]
     return [one["bleu"] - base["bleu"] for one, base in pairs if one and base]
 
@@ -151,16 +149,11 @@ def _notes(study: Study, base: Recipe) -> tuple[str, ...]:
 
 
 def _drawing(found: _Found) -> str:
-    means = {
-        row: fmean(done)
-        for row, seeds in found.items()
-        if (done := [one["bleu"] for one in seeds.values() if one])
-    }
-    printed = {row: TABLE_3_RESULTS[row].bleu for row in means}
+    base = TABLE_3_RESULTS["base"].bleu
     points = tuple(
-        (printed[row] - printed["base"], means[row] - means["base"], row)
-        for row in means
-        if "base" in means
+        (TABLE_3_RESULTS[row].bleu - base, fmean(effects), row)
+        for row in found
+        if (effects := _effects(found, row))
     )
     x, y = Axis("BLEU - base, in the paper"), Axis("BLEU - base, here")
     return chart("Table 3: the effect of each row on BLEU", x, y, [Series("rows", points)])

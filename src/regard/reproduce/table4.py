@@ -19,10 +19,10 @@ from regard.reproduce.parsers import (
     parser_rows,
     refuse_without_trees,
 )
-from regard.reproduce.rows import run_of, state_of, train_row
+from regard.reproduce.rows import diverged_figures, run_of, state_of, train_row
 from regard.reproduce.scales import Scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
-from regard.study.kept import Figures, Measured, Task
+from regard.study.kept import Figures, Measured, Task, numbers_of
 from regard.study.locks import locked
 from regard.study.settings import settings_of
 
@@ -47,12 +47,16 @@ def train_parser(scale: Scale, out: Path, name: str, seed: int) -> Measured | No
     """Train a parser and compare its trees of the test sentences with the gold trees, by EVALB.
 
     The parser is given the words of the gold trees. Returns None if the parser learns from
-    silver trees, and the other parser, which writes these trees, is not trained yet.
+    silver trees, and the other parser, which writes these trees, is not trained yet. If the other
+    parser diverged, there are no silver trees, and this parser counts as diverged, too.
     """
     row = parser_rows(scale, out)[name]
-    taught = row.teacher and out / "parts" / f"parser-{row.teacher}-{TEACHING_SEED}.json"
-    if taught and not taught.exists():
-        return None
+    if row.teacher:
+        taught = numbers_of(out, f"parser-{row.teacher}", TEACHING_SEED)
+        if taught is None:
+            return None
+        if "diverged" in taught:
+            return {**diverged_figures(row.recipe), "left_out": 0.0}
     data = out / f"data-{name}"
     with locked(out / f".data-{name}.lock"):
         make_trees(row, out, TEACHING_SEED)

@@ -60,14 +60,26 @@ class Experiment:
     """Gives the recipe of each row that is trained, by the name of its run."""
 
 
-def write_tables(study: Study, experiments: Sequence[Experiment]) -> list[GrowingTable]:
+def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
+    """The tasks of some tables; a task of several tables is listed once."""
+    tasks = (task for one in experiments for task in one.tasks(study))
+    return list({(task.part, task.seed): task for task in tasks}.values())
+
+
+def write_tables(
+    study: Study,
+    experiments: Sequence[Experiment],
+    others: Callable[[], Sequence[Experiment]] = tuple,
+) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`, and return them.
 
-    Processes that share a study take turns, so that a table never loses a row.
+    The tables that `others` returns are written and returned, too. Processes that share a study
+    take turns, so that a table never loses a row, and the page never loses a table: `others` is
+    called when it is the turn of this process.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
-        for one in experiments:
+        for one in (*experiments, *others()):
             table = one.table(study, finished(one.tasks(study), study.out))
             tables.append(table)
             write_file(study.out / f"{one.name}.md", markdown_of(table))

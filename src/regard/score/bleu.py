@@ -4,6 +4,7 @@ For the paper's own figures, text was divided into words in another way, which g
 more (`report.py`). So a BLEU can be compared only with a BLEU of the same sacreBLEU signature.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -80,7 +81,8 @@ def compare_translations(
     """The bleu, chrf and ter of each system, with intervals, and sacreBLEU's signature of each.
 
     Each system is compared with the first one. Samples are drawn from a fixed seed, unless
-    SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`.
+    SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`, and
+    DataError for a SACREBLEU_SEED that is no seed.
     """
     metrics: dict[str, Metric] = {"bleu": _bleu(tokenizer), "chrf": CHRF(), "ter": TER()}
     columns = {field: compare_by(metric, systems, references) for field, metric in metrics.items()}
@@ -98,16 +100,30 @@ def compare_by(
 
     Each system is compared with the first one.
 
-    Raises DataError if lengths differ or there is nothing to score.
+    Raises DataError if lengths differ, if there is nothing to score, or for a SACREBLEU_SEED that
+    is no seed.
     """
     for system in systems:
         _refuse_misaligned(system, references)
+    _refuse_unusable_seed()
     named: list[tuple[str, Sequence[str]]] = [(str(n), one) for n, one in enumerate(systems)]
     test = PairedTest(named, {"": metric}, [list(reference) for reference in references], "bs")
     signatures, results = test()
     ((name, signature),) = signatures.items()
     column = cast(list[Result], results[name])
     return [_figure(one, column[0]) for one in column], str(signature)
+
+
+def _refuse_unusable_seed() -> None:
+    seed = os.environ.get("SACREBLEU_SEED", "none")
+    try:
+        usable = seed.lower() == "none" or int(seed) >= 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise DataError(
+            f"SACREBLEU_SEED is {seed!r} in the environment: set a whole number from 0, or none"
+        )
 
 
 def _figure(found: Result, first: Result) -> Figure:

@@ -79,7 +79,7 @@ def do_all(
     left = [task for task in tasks if (task.part, task.seed) not in found]
     todo = _most_work_first(left)
     job = _Job(out, os.getpid(), after)
-    with Workers(min(jobs, len(todo))) as workers:
+    with Workers(min(jobs, len(todo)), "--jobs") as workers:
         while todo:
             left = []
             for task, new in workers.unordered(job, todo):
@@ -124,7 +124,7 @@ class _Job:
         if os.getpid() != self.parent and not self.watching:
             self.watching = True
             Thread(target=_end_with, args=[self.parent], daemon=True).start()
-        path = _path(self.out, task)
+        path = _path(self.out, task.part, task.seed)
         with locked(path.with_name(f".{path.stem}.lock"), wait=False) as mine:
             if not mine:
                 return None
@@ -147,8 +147,28 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _path(out: Path, task: Task) -> Path:
-    return out / "parts" / f"{task.part}-{task.seed}.json"
+def numbers_of(out: Path, part: str, seed: int) -> Measured | None:
+    """The numbers of a part, whatever its settings were; None if it is not finished.
+
+    Raises DataError if the file of the part is damaged.
+    """
+    read = _read(_path(out, part, seed))
+    return read and read[1]
+
+
+def _path(out: Path, part: str, seed: int) -> Path:
+    return out / "parts" / f"{part}-{seed}.json"
+
+
+def _read(path: Path) -> tuple[str, Measured] | None:
+    """The settings and the numbers of a finished part; None if there is no such file."""
+    if not path.exists():
+        return None
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return kept["settings"], dict(kept["numbers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError("cannot be read as a finished part: remove it", path) from None
 
 
 def _kept(out: Path, task: Task) -> Measured | None:
@@ -156,17 +176,11 @@ def _kept(out: Path, task: Task) -> Measured | None:
 
     Raises DataError if the file of the part is damaged, or has other settings than the task.
     """
-    path = _path(out, task)
-    if not path.exists():
-        return None
-    try:
-        kept: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        settings, numbers = kept["settings"], dict(kept["numbers"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DataError("cannot be read as a finished part: remove it", path) from None
-    if settings != task.settings:
+    path = _path(out, task.part, task.seed)
+    read = _read(path)
+    if read and read[0] != task.settings:
         raise DataError(
             "was measured with other settings (options, or another version): choose another --out",
             path,
         )
-    return numbers
+    return read and read[1]
