@@ -23,6 +23,8 @@ def test_an_over_long_sentence_is_refused_by_name() -> None:
     assert len(next(stream)) == len(next(stream)) == 1  # those before the long one are translated
     with pytest.raises(DataError, match=r"^in\.txt:3: .*leave out --long refuse"):
         next(stream)
+    with pytest.raises(DataError, match=r"^sentence:7: "):
+        list(translator(longest=pieces).stream(lines, numbers=[1, 5, 7]))
 
 
 def test_a_sentence_that_fits_is_not_split() -> None:

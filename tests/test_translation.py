@@ -176,6 +176,19 @@ def test_blank_lines_stay_blank_in_their_places() -> None:
     assert translator().translate([]) == []
 
 
+def test_a_line_of_which_the_tokenizer_keeps_nothing_is_blank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [first], encode = translator().translate(LINES[:1]), TOKENIZER.encode
+    monkeypatch.setattr(
+        TOKENIZER, "encode", lambda lines: encode([line.replace("\u200b", "") for line in lines])
+    )
+    assert translator().translate(["\u200b", LINES[0]]) == ["", first]
+    some = translator(longest=len(encode(LINES[:1])[0]))
+    some.translate([f"{LINES[0]} {100 * chr(0x200B)}"], split=True)
+    assert [EOS] not in some.model.sources  # type: ignore[union-attr]
+
+
 def test_the_n_best_are_sorted_and_begin_with_the_best() -> None:
     best = translator().translate(LINES)
     for line, found in zip(best, translator().stream(LINES, n_best=4), strict=True):

@@ -155,7 +155,7 @@ class Translator(Decoding):
         split: bool = False,
         window: int = WINDOW,
         where: str = "sentence",
-        first: int = 1,
+        numbers: Iterable[int] | None = None,
         on_partial: Mapping[int, PartialListener] | None = None,
         warn: Callable[[str], object] = lambda _: None,
     ) -> Iterator[list[Translation]]:
@@ -164,19 +164,22 @@ class Translator(Decoding):
         `window` sentences are sorted and decoded together. `on_partial` maps numbers of
         sentences, from 0, to listeners. A listener gets the best hypothesis so far, at most twenty
         times per second, in any thread; a sentence that is split is not reported. `warn` gets a
-        message for each sentence that is split. Errors name a sentence as `where:number`, counted
-        from `first`. Raises DataError where `translate` does, and TypeError if a sentence is not a
-        str, or if `sentences` is a str.
+        message for each sentence that is split. Errors and warnings name a sentence as
+        `where:number`; its number is the one in `numbers` or, if `numbers` is None, counted from 1.
+        Raises DataError where `translate` does, and TypeError if a sentence is not a str, or if
+        `sentences` is a str.
         """
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
-        numbered = enumerate(sentences, start=first)
+        begin = 0
+        numbered = zip(itertools.count(1) if numbers is None else numbers, sentences, strict=False)
         while some := list(itertools.islice(numbered, window)):
-            sources, begin = self._encode(some, split, where, warn), some[0][0] - first
+            sources = self._encode(some, split, where, warn)
             whole = (i for i, source in enumerate(sources) if len(source) == 1)
             wanted = on_partial or {}
             listeners = {i: wanted[begin + i] for i in whole if begin + i in wanted}
             yield from self._window(sources, n_best, listeners)
+            begin += len(some)
 
     def measure(
         self,
@@ -184,14 +187,15 @@ class Translator(Decoding):
         *,
         split: bool,
         where: str,
-        first: int,
+        numbers: Iterable[int],
         warn: Callable[[str], object] = lambda _: None,
     ) -> int:
         """The number of source tokens in these sentences; raises the errors of `stream`.
 
-        Errors and warnings name a sentence as `where:number`, counted from `first`.
+        Errors and warnings name a sentence as `where:number`, with its number in `numbers`.
         """
-        sources = self._encode(list(enumerate(sentences, first)), split, where, warn)
+        numbered = list(zip(numbers, sentences, strict=False))
+        sources = self._encode(numbered, split, where, warn)
         return sum(len(part) for parts in sources for part in parts)
 
     def _encode(
@@ -203,8 +207,9 @@ class Translator(Decoding):
     ) -> list[list[list[int]]]:
         """The ids of each sentence's parts; each part ends in </s>.
 
-        A sentence has one part, several parts if it was split, or no part if it is blank. Raises
-        TypeError if a sentence is not a str, and DataError if it is too long and `split` is False.
+        A sentence has one part, several parts if it was split, or no part if it is blank or the
+        tokenizer keeps nothing of it. Raises TypeError if a sentence is not a str, and DataError if
+        it is too long and `split` is False.
         """
         for number, line in numbered:
             if not isinstance(line, str):
@@ -212,7 +217,7 @@ class Translator(Decoding):
         sources: list[list[list[int]]] = []
         encoded = self.tokenizer.encode([line for _, line in numbered])
         for (number, line), pieces in zip(numbered, encoded, strict=True):
-            if not line.strip():
+            if not pieces or not line.strip():
                 sources.append([])
                 continue
             if len(pieces) < self.longest:
@@ -224,7 +229,7 @@ class Translator(Decoding):
                 code = self.tokenizer.prefix(line.strip())
                 halves = self._split(line.strip().removeprefix(code), code)
                 parts = self.tokenizer.encode(halves)
-                sources.append([[*part, EOS] for part in parts])
+                sources.append([[*part, EOS] for part in parts if part])
             else:
                 advice = "split the sentence, or leave out --long refuse"
                 raise DataError(f"{problem}: {advice}", where, number)

@@ -103,6 +103,23 @@ def test_a_state_is_stepped_from_once() -> None:
         few.step(tokens, state)
 
 
+@torch.inference_mode()
+def test_a_step_may_need_more_than_twice_the_memory() -> None:
+    """A wide beam: after one row, a step of more rows than twice the slots that are there."""
+    model = laid_out(SIZES[0])
+    few = for_few_rows(model)
+    assert few is not None
+    source, first = one_per_row([[5, 6, 2]]), torch.tensor([1])
+    tokens = torch.arange(300) % VOCABULARY
+    _, expected = model.step(first, model.start(source))
+    _, found = few.step(first, few.start(source))
+    assert len(tokens) > 2 * found.past.stored.shape[1]
+    rows = torch.zeros(1, len(tokens), dtype=torch.long)
+    logits, _ = model.step(tokens, expected.select(rows))
+    by_loops, _ = few.step(tokens, found.select(rows))
+    torch.testing.assert_close(by_loops, logits, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "unusual",
     [

@@ -5,7 +5,9 @@ import pytest
 from regard.mending.flaws import flaws
 
 
-def found(source: str, output: str, pieces: tuple[int, int] = (5, 5), limit: int = 50) -> list[str]:
+def found(
+    source: str, output: str, pieces: tuple[int, int] = (5, 5), limit: int | None = 50
+) -> list[str]:
     return list(
         flaws(source, output, source_pieces=pieces[0], output_pieces=pieces[1], limit=limit)
     )
@@ -52,8 +54,25 @@ def test_the_source_given_back_is_an_echo_unless_it_is_only_a_name() -> None:
     assert found("The dog sleeps.", "Der Hund schläft.") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "flaws"),
+    [
+        ("China.", []),
+        ("안녕하세요.", []),
+        ("北京。", []),
+        ("China。", []),
+        ("狗在睡觉。", ["echo"]),
+        ("これはペンです", ["echo"]),
+        ("我 用 Python", ["echo"]),
+    ],
+)
+def test_characters_are_words_only_in_scripts_without_spaces(text: str, flaws: list[str]) -> None:
+    assert found(text, text) == flaws
+
+
 def test_far_too_few_pieces_are_a_truncation_and_so_is_the_longest_output() -> None:
     assert found("a long sentence", "kurz", (10, 3)) == ["truncation"]
     assert found("a long sentence", "kurz genug", (10, 4)) == []
     assert found("short", "s", (9, 1)) == []
     assert found("short", "ohne Ende", (9, 50)) == ["truncation"]
+    assert found("in parts", "ohne Ende", (49, 50), limit=None) == []

@@ -66,3 +66,27 @@ def test_a_sentence_that_was_split_is_only_named(
     assert found.flaws
     assert not found.retried
     assert asked == []
+
+
+def test_parts_together_may_be_longer_than_one_search_allows(translator: Translator) -> None:
+    long = " ".join(f"word{i}" for i in range(translator.longest))
+    whole = [Translation(long.replace("word", "Wort"), -1.0)]
+    assert mended(translator, [long], [whole]) == [Mended(whole)]
+
+
+def test_a_blank_line_of_many_pieces_stays_blank(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = with_second_search(monkeypatch, [SOUND])
+    translator.tokenizer.encode = lambda lines: [list(line) for line in lines]  # type: ignore
+    nothing = [Translation("", 0.0)]
+    assert mended(translator, [" " * 12, "\t" * 12], [nothing] * 2) == [Mended(nothing)] * 2
+    assert asked == []
+
+
+def test_the_code_of_a_language_is_no_part_of_an_echo(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_second_search(monkeypatch, [SOUND])
+    [found] = mended(translator, [">>de<< the dog sleeps here"], [[ECHO]])
+    assert found == Mended([SOUND], retried=True)

@@ -7,7 +7,14 @@ from typing import Any
 import torch
 
 from regard.data.rows import one_per_row
-from regard.mending.retry import LONGEST_PERIOD, Remembering, WithoutRepetition, search_again
+from regard.mending.retry import (
+    LONGEST_PERIOD,
+    Remembering,
+    WithoutRepetition,
+    search_again,
+    wider_search,
+)
+from regard.recipe import SearchRecipe
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
@@ -73,3 +80,12 @@ def test_the_second_search_is_wider(translator: Translator) -> None:
     for best in again:
         assert translator.recipe.beam < len(best) <= 2 * translator.recipe.beam
         assert all(one.score >= other.score for one, other in pairwise(best))
+
+
+def test_the_second_search_is_no_wider_than_a_recipe_may_be() -> None:
+    for beam, max_extra, wider in [
+        (4, 50, 8), (501, 50, 1000), (1000, 50, 1000), (8, 10_000, 10), (10, 10_000, 10),
+        (7, 7000, 14), (1, 10_000, 2),
+    ]:  # fmt: skip
+        second = wider_search(SearchRecipe(beam=beam, max_extra=max_extra))
+        assert (second.beam, second.alpha) == (wider, 1.0)

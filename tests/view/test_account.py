@@ -21,7 +21,7 @@ class Chain:
 
     def __init__(self, tokenizer: Tokenizer, after: dict[str, dict[str, float]]):
         letters = {tokenizer.decode([[i]])[0]: i for i in range(tokenizer.size)}
-        ids = {"": BOS, END: EOS, **{letter: letters[letter] for letter in "abc"}}
+        ids = {"": BOS, END: EOS, **{letter: letters[letter] for letter in "abceZ"}}
         self.logits = torch.full((tokenizer.size, tokenizer.size), -math.inf)
         for last, probabilities in after.items():
             for letter, probability in probabilities.items():
@@ -37,8 +37,10 @@ class Chain:
         return self.logits[tokens], self
 
 
-def searched(model: Model, after: dict[str, dict[str, float]], longest: int) -> Account:
-    recipe, recorder = Recipe().but(beam=2, alpha=0.0).search, SearchRecorder()
+def searched(
+    model: Model, after: dict[str, dict[str, float]], longest: int, beam: int = 2
+) -> Account:
+    recipe, recorder = Recipe().but(beam=beam, alpha=0.0).search, SearchRecorder()
     chain = Chain(model.tokenizer, after)
     limits = torch.tensor([longest])
     search(chain, None, limits, recipe, bos=BOS, eos=EOS, pad=PAD, listen=recorder)
@@ -116,6 +118,21 @@ def test_what_finishes_too_low(model: Model) -> None:
         {"*a</s>": "finished", "bb": "lives", "b</s>": "finished", "aa": "lives"},
         {"bbb": "left", "bb</s>": "too low", "aa</s>": "too low", "aaa": "left"},
     ]
+
+
+def test_no_hypothesis_is_left_to_go_on(model: Model) -> None:
+    after = {"": {"a": 0.6, "b": 0.4}, "a": {END: 0.7, "a": 0.3}, "b": {"b": 1.0}}
+    greedy = searched(model, after, longest=9, beam=1)
+    assert fates(greedy) == [{"*a": "lives"}, {"*a</s>": "finished"}]
+    assert greedy.ending == "The search ended because </s> was the best continuation."
+    wide = searched(model, {"": {"a": 0.6, "b": 0.4}, "a": {END: 1.0}, "b": {END: 1.0}}, longest=9)
+    assert wide.ending == "The search ended because every candidate ended in </s>."
+
+
+def test_a_piece_is_marked_if_it_goes_on_in_its_own_hypothesis(model: Model) -> None:
+    account = searched(model, {"": {"a": 0.7, "b": 0.3}, "a": {"e": 1.0}, "b": {"Z": 1.0}}, 2)
+    assert [one.piece for one in account.steps[0]] == ["a", "b"]
+    assert [one.piece for one in account.steps[1]] == ["·e", "·Z"]
 
 
 def test_nothing_finishes(model: Model) -> None:

@@ -1,6 +1,7 @@
 """Word alignments are where encoder-decoder attention is strongest."""
 
 import numpy as np
+import pytest
 
 from regard.run.model_directory import Model
 from regard.view.alignment import aligned, pharaoh
@@ -18,7 +19,19 @@ def test_each_word_goes_with_the_one_that_it_attends_to(model: Model) -> None:
     assert len(pairs) == 4
 
 
-def test_what_cannot_be_aligned_has_no_pairs(model: Model) -> None:
+def test_further_blanks_are_no_words(model: Model) -> None:
+    expected = aligned(model.network, model.tokenizer, SENTENCE, TRANSLATION, 64)
+    for sentence, translation in (
+        (" 3  1 4\t 15 ", TRANSLATION),
+        (SENTENCE, "  3 1   41 5\t"),
+    ):
+        assert aligned(model.network, model.tokenizer, sentence, translation, 64) == expected
+
+
+def test_what_cannot_be_aligned_has_no_pairs(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(model.tokenizer, "encode", lambda lines: [[] for _ in lines])
+        assert aligned(model.network, model.tokenizer, "\u200b", "3", 64) == []
     for sentence, translation, longest in ((" ", "3", 64), ("3", "", 64), ("3 1 4", "3", 2)):
         args = model.network, model.tokenizer, sentence, translation, longest
         assert aligned(*args) == []

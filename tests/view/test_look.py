@@ -137,6 +137,14 @@ def test_refused(model: Model, sentence: str, target: str | None, said: str) -> 
         look_at(model, sentence, target)
 
 
+def test_a_text_of_which_the_tokenizer_keeps_nothing_is_refused(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model.tokenizer, "encode", lambda lines: [[] for _ in lines])
+    with pytest.raises(DataError, match="the sentence is empty"):
+        look_at(model, "\u200b")
+
+
 def test_a_damaged_model_is_refused(model: Model) -> None:
     damaged = replace(model, network=copy.deepcopy(model.network))
     damaged.network.encoder[0].self_attention.W_q.weight.data[0, 0] = math.nan

@@ -40,7 +40,7 @@ class _Past:
     def take(self, slots: int) -> NDArray[np.int64]:
         """Take the next free slots; return their numbers."""
         first, self.filled = self.filled, self.filled + slots
-        if self.filled > self.stored.shape[1]:
+        while self.filled > self.stored.shape[1]:
             self.stored = np.concatenate([self.stored, np.empty_like(self.stored)], axis=1)
         return np.arange(first, self.filled)
 

@@ -58,13 +58,13 @@ def translate_file(
     `settings` has everything that the output depends on, except the model and the text: a command
     with other settings does not continue the file. `translate` takes the same arguments as
     `measure`, and yields the translation of each line without the line feed. Raises RegardError if
-    `out` is standard output.
+    `out` is standard output, or a folder without a name, such as . or /.
     """
     from regard.cli.progress import BulkDisplay
     from regard.files.blocks import Blocks
 
-    if str(out) == "-":
-        raise RegardError("--out -: it names a file to make; leave it out for standard output")
+    if str(out) == "-" or not out.name:
+        raise RegardError(f"--out {out}: it names a file to make; leave it out for standard output")
     size = settings["window"] * -(-LEAST_LINES // settings["window"])
     blocks = Blocks(source, out, size, {"model": _fingerprint(models), **settings})
 

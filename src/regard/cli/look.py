@@ -270,7 +270,7 @@ class _View:
         """
         from regard.view.heat import heat
 
-        typer.echo(" ".join(self.found.translation.split()))
+        typer.echo(" ".join(self.found.translation.split()), color=True)
         if text:
             kind = self.found.kind(self.kind, "cross")
             heads = self.heads_of(kind) or range(self.found.weights[kind].shape[1])

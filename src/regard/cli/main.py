@@ -1,5 +1,6 @@
 """`regard`: all commands. Only this module turns an error into a sentence and an exit status."""
 
+import io
 import os
 import sys
 from itertools import pairwise
@@ -84,6 +85,7 @@ def main() -> None:
     """Run a command; bad input ends the command with a sentence on stderr and exit status 2."""
     try:
         _open_closed_streams()
+        _write_utf_8()
         _refuse_empty_values(sys.argv[1:])
         # `app()` is not called, because it would print errors in a box or as tracebacks, and
         # would handle interrupts and closed pipes itself.
@@ -121,6 +123,12 @@ def _open_closed_streams() -> None:
         setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
     if "stdout" in closed:
         _refuse("standard output is closed: send it somewhere, as with > /dev/null")
+
+
+def _write_utf_8() -> None:
+    """Have standard output written in UTF-8, as all text is read, whatever the locale is."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
 
 def _refuse_empty_values(arguments: list[str]) -> None:

@@ -87,7 +87,7 @@ def parse(
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):
         for line in form.lines(best):
-            typer.echo(line)
+            typer.echo(line, color=True)  # otherwise escape sequences would be left out of words
         if svg is not None and best:
             _write_svg(svg / f"{number}.svg", best[0].tree)
 

@@ -146,7 +146,7 @@ def _write(
 
     if out is None:
         for text in writing.translated(read_lines(writing.input)):
-            typer.echo(text)
+            typer.echo(text, color=True)  # otherwise escape sequences would be left out
     else:
         given = writing.input, out, models, settings
         translate_file(*given, writing.measured, writing.translated, quiet=quiet)

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +41,12 @@ class SentenceLines:
         """Yield the text to write for each line. The first line has number `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
-            for number, its in enumerate(self._sentences(some, first), first):
+            for number, its in enumerate(self._sentences(some, count(first + 1)), first):
                 yield self._shown(number, some[number - first], its)
             first += len(some)
 
-    def _sentences(self, some: list[str], first: int) -> "Sequence[Mended]":
-        """Translate sentences; in errors and warnings, the first has the number `first` + 1."""
+    def _sentences(self, some: list[str], numbers: Iterable[int]) -> "Sequence[Mended]":
+        """Translate sentences; errors and warnings name a sentence by its number in `numbers`."""
         from regard.mending.mend import Mended, mended
 
         found = self.translator.stream(
@@ -55,7 +55,7 @@ class SentenceLines:
             split=self.split,
             window=self.window,
             where=self._where,
-            first=first + 1,
+            numbers=numbers,
             warn=self._warn,
         )
         if not self.retry:
@@ -81,8 +81,11 @@ class SentenceLines:
 
     def measured(self, lines: list[str], first: int) -> int:
         """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
+        return self._measured(lines, count(first + 1))
+
+    def _measured(self, some: list[str], numbers: Iterable[int]) -> int:
         return self.translator.measure(
-            lines, split=self.split, where=self._where, first=first + 1, warn=self._warn
+            some, split=self.split, where=self._where, numbers=numbers, warn=self._warn
         )
 
     def _warn(self, sentence: str) -> None:
@@ -134,8 +137,7 @@ class ParagraphLines(SentenceLines):
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             passages = [self._passage(line) for line in some]
-            sentences = [sentence for passage in passages for sentence in passage.sentences]
-            found = iter(self._sentences(sentences, first))
+            found = iter(self._sentences(*_numbered(passages, first)))
             for passage in passages:
                 its = [next(found) for _ in passage.sentences]
                 text = passage.joined([one.translations[0].text for one in its])
@@ -149,12 +151,7 @@ class ParagraphLines(SentenceLines):
 
     def measured(self, lines: list[str], first: int) -> int:
         """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
-        sentences = [sentence for line in lines for sentence in self._passage(line).sentences]
-        return super().measured(sentences, first)
-
-    @property
-    def _where(self) -> str:
-        return f"{super()._where}, from line"
+        return self._measured(*_numbered(map(self._passage, lines), first))
 
     def _passage(self, line: str) -> "Passage":
         from regard.errors import MissingExtra
@@ -164,6 +161,15 @@ class ParagraphLines(SentenceLines):
         except ModuleNotFoundError:
             raise MissingExtra("regard translate --paragraphs", "serve") from None
         return read_text(line, self.language)
+
+
+def _numbered(passages: "Iterable[Passage]", first: int) -> tuple[list[str], list[int]]:
+    """All sentences of some lines, and for each sentence the number of its line, from 1.
+
+    The first line has the number `first`, from 0.
+    """
+    both = [(s, number) for number, its in enumerate(passages, first + 1) for s in its.sentences]
+    return [sentence for sentence, _ in both], [number for _, number in both]
 
 
 def _facts(its: "Mended") -> dict[str, Any]:

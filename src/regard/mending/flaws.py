@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from regard.translation import UNSPACED
+
 Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
@@ -14,22 +16,28 @@ SHORTEST, SHARE = 10, 3
 
 
 def flaws(
-    source: str, output: str, *, source_pieces: int, output_pieces: int, limit: int
+    source: str, output: str, *, source_pieces: int, output_pieces: int, limit: int | None
 ) -> list[Flaw]:
     """The flaws of a translation; `limit` is the most pieces that the search allows an output.
 
-    `source_pieces` and `output_pieces` are numbers of pieces, </s> included.
+    `source_pieces` and `output_pieces` are numbers of pieces, </s> included. `limit` is None if the
+    source was translated in parts, each of which has a limit of its own.
     """
-    before, after = _words(source), _words(output)
+    before, after = _divided(source), _divided(output)
     found: list[Flaw] = []
     if before == after and sum(map(_is_word, before)) >= FEWEST_ECHOED:
         found.append("echo")
     if _repeats(output) and not _repeats(source):
         found.append("repetition")
     short = source_pieces >= SHORTEST and output_pieces * SHARE < source_pieces
-    if short or output_pieces >= limit:
+    if short or (limit is not None and output_pieces >= limit):
         found.append("truncation")
     return found
+
+
+def _divided(text: str) -> list[str]:
+    """The words of a text; each character of a script without spaces counts as a word."""
+    return UNSPACED.sub(r" \g<0> ", text).split()
 
 
 def _words(text: str) -> list[str]:

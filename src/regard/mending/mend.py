@@ -48,11 +48,17 @@ def mended(
 
 
 def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]:
+    """The flaws of a translation; a blank line has none, as it is not translated."""
     [source_pieces] = _lengths(translator, [source])
+    if source_pieces == 1 or not source.strip():
+        return ()
     output_pieces = 1 + len(translator.tokenizer.encode_target([output])[0])
-    limit = min(source_pieces + translator.recipe.max_extra, translator.model.longest)
+    limit = None
+    if source_pieces <= translator.longest:
+        limit = min(source_pieces + translator.recipe.max_extra, translator.model.longest)
+    text = source.removeprefix(translator.tokenizer.prefix(source))
     return tuple(
-        flaws(source, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit)
+        flaws(text, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit)
     )
 
 

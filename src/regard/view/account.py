@@ -100,7 +100,7 @@ class SearchRecorder:
         for number, (candidates, alive, kept) in enumerate(self._steps):
             after = self._steps[number + 1][1:] if number + 1 < len(self._steps) else None
             texts = tokenizer.decode([path.tokens for path in candidates])
-            pieces = labels(tokenizer.names([path.tokens[-1] for path in candidates], "target"))
+            pieces = [labels(tokenizer.names(path.tokens, "target"))[-1] for path in candidates]
             steps.append(
                 tuple(
                     Candidate(
@@ -191,7 +191,11 @@ def _sum(path: _Path, recipe: SearchRecipe) -> str:
 
 
 def _ending(live: list[_Path], finished: list[_Path], recipe: SearchRecipe, longest: int) -> str:
-    if not live or len(live[0].tokens) >= longest:
+    if not live:
+        only = "</s> was the best continuation"
+        ended = only if recipe.beam == 1 else "every candidate ended in </s>"
+        return f"The search ended because {ended}."
+    if len(live[0].tokens) >= longest:
         return f"The search ended at the longest output allowed, {longest} pieces."
     ended = (
         f"The search ended with {len(finished)} finished hypotheses, the worst with a score of "

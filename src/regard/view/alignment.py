@@ -12,8 +12,8 @@ from regard.view.pieces import between_spaces, merged
 from regard.view.recording import record_attention
 
 WordPairs = list[tuple[int, int]]
-"""Pairs of a word of the source and a word of the translation, by their numbers from 0. Blanks
-separate words."""
+"""Pairs of a word of the source and a word of the translation, by their numbers from 0. One or more
+blanks separate words."""
 
 
 @torch.no_grad()
@@ -23,16 +23,17 @@ def aligned(
     """Each word of a translation with the word of the sentence that it attends to most.
 
     The weights are the mean of all heads of all layers of encoder-decoder attention. </s> is left
-    out, as words without a counterpart often attend to it. Returns no pairs if either side is
-    blank, the sentence has more than `longest` pieces, the translation is too long for the model,
-    or the model has no encoder-decoder attention.
+    out, as words without a counterpart often attend to it. The model reads one blank between two
+    words, because further blanks would count as words. Returns no pairs if either side is blank,
+    the sentence has more than `longest` pieces, the translation is too long for the model, or the
+    model has no encoder-decoder attention.
     """
-    [read], [made] = tokenizer.encode([sentence]), tokenizer.encode_target([translation])
+    before, after = (" ".join(text.split()) for text in (sentence, translation))
+    [read], [made] = tokenizer.encode([before]), tokenizer.encode_target([after])
     source, written = [*read, EOS], [*made, EOS]
-    blank = not (sentence.strip() and translation.strip())
     if (
         "cross" not in model.attentions()
-        or blank
+        or not (read and made)
         or len(source) > longest
         or len(written) > model.longest
     ):

@@ -199,10 +199,10 @@ def seen(
 
 def _encoded(model: Model, text: str, side: SideName, longest: int) -> list[int]:
     what = "the sentence" if side == "source" else "the translation"
-    if not text.strip():
-        raise DataError(f"{what} is empty: give some text")
     encode = model.tokenizer.encode if side == "source" else model.tokenizer.encode_target
     [pieces] = encode([text])
+    if not pieces or not text.strip():
+        raise DataError(f"{what} is empty: give some text")
     if len(pieces) >= longest:
         raise DataError(
             f"{what} has {len(pieces) + 1} pieces, and this model takes at most {longest}: "
