@@ -192,14 +192,21 @@ def steps_of(run: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("signum", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+    ("signum", "raised", "event", "last"),
+    [
+        (signal.SIGINT, KeyboardInterrupt, "step", 3),
+        (signal.SIGTERM, SystemExit, "step", 3),
+        (signal.SIGTERM, SystemExit, "finish", 4),
+    ],
 )
-def test_a_signal_saves_first(signum: signal.Signals, raised: type[BaseException]) -> None:
+def test_a_signal_saves_first(
+    signum: signal.Signals, raised: type[BaseException], event: str, last: int
+) -> None:
     changes = {**TINY, "training.log_every": 1, "training.save_every": 0}
     changes["training.save_minutes"] = 60.0
 
     def interrupt(record: dict[str, Any]) -> None:
-        if record["event"] == "step" and record["step"] == 3:
+        if record["event"] == event and record["step"] == last:
             os.kill(os.getpid(), signum)
 
     before = signal.getsignal(signum)

@@ -86,6 +86,16 @@ def test_what_is_asked_for_is_kept() -> None:
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
 
 
+@pytest.mark.parametrize(("asked", "keep"), [({"average": 9}, 9), ({"average": 8, "keep": 12}, 12)])
+def test_checkpoints_are_averaged_and_kept_as_asked(asked: dict[str, int], keep: int) -> None:
+    """The chosen recipe keeps more than the recipe that it is made from."""
+    changes = tuple(f"training.{name}={number}" for name, number in asked.items())
+    training = choose(SMALL_TEXT, 60, slow, changes).recipe.training
+    assert (training.average, training.keep) == (asked["average"], keep)
+    with pytest.raises(RecipeError, match="keep = 8 is less than average = 9"):
+        choose(SMALL_TEXT, 60, slow, ("training.keep=8",))
+
+
 @pytest.mark.parametrize(
     "asked",
     [

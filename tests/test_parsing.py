@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.treebank import as_text
+from regard.data.tree_encoding import as_text
 from regard.errors import DataError, MissingExtra, ModelError
 from regard.parsing import Parser, by_blanks, load, treebank_line, treebank_words
 from regard.recipe import Recipe

@@ -202,6 +202,7 @@ def test_row(row: Row, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 EN_DE = {"source": "en", "target": "de"}
 FROM = EN_DE | {"start_from": "text/model"}
 SILVER = {"trees": "mrg", "silver": "mrg"}
+OTHER_TOKENIZER = {"tokenizer": "trees/model/tokenizer.json"}
 SET = "assignments"
 REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("a", {"data": "text/data", "tokenizer": "text/data/tokenizer.json"}, RegardError, "or leave"),
@@ -222,6 +223,9 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("i", EN_DE | {"valid_source": "en", "out": "text/BFalse"}, RegardError, "--valid-source"),
     ("i", {"source": "en", "out": "text/PFalse"}, RegardError, "other files of --target"),
     ("i", SILVER | {"out": "trees/BFalse"}, RegardError, "another --silver: choose another --out"),
+    ("i", OTHER_TOKENIZER | EN_DE | {"out": "text/BFalse"}, RegardError, "another --tokenizer: "),
+    ("i", OTHER_TOKENIZER | {"out": "text/PFalse"}, RegardError, "another --tokenizer: choose"),
+    ("i", {"tokenizer": "no.json", "out": "text/BFalse"}, ModelError, "no.json: "),
     ("j", {"data": "trees/data", "task": "translate"}, RecipeError, "was prepared for parsing"),
     ("j", {"data": "trees/data", SET: "task.form=normalised"}, RecipeError, "form normalised"),
     ("k", {"data": "text/data", SET: "data.max_length=32"}, RecipeError, "length: 32 -> 64)"),
@@ -276,14 +280,14 @@ def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
     begun = decide(Start(made / "text/BFalse", minutes=7.0)).recipe
     assert begun == RECIPES["text"].but(seed=SEEDS["that of RUN"], minutes=7.0)
     for start in (
-        Start(tmp_path / "run", files, minutes=7.0, assignments=["training.seed=3"]),
+        Start(tmp_path / "run", files, assignments=["training.average=8", "training.minutes=7"]),
         Start(tmp_path / "run", data=made / "text/data", minutes=7.0),
         Start(made / "text/PFalse", minutes=7.0),
     ):
         said.clear()
         chosen = decide(start, chose=lambda choice: said.extend(choice.sentences())).recipe
         assert chosen.training.minutes == 7.0
-        assert chosen.training.seed == (3 if start.assignments else 1)
+        assert chosen.training.average == (8 if start.assignments else 9)
         assert said[0].startswith("the run takes 7 min")
 
 
@@ -302,6 +306,11 @@ def test_data_is_prepared_where_the_table_says_so(made: Path, tmp_path: Path) ->
     assert (recipe, data) == (TEXT, tmp_path / "run" / "data")
     assert recipe_of(data) == TEXT
     assert list(dict.fromkeys(heard)) == ["survey", "learn", "encode"]
+
+
+def test_a_run_may_be_given_its_tokenizer_again(made: Path) -> None:
+    run, own = made / "text/BFalse", made / "text/data/tokenizer.json"
+    assert decide(Start(run, tokenizer=own)).recipe.training.seed == SEEDS["that of RUN"]
 
 
 def test_a_run_keeps_to_its_mixture(made: Path, tmp_path: Path) -> None:

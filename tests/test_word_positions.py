@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.corpus import example
 from regard.data.rows import Places, Rows, one_per_row
-from regard.data.treebank import as_text
+from regard.data.tree_encoding import as_text
 from regard.errors import ModelError, RecipeError
 from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from regard.data.rows import Rows
-from regard.data.treebank import Treebank, as_text
+from regard.data.tree_encoding import as_text
+from regard.data.treebank import Treebank
 from regard.decoding import Found, open_to_decode
 from regard.measure.validation import compare_trees
 from regard.parsing import Parser

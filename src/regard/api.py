@@ -151,10 +151,11 @@ def train(
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C or SIGTERM; Ctrl-C then
-    raises KeyboardInterrupt, and SIGTERM raises SystemExit. A second signal stops training at once,
-    without a checkpoint; with several processes, it is ignored. Raises RecipeError, DataError or
-    ModelError for a recipe, data or a model that cannot be used, TrainingError if training cannot
-    begin or continue, and RegardError if arguments exclude each other.
+    raises KeyboardInterrupt, and SIGTERM raises SystemExit. They do so, too, after the last step,
+    while the model is averaged and tuned. A second signal stops training at once, without a
+    checkpoint; with several processes, it is ignored. Raises RecipeError, DataError or ModelError
+    for a recipe, data or a model that cannot be used, TrainingError if training cannot begin or
+    continue, and RegardError if arguments exclude each other.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -163,6 +164,7 @@ def train(
     ...              progress=print)                                    # doctest: +SKIP
     """
     from regard.machine.processes import ALONE
+    from regard.run.finetuning import origin_forgotten_after_errors
     from regard.start import Start, begin
     from regard.trainer import train_prepared
 
@@ -181,13 +183,14 @@ def train(
         progress({"event": "chosen", **choice._asdict()} | {"recipe": choice.recipe.to_toml()})
 
     first = partial(begin, start, progress=heard, remark=warn, chose=chose)
-    chosen, prepared = together.first_does(first)
-    with _saving_at_a_signal(patient=together.count > 1) as interrupt:
-        train_prepared(
-            chosen, prepared, start.out, listeners=(progress,), warn=warn, interrupt=interrupt,
-            accept_changes=accept_changes, processes=together, micro_batches=micro_batches,
-            shard=shard, began=began,
-        )  # fmt: skip
+    with origin_forgotten_after_errors(start.out):
+        chosen, prepared = together.first_does(first)
+        with _saving_at_a_signal(patient=together.count > 1) as interrupt:
+            train_prepared(
+                chosen, prepared, start.out, listeners=(progress,), warn=warn, interrupt=interrupt,
+                accept_changes=accept_changes, processes=together, micro_batches=micro_batches,
+                shard=shard, began=began,
+            )  # fmt: skip
     return start.out
 
 

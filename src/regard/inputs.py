@@ -6,8 +6,10 @@ from pathlib import Path
 
 from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
+from regard.data.pairs import prepared_manifest
 from regard.data.prepare import Report, prepare_text
 from regard.errors import RecipeError, RegardError
+from regard.files.lines import text_checksum
 from regard.presets import SMALL, SMALL_PARSE, recipe_named
 from regard.recipe import Recipe
 
@@ -84,7 +86,29 @@ class TrainingFiles:
             return SMALL_PARSE
         return ParallelText.of(self.source, self.target, tokenizer).suited(SMALL)
 
-    def by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
+    def refuse_other_than(self, data: Path, run: Path) -> None:
+        """Raise RegardError if the data of a run was prepared from files other than these."""
+        manifest = prepared_manifest(data)
+        inputs = manifest.get("inputs", {})
+        advice = (
+            "choose another --out, or leave these options out to continue with the original files"
+        )
+        for option, name, paths in self._by_option():
+            originals = [record["sha256"] for record in inputs.get(name, [])]
+            given = [text_checksum(path) for path in paths]
+            for path, its in zip(paths, given, strict=True):
+                if its not in originals:
+                    raise RegardError(f"{path}: this run was begun with another {option}: {advice}")
+            if given != originals:
+                raise RegardError(f"{run}: was begun with other files of {option}: {advice}")
+        if list(self.mix) != manifest.get("mix", []):
+            raise RegardError(f"{run}: was begun with another --mix: {advice}")
+        share = manifest.get("silver_share")
+        if share != self.silver_share:
+            how = "without --silver-share" if share is None else f"with --silver-share {share}"
+            raise RegardError(f"{run}: was begun {how}: {advice}")
+
+    def _by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
         """For each field: the command's option, its name in a manifest, and the files."""
         return [
             ("--source", "train.source", self.source),

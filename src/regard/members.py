@@ -9,14 +9,15 @@ from regard.start import MINUTES, Start
 def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs are in seed-1, seed-2 and so on, in `start.out`. If `start` has a time, or
-    chooses its recipe for MINUTES, each run gets an equal share of that time. The other runs use
-    the data, the tokenizer and the recipe of the first run, so the first run must have begun before
-    another run begins.
+    The runs are in seed-1, seed-2 and so on, in `start.out`. If `start` has a time, or the first
+    run chooses its recipe for MINUTES, each run gets an equal share of that time. The other runs
+    use the data, the tokenizer and the recipe of the first run, so the first run must have begun
+    before another run begins.
     """
-    timed = start.minutes or (MINUTES if start.chooses_for_text else None)
-    minutes = timed and timed / count
     first = start.out / "seed-1"
+    chooses = replace(start, out=first).chooses_for_text
+    timed = start.minutes or (MINUTES if chooses else None)
+    minutes = timed and timed / count
     for seed in range(1, count + 1):
         its = (*start.assignments, f"training.seed={seed}")
         if seed == 1:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.rows import Rows
-from regard.data.treebank import as_text
+from regard.data.tree_encoding import as_text
 from regard.decoding import WINDOW, Decoding, Found, open_to_decode
 from regard.encoder_decoder import EncoderDecoder
 from regard.errors import DataError, MissingExtra, ModelError

@@ -186,7 +186,7 @@ class DataRecipe(Section):
     """A pair is left out if a side has more than ten characters, and more than this many times the
     characters of the other side."""
     deduplicate: bool = False
-    """Whether only the first of identical pairs is kept."""
+    """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000
     """Number of pairs held out for validation if no validation files are given; at most a tenth of
     all pairs."""

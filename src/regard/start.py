@@ -55,7 +55,8 @@ Refused as well, before anything is written:
     f  --from, with a --tokenizer or a --set tokenizer.* that differs from the model's
     g  --from, with a recipe of another shape than the model
     h  --from, if it names RUN itself; or if RUN was begun without --from, or with another model
-    i  files other than those that RUN/data was made of, in the rows that use RUN/data
+    i  files, or a --tokenizer, other than those that RUN/data was made of, in the rows that use
+       RUN/data
     j  data that was prepared earlier for another task than the recipe's
     k  --set of a field that a recipe marked * takes from the data
     l  a recipe whose arithmetic this machine does not have; if data is prepared now, also a recipe
@@ -74,16 +75,15 @@ from regard.budget.choice import Choice, choose
 from regard.budget.text import ParallelText
 from regard.data.aligned import Progress
 from regard.data.layouts import refuse_without_room
-from regard.data.pairs import DECIDED, fields_of, prepared_manifest, recipe_of
+from regard.data.pairs import DECIDED, fields_of, recipe_of
 from regard.errors import RecipeError, RegardError
-from regard.files.lines import text_checksum
 from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
 from regard.recipe import Recipe
 from regard.run.beginning import begun, differences
-from regard.run.finetuning import keep_origin, refuse_other_shape
+from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import refuse_missing
 from regard.text.opening import open_tokenizer
@@ -140,16 +140,18 @@ def begin(
     progress: Callable[[Progress], object] = lambda _: None,
     remark: Callable[[str], object] = lambda _: None,
     chose: _Chose = lambda _: None,
+    trains: bool = True,
 ) -> tuple[Recipe, Path]:
     """Choose recipe and data, and prepare the data if needed; return recipe and data directory.
 
     `progress` is called while data is prepared. `remark` is called with a sentence if the recipe
-    takes fields from the data, and `chose` if the recipe is chosen for the time of the run. Raises
-    RegardError where `decide` does, and the errors of `TrainingFiles.prepare`.
+    takes fields from the data, and `chose` if the recipe is chosen for the time of the run. If the
+    run is not trained now, but planned, `trains` is False, and the model of --from is not kept.
+    Raises RegardError where `decide` does, and the errors of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
     if start.start_from is not None:
-        keep_origin(start.start_from, start.out)
+        (keep_origin if trains else refuse_other_origin)(start.start_from, start.out)
     if not is_prepared:
         tokenizer = start.tokenizer
         if tokenizer is None and start.start_from is not None:
@@ -261,7 +263,8 @@ def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
     """The recipe expected to be best in the run's time, with the data's settings `made` kept."""
-    minutes = start.minutes or Recipe().set(*start.assignments).training.minutes or MINUTES
+    its = (one for one in start.assignments if one.partition("=")[0].strip() == "training.minutes")
+    minutes = start.minutes or Recipe().set(*its).training.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
     return choice.recipe
@@ -279,30 +282,16 @@ def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
 def _fitted(start: Start, recipe: Recipe, data: Path, remark: Callable[[str], object]) -> Recipe:
     """Fit the recipe to prepared data; raises RegardError for i, j and k of the module's list."""
     if start.data is None and (start.files.has_text or start.files.trees):
-        _refuse_other_files(start, data)
+        start.files.refuse_other_than(data, start.out)
     _refuse_other_task(data, recipe)
+    if start.tokenizer is not None and (
+        open_tokenizer(start.tokenizer).fingerprint != open_tokenizer(data).fingerprint
+    ):
+        raise RegardError(
+            f"{start.tokenizer}: this run was begun with another --tokenizer: choose another "
+            "--out, or leave it out"
+        )
     return recipe if start.data is None else _as_prepared(start, recipe, data, remark)
-
-
-def _refuse_other_files(start: Start, data: Path) -> None:
-    """Raise RegardError if the data was prepared from files other than those given."""
-    manifest = prepared_manifest(data)
-    inputs = manifest.get("inputs", {})
-    advice = "choose another --out, or leave these options out to continue with the original files"
-    for option, name, paths in start.files.by_option():
-        originals = [record["sha256"] for record in inputs.get(name, [])]
-        given = [text_checksum(path) for path in paths]
-        for path, its in zip(paths, given, strict=True):
-            if its not in originals:
-                raise RegardError(f"{path}: this run was begun with another {option}: {advice}")
-        if given != originals:
-            raise RegardError(f"{start.out}: was begun with other files of {option}: {advice}")
-    if list(start.files.mix) != manifest.get("mix", []):
-        raise RegardError(f"{start.out}: was begun with another --mix: {advice}")
-    share = manifest.get("silver_share")
-    if share != start.files.silver_share:
-        how = "without --silver-share" if share is None else f"with --silver-share {share}"
-        raise RegardError(f"{start.out}: was begun {how}: {advice}")
 
 
 def _refuse_other_task(data: Path, recipe: Recipe) -> None:

@@ -40,7 +40,7 @@ def train_prepared(
     `announce` is called once, before the first step, with the memory and disk space that the run
     takes. The other arguments are those of `Run`. With several `processes`, each must call this
     function, and only the first writes and warns. Raises the errors of `Run` and `train`, and
-    Interrupted, after saving, if `interrupt` records a signal.
+    Interrupted, after saving, if `interrupt` records a signal, even after the last step.
     """
     refuse_more_parts(micro_batches or 1, recipe.data)
     validate = validator(data, recipe, processes)
@@ -67,6 +67,7 @@ def train_prepared(
         train(run, validate)
         if processes.first and recipe.training.tune:
             tune_run(run)
+        run.leave_if_asked()  # the caller must not begin another run
     finally:
         run.close()
 

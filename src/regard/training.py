@@ -126,7 +126,7 @@ def follow_up(
     if save or ends or due.resume or due.leave:
         run.save(training, extra=not save)
     if due.leave:
-        run.leave(state)
+        run.leave_if_asked()
 
 
 def stop_unless_finite(loss: float, optimizer: Optimizer, step: int, rate: float) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.refusing import refused, regard
+from regard.cli.bleu_report import chosen_language
 from regard.score.report import report_translations, score_by_steps
 
 REFERENCES = [f"Der E-Mail-Hund Nr. {i} sieht eine Katze im Haus." for i in range(30)]
@@ -55,6 +56,8 @@ def test_the_language_is_the_ending_s_or_german(texts: dict[str, str]) -> None:
     found, said = signature("-r", texts["ref.de"])
     assert "tok:moses-de-" in found
     assert said == ""
+    for ending in (".gz", ".xz", ".zst"):
+        assert chosen_language(None, Path(f"ref.fr{ending}")) == "fr"
     found, said = signature("-r", texts["ref.txt"])
     assert "tok:moses-de-" in found
     assert "takes the text for German" in said

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,19 @@ def test_archives_and_standard_input(gold: Path, test: Path, tmp_path: Path) -> 
     expected = run(gold, test).stdout
     packed = write(tmp_path / "gold.gz", gzip.compress(gold.read_bytes()))
     assert run(packed, "-", given=test.read_bytes()).stdout == expected
+
+
+def test_a_bracket_without_a_label_in_one_file_is_told(gold: Path, tmp_path: Path) -> None:
+    """`regard parse` writes it: EVALB counts it as an error, unless the gold file has it, too."""
+    bare = GOOD.replace(b"(TOP (", b"( (")
+    one, other = write(tmp_path / "one", bare * 2), write(tmp_path / "other", bare * 2)
+    for files, which in (((gold, one), one), ((one, gold), one), ((one, other), None)):
+        result = run(*files, "--summary")
+        assert ("Bracketing FMeasure       = 100.00" in result.stdout) == (which is None)
+        assert result.stderr.startswith(f"{which}: its trees stand in a" if which else "")
+        assert result.stderr.count("\n") == (which is not None)
+    labelled = subprocess.run(["sed", "s/^( *(/(TOP (/", one], capture_output=True, check=True)
+    assert labelled.stdout == GOOD * 2
 
 
 @pytest.mark.parametrize(

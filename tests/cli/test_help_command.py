@@ -1,5 +1,6 @@
 """`regard help`: topics, commands, and the pager of a terminal."""
 
+import io
 import json
 import os
 import pty
@@ -11,6 +12,7 @@ import pytest
 
 from cli.refusing import refused, regard
 from regard.cli.help import ALIASES
+from regard.cli.main import main
 from regard.recipe import Recipe
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,6 +57,20 @@ def test_a_topic_is_its_page(topic: str) -> None:
     page = (DOCS / f"{topic}.md").read_text("utf-8")
     assert shown(topic).startswith(page)
     assert page.startswith("# "), "the list of topics shows the first line"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "euc-kr"])
+def test_standard_output_is_utf_8_in_every_locale(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding))
+    monkeypatch.setattr(sys, "argv", ["regard", "help", "glossary"])
+    main()
+    sys.stdout.flush()
+    page = (DOCS / "glossary.md").read_text("utf-8")
+    assert not page.isascii()
+    assert written.getvalue().decode("utf-8").startswith(page)
 
 
 def test_another_name_leads_to_a_page() -> None:

@@ -62,6 +62,10 @@ def test_everything_at_once(world: World) -> None:
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
 
 
+def test_escape_sequences_stay_in_a_translation(world: World) -> None:
+    assert looked(world, "--target", "\x1b[31mHund") == "\x1b[31mHund\n"
+
+
 def test_json_alone_on_standard_output(world: World) -> None:
     result = process("look", world.made / "model", SENTENCE, "--json", "-", "--search")
     assert result.stderr == ""

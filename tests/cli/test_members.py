@@ -1,17 +1,34 @@
 """`regard train --seeds`: several models of one recipe and one text, which translate together."""
 
+import os
+import signal
+from typing import Any
+
 import pytest
 
 from cli.refusing import World, regard
 from regard.inputs import TrainingFiles
 from regard.members import members
 from regard.recipe import Recipe
+from regard.run.directory import RunDirectory
 from regard.start import MINUTES, Start
 
 
-def test_members_differ_in_their_seed_alone_and_translate_together(world: World) -> None:
+def test_members_differ_in_their_seed_alone_and_translate_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = world.folder / "runs"
     command = ["train", "-q", *world.text, *world.recipe, "--seeds", "2", "--out", runs]
+
+    def interrupted(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return finish(*given)
+
+    finish = RunDirectory.finish
+    monkeypatch.setattr(RunDirectory, "finish", interrupted)
+    assert regard(*command).status == 130
+    assert not (runs / "seed-2").exists()  # none begins after a signal
+    monkeypatch.undo()
     assert regard(*command).status == 0
     recipes = [Recipe.read(runs / f"seed-{seed}" / "recipe.toml") for seed in (1, 2)]
     assert [recipe.training.seed for recipe in recipes] == [1, 2]
@@ -33,3 +50,10 @@ def test_members_divide_the_time(world: World, given: float | None, each: float)
     assert [start.minutes for start in starts] == [each] * 3
     named = members(Start(world.folder / "x", files, recipe="small"), 2)
     assert [start.minutes for start in named] == [None] * 2
+
+
+def test_members_that_go_on_without_a_time_keep_theirs(world: World) -> None:
+    files = TrainingFiles([world.folder / "source.en"], [world.folder / "target.de"])
+    (world.folder / "x/seed-1").mkdir(parents=True)
+    (world.folder / "x/seed-1/recipe.toml").write_text(Recipe().but(minutes=60.0).to_toml())
+    assert [start.minutes for start in members(Start(world.folder / "x", files), 3)] == [None] * 3

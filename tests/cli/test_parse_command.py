@@ -92,6 +92,11 @@ def test_lines_keep_their_places(folder: Path) -> None:
     assert found[0]["score"] < 0
 
 
+def test_escape_sequences_stay_in_words(folder: Path) -> None:
+    [line] = parse(folder, text="The \x1b[31mdog barks .\n")
+    assert next(read_trees([line], "out")).words() == ["The", "\x1b[31mdog", "barks", "."]
+
+
 def test_trees_are_drawn(folder: Path) -> None:
     drawing = parse(folder, "--draw", text="The dog barks .\n")
     assert "".join(drawing).count("The") == 1

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli import progress
+from regard.data.aligned import Progress
 
 
 def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +32,17 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert said[-1].startswith(
         "beam 6 and alpha 1.2 are the best of 1 settings tried on 1,014 sent"
     )
+
+
+def test_each_reading_has_a_speed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage reads the gold trees and then the silver trees, both with 400 trees a second."""
+    said: list[str] = []
+    monkeypatch.setattr(progress, "note", said.append)
+    display = progress.PreparationDisplay("trees")
+    for now, done, total, trees in ((0, 0, 100, 0), (100, 100, 100, 40_000), (100, 0, 10_000, 0),
+                                    (111, 11, 10_000, 4_400)):  # fmt: skip
+        monkeypatch.setattr(progress.time, "monotonic", lambda: now)  # noqa: B023
+        display(Progress("encode", done, total, trees))
+    assert said[-1].startswith("encoding: 0%, 4,400 trees, 400 trees/s, ")
+    [task] = display._bar.tasks
+    assert (task.completed, task.total) == (11, 10_000)

@@ -20,6 +20,7 @@ from cli.refusing import (
 )
 from cli.spoiling import Mark, flip, reseal, resealed, seal_bare, truncate
 from regard.recipe import Recipe
+from regard.run.finetuning import keep_origin
 
 
 def resume(world: World, run: Path, *more: str | Path) -> list[str | Path]:
@@ -310,6 +311,31 @@ def test_what_cannot_begin_with_a_model_is_refused_before_text_is_prepared(world
         assert refused(*begin, "--data", world.made / "data", "--out", run) == (
             f"{run}: was begun without --from: choose another --out"
         )
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (["--source", "source.en", "--target", "short.de"], 2),
+        (["--data", "data", "--micro-batches", "100000"], 2),
+        (["--data", "data", "--verify-resume", "5"], 2),
+        (["--data", "data", "--plan"], 0),
+    ],
+)
+def test_a_run_that_does_not_begin_forgets_the_model_that_it_was_to_begin_with(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: list[str], status: int
+) -> None:
+    monkeypatch.setattr("regard.cli.plan.print_plan", lambda *_, **__: None)
+    monkeypatch.chdir(world.folder)
+    world.copy("data")
+    world.write("short.de", "der Hund\n")
+    model, command = world.made / "model", ["train", "-q", "--out", "some/run", *more]
+    with unchanged(world.folder):
+        said = regard(*command, "--from", model)
+    assert said.status == status, said
+    keep_origin(model, Path("some/run"))  # by a command that was killed
+    with unchanged(world.folder):
+        assert regard(*command, "--from", model) == said
 
 
 def test_a_run_is_not_written_over_prepared_data(world: World) -> None:

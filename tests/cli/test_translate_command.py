@@ -23,6 +23,7 @@ from files.limits import files_of_at_most
 from machine.ended import assert_gone
 from regard.cli.main import main
 from regard.machine.copies import can_be_copied
+from regard.translation import Translation, Translator
 from run.killing import PROCESSES
 
 COUNT = 3_840
@@ -305,7 +306,10 @@ def test_where_no_output_can_be_made(world: World, command: list[str | Path]) ->
     (world.folder / "folder").mkdir()
     mine = world.write("mine", "mine\n")
     for out, why in (
-        ("-", "--out -: it names a file to make; leave it out for standard output"),
+        *(
+            (out, f"--out {out}: it names a file to make; leave it out for standard output")
+            for out in ("-", ".", "/")
+        ),
         (mine, f"{mine}: exists already: remove it, or choose another --out"),
         (world.folder / "folder", f"{world.folder}/folder: exists already: remove it, or choose"),
         (mine / "out", f"{mine}/.out.parts"),
@@ -425,6 +429,22 @@ def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None
     said = refused(*command, "--n-best", "2")
     assert said == "--paragraphs writes one translation of a line: leave out --n-best"
     assert "give the code of a language" in refused(*command, "--paragraphs", "English")
+
+
+def test_a_sentence_of_a_paragraph_is_named_by_its_line(world: World) -> None:
+    text = world.write("in.txt", "The dog. The cat. A bird.\n\nThe house. " + "the dog " * 40)
+    command = ["translate", world.made / "model", "-i", text, "--paragraphs", "en", "--no-retry"]
+    for more in ([], ["--window", "2"], ["--out", world.folder / "out"]):
+        assert refused(*command, "--long", "refuse", *more).startswith(f"{text}:3: ")
+
+
+def test_escape_sequences_stay_in_translations(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = [Translation("\x1b[31mHund", 0.0)]
+    monkeypatch.setattr(Translator, "texts", lambda *_: written)
+    result = regard("translate", world.made / "model", "--no-retry", stdin=GOOD.encode())
+    assert result.stdout == "\x1b[31mHund\n"
 
 
 def test_word_alignments(made: Path) -> None:

@@ -129,6 +129,21 @@ def test_files_are_mixed(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.Mon
     assert report.train.kept == once.total()  # pairs of the text, each counted once
 
 
+def test_repeats_are_dropped_within_each_of_the_files_that_are_mixed(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    """A pair of two files is seen as often as both say."""
+    other = tmp_path / "other.en", tmp_path / "other.de"
+    for path, lines in zip(other, (SOURCES[:20] * 2, TARGETS[:20] * 2), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    files, recipe = [corpus.source, other[0]], RECIPE.but(deduplicate=True)
+    report = prepare_text(files, [corpus.target, other[1]], corpus.out, recipe, mix=(1, 3))
+    train = Counter(corpus.prepared("train"))
+    shared = [pair for pair in zip(SOURCES[:20], TARGETS[:20], strict=True) if pair in train]
+    assert train == {pair: 4 if pair in shared else 1 for pair in train}
+    assert report.train.duplicates == len(shared) > 10
+
+
 def test_the_same_text_and_recipe_give_the_same_bytes(corpus: Corpus) -> None:
     corpus.prepare()
     first = everything_below(corpus.out)
@@ -448,11 +463,11 @@ def test_text_that_changes_while_it_is_read_is_refused(corpus: Corpus) -> None:
         if progress.stage == "learn" and progress.done and not grown:
             grown = True
             with corpus.source.open("a") as source, corpus.target.open("a") as target:
-                source.write("more\n")
-                target.write("mehr\n")
+                source.write("more\n" * 20)
+                target.write("mehr\n" * 20)
 
-    with pytest.raises(DataError, match=r"had 101 pairs .* now has 102"):
-        corpus.prepare(progress=grow)
+    with pytest.raises(DataError, match=r"had 101 pairs .* now has 121"):
+        corpus.prepare(RECIPE.but(deduplicate=True), progress=grow)
     assert not corpus.out.exists()
 
 

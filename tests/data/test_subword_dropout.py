@@ -148,6 +148,23 @@ def test_processes_share_the_batches_of_one(data: Path) -> None:
     assert sorted(whole) == sorted(row for share in shared for row in sentences(share, 4))
 
 
+@pytest.mark.parametrize(
+    ("layout", "source_tokens", "target_tokens"),
+    [("packed", 960, 960), ("grouped", 48, 960), ("grouped", 960, 48)],
+)
+def test_sentences_cut_anew_have_room(
+    data: Path, layout: str, source_tokens: int, target_tokens: int
+) -> None:
+    """Where a row, or a side of a batch, has less room than data.max_length."""
+    recipe = RECIPE.but(max_length=96, layout=layout, subword_dropout=0.5)
+    recipe = recipe.but(source_tokens=source_tokens, target_tokens=target_tokens)
+    for batch in islice(training_batches(data, recipe).rest_of_epoch(), 500):
+        assert batch.source.ids.numel() <= source_tokens
+        assert batch.labels.numel() <= target_tokens
+        assert int((batch.source.ids != 0).sum()) == batch.source_tokens
+        assert int((batch.labels != 0).sum()) == batch.target_tokens
+
+
 def test_without_it_batches_are_what_they_were(data: Path) -> None:
     plain = RECIPE.but(subword_dropout=0.0)
     pairs = training_pairs(data, plain)

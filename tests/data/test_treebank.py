@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from regard.corpus import example
+from regard.data.aligned import Progress
 from regard.data.pairs import Pairs, recipe_of
 from regard.data.prepare import Report
-from regard.data.treebank import as_text, prepare_trees
+from regard.data.tree_encoding import as_text
+from regard.data.treebank import prepare_trees
 from regard.errors import DataError, RecipeError
 from regard.files.lines import read_lines
 from regard.recipe import Recipe
@@ -66,6 +68,18 @@ def prepared(folder: Path, recipe: Recipe = RECIPE, **files: object) -> Report:
     return prepare_trees(**arguments)  # type: ignore[arg-type]
 
 
+def test_trees_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "train.mrg", made(20, seed=1))
+
+    def grow(progress: Progress) -> None:
+        if progress.stage == "learn":
+            written(tmp_path, "train.mrg", [*made(20, seed=1), "( (NEW (LABEL a)))"])
+
+    with pytest.raises(DataError, match=r"^'\(NEW' was in no tree when .*: do not change them"):
+        prepared(tmp_path, trees=[path], progress=grow)
+    assert not (tmp_path / "data").exists()
+
+
 def test_every_tree_can_be_read_again(tmp_path: Path) -> None:
     lines = [*made(40, seed=1), *ODD]
     report = prepared(
@@ -112,6 +126,25 @@ def test_held_out_trees_and_their_copies_are_not_learned(tmp_path: Path) -> None
     assert not held_out & {text for text, _ in learned(tmp_path / "data", "train")}
     assert report.train.held_out >= 3 * len(held_out)
     assert report.train.kept + report.train.held_out == 150
+
+
+def test_a_held_out_sentence_is_not_learned_in_another_spelling(tmp_path: Path) -> None:
+    gold = [f"(S (CD {n}\\/2) (VP (VBZ falls)))" for n in range(20)]
+    silver = [line.replace("\\/", "/") for line in gold]
+    files = [written(tmp_path, "gold.mrg", gold)], [written(tmp_path, "silver.mrg", silver)]
+    report = prepared(tmp_path, trees=files[0], silver=files[1])
+    assert (report.train.kept, report.train.held_out) == (36, 4)
+
+
+def test_the_share_of_silver_trees_does_not_count_what_is_held_out(tmp_path: Path) -> None:
+    gold, silver = made(200, seed=1), made(800, seed=2)
+    recipe = RECIPE.but(held_out=20)
+    files = [written(tmp_path, "gold.mrg", gold)], [written(tmp_path, "silver.mrg", silver)]
+    prepared(tmp_path, recipe, trees=files[0], silver=files[1], silver_share=0.5)
+    found = Counter(text for text, _ in learned(tmp_path / "data", "train"))
+    texts = {as_text(tree.words()) for line in silver if (tree := tree_of(line))}
+    of_silver = sum(count for text, count in found.items() if text in texts)
+    assert of_silver / found.total() == pytest.approx(0.5, abs=0.01)
 
 
 def test_recombined_trees_are_of_gold_trees_alone(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """How many checkpoints are averaged, chosen on the validation set."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,21 @@ def test_the_model_is_the_average_with_the_lowest_loss(given: dict[str, Any]) ->
     assert loss == pytest.approx(best["loss"], abs=1e-5)
 
 
-def test_finished_again_it_is_the_same(given: dict[str, Any]) -> None:
+def test_stopped_while_it_averages_it_begins_with_that_again_and_then_stays(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given["changes"] |= {"training.best": "bleu", "training.validate_sentences": 1}
+
+    def stopped(_: object) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return {"loss": 1.0}
+
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.measure.averages.validator", lambda *_: stopped)
+        with pytest.raises(KeyboardInterrupt, match="stopped at step 12, which is saved"):
+            regard.train(**given)
     out = regard.train(**given)
+    assert len(averaged(out)) > 1
     weights, tried = (out / "model.safetensors").read_bytes(), averaged(out)
     regard.train(**given)
     assert (out / "model.safetensors").read_bytes() == weights

@@ -1,13 +1,23 @@
 """Choosing beam and length penalty on a development set."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.errors import DataError, RecipeError
-from regard.measure.tuning import ALPHAS, BEAMS, FEWEST, keep_best, refuse_unaligned, try_searches
+from regard.measure.tuning import (
+    ALPHAS,
+    BEAMS,
+    FEWEST,
+    Tried,
+    keep_best,
+    refuse_unaligned,
+    try_searches,
+)
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
@@ -73,7 +83,9 @@ def test_a_parser_is_not_tuned() -> None:
         Recipe().but(output="trees", tune=True)
 
 
-def test_a_run_tunes_itself_at_the_end_and_says_how(tmp_path: Path) -> None:
+def test_a_run_tunes_itself_at_the_end_and_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import regard
 
     (tmp_path / "text").write_text("\n".join(strings(60, seed=3)) + "\n")
@@ -92,6 +104,22 @@ def test_a_run_tunes_itself_at_the_end_and_says_how(tmp_path: Path) -> None:
     out = regard.train(**given, changes=changes, warn=said.append)
     assert said[-1] == "beam and alpha stay: only 2 validation sentences to choose them by"
     given |= {"valid_source": valid, "valid_target": valid, "out": tmp_path / "tuned"}
+
+    def stop(record: dict[str, Any]) -> None:
+        if record["event"] == "finish":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def stopped(*_: object, **__: object) -> list[Tried]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return [Tried(1, 0.0, 50.0)]
+
+    with pytest.raises(SystemExit, match="143"):
+        regard.train(**given, changes=changes, progress=stop)
+    monkeypatch.setattr("regard.measure.tuning.try_searches", stopped)
+    with pytest.raises(SystemExit, match="143"):
+        regard.train(**given, changes=changes)
+    monkeypatch.undo()
+    assert "tuned" not in json.loads((tmp_path / "tuned/manifest.json").read_text())
     for _ in range(2):  # once more, it is finished already: what was found stays
         out = regard.train(**given, changes=changes)
         records = read_journal(out / "journal.jsonl")

@@ -231,6 +231,31 @@ def test_a_finished_run_is_extended_knowingly(copy: Path, data: Path) -> None:
     ]
 
 
+def test_validations_by_another_measure_are_compared_with_later_ones_only(
+    tmp_path: Path, data: Path
+) -> None:
+    recipe = SHORT.but(steps=4, validate_every=2, best="loss")
+
+    def best_of(best: str) -> tuple[float, int, int]:
+        """The best validation, its step, and the validations since, in a run that goes on."""
+        run = Run(tmp_path / "run", recipe.but(best=best), data, accept_changes=True)
+        try:
+            state = run.resume_or_start().state
+        finally:
+            run.close()
+        return state.lowest_loss, state.best_step, state.no_better
+
+    trained(tmp_path / "run", data, recipe, lambda _: {"loss": 2.0, "bleu": 30.0})
+    assert best_of("loss") == best_of("last") == (2.0, 2, 1)
+    assert best_of("bleu") == (0.0, 0, 0)
+    assert best_of("bleu") == (0.0, 0, 0)  # though the recipe has not changed again
+    more = recipe.but(best="bleu", steps=6)
+    trained(
+        tmp_path / "run", data, more, lambda _: {"loss": 2.0, "bleu": 30.0}, accept_changes=True
+    )
+    assert best_of("bleu") == (70.0, 6, 0)
+
+
 def test_changes_that_do_not_fit_after_all_leave_everything(copy: Path, data: Path) -> None:
     before = content(copy)
     with pytest.raises(ModelError, match="does not fit this recipe"):

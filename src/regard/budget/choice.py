@@ -156,7 +156,8 @@ def _start(corpus: ParallelText, fields: dict[str, Any], asked: tuple[str, ...])
     """
     batch = rule_of_times()["batch"][choose_device().type]
     tokens = {"source_tokens": batch, "target_tokens": batch}
-    recipe = corpus.suited(SMALL.but(**fields, **tokens)).set(*asked)
+    kept = {"average": AVERAGED, "keep": AVERAGED}
+    recipe = corpus.suited(SMALL.but(**fields, **tokens, **kept)).set(*asked)
     if corpus.tokenizer and (problem := matrices_misfit(recipe.model, corpus.tokenizer)):
         raise RecipeError(problem)
     return recipe
@@ -197,8 +198,6 @@ def _expected(
         validate_every=interval,
         validate_sentences=VALIDATED,
         save_every=interval,
-        average=AVERAGED,
-        keep=AVERAGED,
         best="loss",
         tune=True,
     ).set(*asked)

@@ -170,7 +170,7 @@ def _verify(start: "Start", steps: int, quiet: bool) -> None:
     with together() as processes:
         if processes.count > 1:
             raise RegardError("--verify-resume replays in one process: start it without torchrun")
-        recipe, data = _begin(start, quiet)
+        recipe, data = _begin(start, quiet, trains=False)
         typer.echo(f"{start.out}: {verify_resume(start.out, recipe, data, steps, note)}")
 
 
@@ -178,14 +178,15 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
     """Plan a run or train it; return True if it was planned."""
     from regard.cli.plan import print_budgets, print_plan
     from regard.machine.processes import together
+    from regard.run.finetuning import origin_forgotten_after_errors
 
     out, began = start.out, time.monotonic()
-    with together() as processes:
+    with together() as processes, origin_forgotten_after_errors(out):
         if plan and start.minutes and start.chooses_for_text:
             if processes.first:
                 print_budgets(start, start.minutes)
             return True
-        recipe, data = processes.first_does(lambda: _begin(start, quiet))
+        recipe, data = processes.first_does(lambda: _begin(start, quiet, trains=not plan))
         if plan:
             print_plan(recipe, data, out, processes, options, quiet=quiet)
             return True
@@ -196,7 +197,7 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
     return False
 
 
-def _begin(start: "Start", quiet: bool) -> "tuple[Recipe, Path]":
+def _begin(start: "Start", quiet: bool, *, trains: bool) -> "tuple[Recipe, Path]":
     from regard.cli.console import note
     from regard.cli.preparing import preparing
     from regard.start import begin
@@ -208,6 +209,7 @@ def _begin(start: "Start", quiet: bool) -> "tuple[Recipe, Path]":
             progress=progress,
             remark=tell,
             chose=lambda choice: [tell(sentence) for sentence in choice.sentences()],
+            trains=trains,
         )
 
 

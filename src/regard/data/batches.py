@@ -261,7 +261,8 @@ class Batches:
     def _window_of(self, indices: NDArray[np.int32]) -> PairSource:
         if isinstance(self._pairs, RedrawnPairs):
             random = self._generator(self._epoch, self._window, 0)
-            return self._pairs.drawn(indices, self._recipe, random)
+            rooms = self._room("source")[1], self._room("target")[1]
+            return self._pairs.drawn(indices, self._recipe, rooms, random)
         return _Some(self._pairs, indices)
 
     def _order(self) -> NDArray[np.int32]:
@@ -284,8 +285,7 @@ class Batches:
             refuse_without_row(recipe)
         sides = ("source", self._pairs.source_lengths), ("target", self._pairs.target_lengths)
         for side, lengths in sides:
-            key = "row_length" if self._packed else f"{side}_tokens"
-            bound = getattr(recipe, key)
+            key, bound = self._room(side)
             too_long = np.flatnonzero(lengths > bound)
             if len(too_long):
                 longest = int(lengths.max())
@@ -295,6 +295,11 @@ class Batches:
                     f"and data.{key} = {bound}: raise it to {-(-longest // 8) * 8}, or prepare the "
                     f"data again with data.max_length = {bound}"
                 )
+
+    def _room(self, side: str) -> tuple[str, int]:
+        """The field that limits a sentence of this side, and its value, </s> included."""
+        key = "row_length" if self._packed else f"{side}_tokens"
+        return key, getattr(self._recipe, key)
 
 
 class _Some:

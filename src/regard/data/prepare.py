@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from regard.data.aligned import AlignedBlock, AlignedText, Progress, TextPair
 from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, encode, encoded
-from regard.data.pairs import DATA_FORMAT, FILES, is_replaceable
+from regard.data.pairs import DATA_FORMAT, FILES, SIDES, is_replaceable
 from regard.data.repeats import mark_repeats
 from regard.data.survey import Survey, random_keys, survey
 from regard.errors import DataError
@@ -80,10 +80,11 @@ def prepare_text(
     Without validation files, data.held_out of the clean pairs (at most a tenth) are drawn with the
     recipe's seed. Drawn pairs that are too long are dropped. No drawn pair, and no pair equal to
     one, is trained on. From validation files, only pairs with an empty side are dropped. `mix` says
-    how often an epoch has the pairs of each source file, by default once. `tokenizer` is a
-    tokenizer.json, with the other files of a foreign tokenizer beside it. Without `tokenizer`, a
-    tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
-    share the work, by default one per usable core. `progress` is called while the corpus is read.
+    how often an epoch has the pairs of each source file, by default once; with `mix`, duplicates
+    are dropped within each file only. `tokenizer` is a tokenizer.json, with the other files of a
+    foreign tokenizer beside it. Without `tokenizer`, a tokenizer is learned. Earlier prepared data
+    in `out` is replaced. At most `workers` processes share the work, by default one per usable
+    core. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -101,7 +102,8 @@ def prepare_text(
     ):
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         digests = Path(scratch, "digests")
-        found = survey(text, recipe, pool, hold_out=not valid_text.files, digests=digests)
+        hold_out, mixed = not valid_text.files, bool(mix)
+        found = survey(text, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
         repeats = mark_repeats(digests) if recipe.data.deduplicate else None
         empty = _write_valid_text(folder, valid_text.pairs()) if valid_text.files else 0
         vocabulary = known or _learn(text, found, recipe, pool, Path(scratch, "sample"))
@@ -115,13 +117,14 @@ def prepare_text(
         _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report.of(train, valid, vocabulary)
-        inputs = {
-            f"{split}.{side}": [sides[place] for sides in given.files]
-            for split, given in (("train", text), ("valid", valid_text))
-            for place, side in enumerate(("source", "target"))
-        }
+        inputs = _by_side("train", text) | _by_side("valid", valid_text)
         complete(folder, recipe, report, inputs, mix=mix, sample=_sample(known, found))
     return report
+
+
+def _by_side(split: str, text: AlignedText) -> dict[str, list[Path]]:
+    """The files of each side, by the names that they have in a manifest."""
+    return {f"{split}.{side}": [both[i] for both in text.files] for i, side in enumerate(SIDES)}
 
 
 def _learn(

@@ -21,11 +21,12 @@ _READ = 2**18
 """Number of digests that are read from the file at once."""
 
 
-def digest(pair: tuple[str, str]) -> int:
-    """The digest of a pair, eight bytes as an integer."""
+def digest(pair: tuple[str, str], file: int = 0) -> int:
+    """The digest of a pair, eight bytes as an integer; equal pairs with other `file`s differ."""
     # No line holds a line feed, so the joined text is unambiguous. In a corpus of 36 million pairs,
     # the probability that two different pairs have equal digests is 1 in 28,000.
-    return int.from_bytes(blake2b("\n".join(pair).encode(), digest_size=8).digest())
+    text = "\n".join((*pair, str(file)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def mark_repeats(digests: Path) -> Path:
@@ -48,10 +49,13 @@ def mark_repeats(digests: Path) -> Path:
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:
     """[count] Whether each pair repeats an earlier one.
 
-    The first of these pairs has the number `first`, counted from 0.
+    The first of these pairs has the number `first`, counted from 0. A pair that was added to the
+    text after `mark_repeats` is no repeat.
     """
     begin, within = divmod(first, 8)
-    bits = np.fromfile(marks, np.uint8, (within + count + 7) // 8, offset=begin)
+    bits = np.zeros((within + count + 7) // 8, np.uint8)
+    found = np.fromfile(marks, np.uint8, len(bits), offset=begin)
+    bits[: len(found)] = found
     return np.unpackbits(bits, bitorder="little")[within : within + count].astype(bool)
 
 

@@ -79,16 +79,27 @@ class RedrawnPairs(Pairs):
         pairs.merges = Merges(open_own_tokenizer(directory, "data.subword_dropout", "set it to 0"))
         return pairs
 
-    def drawn(self, indices: NDArray[Any], rules: DataRecipe, random: np.random.Generator) -> Pairs:
-        """The pairs with these indices, numbered anew from 0, with sub-words drawn by `random`."""
+    def drawn(
+        self,
+        indices: NDArray[Any],
+        rules: DataRecipe,
+        rooms: tuple[int, int],
+        random: np.random.Generator,
+    ) -> Pairs:
+        """The pairs with these indices, numbered anew from 0, with sub-words drawn by `random`.
+
+        `rooms` are the most ids that a source, and a target, may have to fit into a batch. A
+        sentence that would have more than this, or more than data.max_length, keeps its old ids.
+        All these numbers count </s>.
+        """
         source, target = (
             self.merges.drawn(
                 _end_to_end([get(i) for i in indices.tolist()]),
                 rules.subword_dropout,
                 int(random.integers(2**63)),
-                rules.max_length,
+                min(rules.max_length, room),
             )
-            for get in (self.source, self.target)
+            for get, room in zip((self.source, self.target), rooms, strict=True)
         )
         return Pairs(source, target, self.fingerprint)
 

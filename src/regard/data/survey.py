@@ -31,13 +31,20 @@ class Survey:
 
 
 def survey(
-    text: AlignedText, recipe: Recipe, workers: Workers, *, hold_out: bool, digests: Path
+    text: AlignedText,
+    recipe: Recipe,
+    workers: Workers,
+    *,
+    hold_out: bool,
+    digests: Path,
+    mixed: bool = False,
 ) -> Survey:
     """Read a whole corpus; with `hold_out`, draw pairs for validation.
 
     Every clean pair has the same chance of being drawn, and at most a tenth of them are drawn. If
     the recipe drops duplicates, the digests of all pairs are written to `digests`, for
-    `mark_repeats`. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
+    `mark_repeats`. If the files are `mixed`, equal pairs of two files have different digests, so
+    that both are kept. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
     `hold_out`, fewer than ten clean pairs.
     """
     rules = recipe.data
@@ -45,7 +52,7 @@ def survey(
     pairs = clean = characters = 0
     drawn: list[_Drawn] = []
     with digests.open("wb") as file:
-        job = _Surveyor(rules, recipe.training.seed, wanted)
+        job = _Surveyor(rules, recipe.training.seed, wanted, mixed)
         for found in text.each("survey", job, workers):
             pairs += found.pairs
             clean += found.clean
@@ -95,8 +102,8 @@ class _Surveyor:
     that it has seen. A pair whose random number is higher than all of these is not drawn.
     """
 
-    def __init__(self, rules: DataRecipe, seed: int, wanted: int):
-        self._rules, self._seed, self._wanted = rules, seed, wanted
+    def __init__(self, rules: DataRecipe, seed: int, wanted: int, mixed: bool):
+        self._rules, self._seed, self._wanted, self._mixed = rules, seed, wanted, mixed
         self._lowest = np.zeros(0, np.uint64)
 
     def __call__(self, block: AlignedBlock) -> _Found:
@@ -114,11 +121,11 @@ class _Surveyor:
             self._lowest = np.sort(np.concatenate([self._lowest, mine]))[: self._wanted]
             low = np.flatnonzero(mine <= self._lowest[-1:])
             drawn = [(int(mine[i]), block.number + int(kept[i]), pairs[kept[i]]) for i in low]
-        digests = b""
+        digests, file = b"", block.file if self._mixed else 0
         if self._rules.deduplicate:
             digests = np.array(
                 [
-                    digest(pair) if good else NO_DIGEST
+                    digest(pair, file) if good else NO_DIGEST
                     for pair, good in zip(pairs, clean, strict=True)
                 ],
                 np.uint64,

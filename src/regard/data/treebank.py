@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,18 +23,19 @@ import numpy as np
 
 from regard.data.aligned import Progress, Stage
 from regard.data.encoding import SplitCounts
-from regard.data.pairs import EncodedSentences, SideWriter, is_replaceable
+from regard.data.pairs import is_replaceable
 from regard.data.prepare import LEARNT_PAIRS, Report, complete
+from regard.data.tree_encoding import TREES_AT_ONCE, TreeEncoder, TreeWriter, as_text
 from regard.data.tree_files import Treebank
 from regard.errors import DataError, RecipeError
 from regard.files.lines import refuse_unreadable
 from regard.files.replacing import whole_or_nothing
-from regard.recipe import DataRecipe, Recipe
-from regard.text.cleaning import Verdict, judge_length
+from regard.recipe import Recipe
+from regard.text.cleaning import Verdict
 from regard.text.opening import open_own_tokenizer
 from regard.text.tokenizer import Tokenizer
-from regard.trees.linearise import CLOSE, OPEN, Form, linearise
-from regard.trees.penn import bracketed, plain_word
+from regard.trees.linearise import CLOSE, OPEN, linearise
+from regard.trees.penn import bracketed
 from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
@@ -45,13 +45,6 @@ MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20
 """At most this many trees are made of a gold tree, by exchanging phrases."""
-_BLOCK = 1000
-"""Number of trees that are encoded together."""
-
-
-def as_text(words: Sequence[str]) -> str:
-    """The sentence as the encoder reads it: the printed forms of its words, joined by spaces."""
-    return " ".join(map(plain_word, words))
 
 
 def prepare_trees(
@@ -94,7 +87,7 @@ def prepare_trees(
             _refuse_unknown(found.tokens, known)
         vocabulary = known or job.learn(found)
         vocabulary.save(folder / "tokenizer.json")
-        encoder = _Encoder(vocabulary, recipe.task.form)
+        encoder = TreeEncoder(vocabulary, recipe.task.form)
         valid = job.write_valid(folder, encoder, found)
         train = job.write_train(folder, encoder, found, silver_share)
         report = Report.of(train, valid, vocabulary)
@@ -166,13 +159,13 @@ class _Preparation:
         wanted, symbols = self.recipe.tokenizer, _in_order(found.tokens)
         return Tokenizer.learn(lines, wanted.kind, wanted.vocabulary, symbols)
 
-    def write_valid(self, folder: Path, encoder: _Encoder, found: _Survey) -> SplitCounts:
+    def write_valid(self, folder: Path, encoder: TreeEncoder, found: _Survey) -> SplitCounts:
         """Encode the validation trees, and write them as text too."""
         trees = found.held_out or self._read("encode", self.valid)
         with (
             (folder / "valid.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
             (folder / "valid.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
-            closing(_Writer(folder / "valid", encoder)) as writer,
+            closing(TreeWriter(folder / "valid", encoder)) as writer,
         ):
             for tree in trees:
                 sources.write(as_text(tree.words()) + "\n")
@@ -181,17 +174,17 @@ class _Preparation:
         return writer.counts()
 
     def write_train(
-        self, folder: Path, encoder: _Encoder, found: _Survey, share: float | None
+        self, folder: Path, encoder: TreeEncoder, found: _Survey, share: float | None
     ) -> SplitCounts:
         """Encode the training trees, a `share` of which is silver, and the recombined trees."""
-        excluded = {tuple(tree.words()) for tree in found.held_out}
-        gold, silver = _times(found.gold, found.silver, share)
+        excluded = {as_text(tree.words()) for tree in found.held_out}
+        gold, silver = _times(found.gold - len(found.held_out), found.silver, share)
         recombine = self._recombine(found, excluded)
-        with closing(_Writer(folder / "train", encoder, self.recipe.data)) as writer:
+        with closing(TreeWriter(folder / "train", encoder, self.recipe.data)) as writer:
             for bank, times in ((self.gold, gold), (self.silver, silver)):
                 for number, tree in enumerate(self._read("encode", bank)):
                     copies = int((number + 1) * times) - int(number * times)
-                    if tuple(tree.words()) in excluded:
+                    if as_text(tree.words()) in excluded:
                         writer.fates[Verdict.HELD_OUT] += copies
                         continue
                     writer.write(tree, copies)
@@ -206,7 +199,7 @@ class _Preparation:
         return counts
 
     def _recombine(
-        self, found: _Survey, excluded: Set[tuple[str, ...]]
+        self, found: _Survey, excluded: Set[str]
     ) -> Callable[[int, Tree], Iterator[Tree]]:
         """Return a function that takes a gold tree's number and the tree, and yields new trees.
 
@@ -217,13 +210,13 @@ class _Preparation:
         if not each:
             return lambda number, tree: iter(())
         every = self._read("phrases", self.gold)
-        phrases = Phrases(tree for tree in every if tuple(tree.words()) not in excluded)
+        phrases = Phrases(tree for tree in every if as_text(tree.words()) not in excluded)
         draw = random.Random(self.recipe.training.seed)
 
         def recombine(number: int, tree: Tree) -> Iterator[Tree]:
             count = int((number + 1) * each) - int(number * each)
             made = (phrases.recombined(tree, draw) for _ in range(count))
-            return (new for new in made if new and tuple(new.words()) not in excluded)
+            return (new for new in made if new and as_text(new.words()) not in excluded)
 
         return recombine
 
@@ -243,72 +236,9 @@ class _Preparation:
             if tree is not None:
                 number += 1
                 yield tree
-                if number % _BLOCK == 0:
+                if number % TREES_AT_ONCE == 0:
                     self.progress(Progress(stage, done, total, number))
         self.progress(Progress(stage, total, total, number))
-
-
-class _Encoder:
-    """Encodes sentences and their trees as ids."""
-
-    def __init__(self, tokenizer: Tokenizer, form: Form):
-        self.tokenizer, self._form = tokenizer, form
-        self._symbols = tokenizer.symbols
-
-    def __call__(self, trees: Sequence[Tree]) -> list[tuple[Sequence[int], Sequence[int]]]:
-        """The ids of each sentence and of its tree, without </s>."""
-        sources = self.tokenizer.encode([as_text(tree.words()) for tree in trees])
-        targets = ([self._symbols[token] for token in linearise(t, self._form)] for t in trees)
-        return list(zip(sources, targets, strict=True))
-
-
-class _Writer:
-    """Encodes trees and appends them to a split, many at once; drops trees too long for `rules`."""
-
-    def __init__(self, stem: Path, encoder: _Encoder, rules: DataRecipe | None = None):
-        self.fates: Counter[Verdict] = Counter()
-        self._encoder, self._rules = encoder, rules
-        self._sides = [
-            SideWriter(stem.with_name(f"{stem.name}.{side}"), encoder.tokenizer.size)
-            for side in ("source", "target")
-        ]
-        self._waiting: list[tuple[Tree, int]] = []
-
-    def write(self, tree: Tree, copies: int = 1) -> None:
-        self._waiting.append((tree, copies))
-        if len(self._waiting) == _BLOCK:
-            self._flush()
-
-    def close(self) -> None:
-        try:
-            self._flush()
-        finally:
-            for side in self._sides:
-                side.close()
-
-    def counts(self) -> SplitCounts:
-        """How many trees were written and dropped; call this after `close`."""
-        outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
-        source, target = (side.tokens for side in self._sides)
-        return SplitCounts(
-            self.fates.total(), **outcome, source_tokens=source, target_tokens=target
-        )
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        kept = []
-        pairs = self._encoder([tree for tree, _ in waiting])
-        for (source, target), (_, copies) in zip(pairs, waiting, strict=True):
-            verdict = Verdict.KEPT
-            if self._rules is not None:
-                verdict = judge_length(len(source), len(target), self._rules)
-            self.fates[verdict] += copies
-            if verdict is Verdict.KEPT:
-                kept += [(source, target)] * copies
-        for i, side in enumerate(self._sides):
-            side.append(
-                EncodedSentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size)
-            )
 
 
 def _refuse_unknown(tokens: Set[str], tokenizer: Tokenizer) -> None:

@@ -34,9 +34,9 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 
     At first, the model is the average of `training.average` checkpoints. The loss of averages of
     fewer and fewer of these checkpoints is measured until the loss rises. Another average is tried
-    only if its measurement is expected to end within `seconds` of the call, and if no signal has
-    come. The losses are written into the journal; if it already has the losses of this step, those
-    are used.
+    only if its measurement is expected to end within `seconds` of the call. The losses are written
+    into the journal; if it already has the losses of this step, those are used. Raises Interrupted
+    if a signal comes before they are written.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
@@ -58,17 +58,18 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 def _try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[Average]:
     """Measure the average of all checkpoints in `found`, then of fewer, until the loss rises.
 
-    An average of n checkpoints is that of the first n in `found`.
+    An average of n checkpoints is that of the first n in `found`. Raises Interrupted if a signal
+    has come: a list that was cut short by it would be used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()
-    validate = validator(run.setup.data, recipe.but(validate_sentences=0))
+    validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))
     tried: list[Average] = []
     for count in range(len(found), 0, -FEWER):
         loss = validate(_model(run, average_weights(found[:count])))["loss"]
         tried.append(Average(count, loss))
+        run.leave_if_asked()
         spent = time.monotonic() - began
-        late = spent + spent / len(tried) > seconds or run.clock.interrupt.signum is not None
-        if late or loss > min(one.loss for one in tried):
+        if spent + spent / len(tried) > seconds or loss > min(one.loss for one in tried):
             break
     return tried
 

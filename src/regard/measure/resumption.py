@@ -30,8 +30,8 @@ def verify_resume(
     weights, moments and random states must equal those of the newest checkpoint. This test is not
     possible if there is only one checkpoint, if the newest is more than `steps` steps after the
     second newest, or if one of the two was made by several processes, because one process cannot
-    repeat their sums. In these cases, the steps are repeated once more without a stop, and both
-    repetitions must end with equal numbers.
+    repeat their sums. In these cases, the steps, at least two, are repeated once more without a
+    stop, and both repetitions must end with equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.
@@ -46,8 +46,9 @@ def verify_resume(
         if base.step < newest.step <= base.step + steps and alone:
             what, expected = f"the checkpoint of step {newest.step}", newest
         else:
-            what = f"a replay to step {base.step + steps} without a stop"
-            expected = _replayed(base, scratch / "whole", recipe, data, base.step + steps)
+            last = base.step + max(2, steps)  # a single step has no place to stop at
+            what = f"a replay to step {last} without a stop"
+            expected = _replayed(base, scratch / "whole", recipe, data, last)
         stops = sorted({(base.step + expected.step + 1) // 2, expected.step})
         replayed = _replayed(base, scratch / "stopped", recipe, data, *stops)
         sums = [[c.manifest["files"][name] for name in COMPARED] for c in (replayed, expected)]

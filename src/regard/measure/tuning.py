@@ -120,7 +120,11 @@ def tune_run(run: Run) -> None:
     the share AVERAGES of this time. For the second choice, only as many sentences are translated as
     the remaining time allows. If these are fewer than FEWEST, beam and alpha stay unchanged. If a
     run is finished again, the results in its journal are used again.
+
+    Raises Interrupted if a signal comes. Results that are not complete are not written then, so the
+    same command tries the settings again.
     """
+    run.leave_if_asked()
     directory, recipe = run.directory.path, run.setup.recipe.training
     began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")
     choose_average(run, AVERAGES * seconds)
@@ -145,6 +149,7 @@ def tune_run(run: Run) -> None:
         translator, sources, references, recipe.bleu_tokenizer, seconds=seconds,
         is_stopped=lambda: run.clock.interrupt.signum is not None,
     )  # fmt: skip
+    run.leave_if_asked()
     keep_best(directory, tried)
     results = [one._asdict() for one in tried]
     run.journal.write("tuned", step=step, sentences=len(sources), tried=results)

@@ -5,6 +5,8 @@ written first, so that the run begins with these weights even if it is interrupt
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -24,6 +26,7 @@ from regard.run.state import TrainingState
 
 FREE_FIELDS = ("model.dropout", "model.attention_dropout", "model.relu_dropout")
 """Fields that may differ from the model's recipe: no weight's shape depends on them."""
+_ORIGIN = "from.json"
 
 
 def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
@@ -42,24 +45,58 @@ def refuse_other_shape(directory: Path, model: Model, recipe: Recipe) -> None:
         )
 
 
-def keep_origin(directory: Path, run: Path) -> None:
-    """Write RUN/from.json, which names the model in `directory`.
+def refuse_other_origin(directory: Path, run: Path) -> None:
+    """Raise RegardError if the run cannot begin with the model in `directory`.
 
-    Raises RegardError if the run was begun without --from or with another model, or if `run` and
+    This is so if the run was begun without --from or with another model, or if `run` and
     `directory` are the same directory.
     """
     if directory.resolve() == run.resolve():
         raise RegardError(f"{run}: is the model that --from names: choose another --out")
-    path, manifest = run / "from.json", directory / MANIFEST
-    if path.exists():
-        if _origin(run)["sha256"] != checksum(manifest):
+    if (run / _ORIGIN).exists():
+        if _origin(run)["sha256"] != checksum(directory / MANIFEST):
             raise RegardError(f"{run}: was begun with another --from: choose another --out")
-        return
-    if (run / "recipe.toml").exists() or checkpoints.paths(run / "checkpoints"):
+    elif (run / "recipe.toml").exists() or checkpoints.paths(run / "checkpoints"):
         raise RegardError(f"{run}: was begun without --from: choose another --out")
-    run.mkdir(parents=True, exist_ok=True)
-    origin = {"model": str(directory.resolve()), "sha256": checksum(manifest)}
-    write_file(path, json.dumps(origin, indent=1) + "\n")
+
+
+def keep_origin(directory: Path, run: Path) -> None:
+    """Write RUN/from.json, which names the model in `directory`, unless it is there.
+
+    Raises RegardError as `refuse_other_origin` does.
+    """
+    refuse_other_origin(directory, run)
+    if not (run / _ORIGIN).exists():
+        run.mkdir(parents=True, exist_ok=True)
+        origin = {"model": str(directory.resolve()), "sha256": checksum(directory / MANIFEST)}
+        write_file(run / _ORIGIN, json.dumps(origin, indent=1) + "\n")
+
+
+@contextmanager
+def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
+    """A context for a run: if it raises an error before the run begins, RUN/from.json is removed.
+
+    Otherwise a later run without --from would begin with that model. The file stays if it was there
+    before, if there is a checkpoint, or if RUN/data has been prepared, with the model's tokenizer.
+    It also stays after a signal or a kill.
+    """
+    path, data = (run / _ORIGIN).absolute(), _inode(run / "data")
+    new = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        yield
+    except Exception:
+        has_begun = _inode(run / "data") != data or checkpoints.paths(run / "checkpoints")
+        if new and not has_begun:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # a folder has other files, or was not made
+                for folder in new[1:]:
+                    folder.rmdir()
+        raise
+
+
+def _inode(directory: Path) -> int | None:
+    """A number that differs after the directory was replaced; None if there is no directory."""
+    return directory.stat().st_ino if directory.is_dir() else None
 
 
 def begin_from_model(run: Run) -> None:
@@ -71,7 +108,7 @@ def begin_from_model(run: Run) -> None:
     """
     setup, place = run.setup, run.directory
     ended = (place.path / "model.safetensors").exists()
-    named = (place.path / "from.json").exists()
+    named = (place.path / _ORIGIN).exists()
     if not named or ended or checkpoints.paths(place.checkpoints):
         return
     origin = _origin(place.path)
@@ -100,7 +137,7 @@ def begin_from_model(run: Run) -> None:
 
 
 def _origin(run: Path) -> dict[str, str]:
-    path = run / "from.json"
+    path = run / _ORIGIN
     try:
         origin = json.loads(path.read_bytes())
         return {key: str(origin[key]) for key in ("model", "sha256")}

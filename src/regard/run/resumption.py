@@ -16,7 +16,7 @@ from regard.run.checkpoints import Checkpoint, RandomStates
 from regard.run.directory import RunDirectory
 from regard.run.setup import Setup
 from regard.run.sharding import Optimizer
-from regard.run.state import Training, TrainingState
+from regard.run.state import Training, TrainingState, judged_by
 
 Position = dict[str, int]
 """A place in the data, as `Batches.state` gives it."""
@@ -114,7 +114,10 @@ class Resumption:
             self._warn(f"{checkpoint.path}: the data changed since this run began")
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
-            return TrainingState.restored(about["state"]), about["batches"], randoms
+            state = TrainingState.restored(about["state"])
+            if about.get("judged_by") not in (None, judged_by(setup.recipe.training.best)):
+                state.forget_best()
+            return state, about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:
             why = changed_shape(self._directory.path, setup.recipe) or str(error)
             raise ModelError(

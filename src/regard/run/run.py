@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from regard.run.directory import RunDirectory
 from regard.run.journal import RecordListener
 from regard.run.resumption import Resumption
 from regard.run.setup import Setup
-from regard.run.state import Training, TrainingState
+from regard.run.state import Training, TrainingState, judged_by
 
 
 class Run:
@@ -65,6 +65,7 @@ class Run:
         self.directory = RunDirectory(directory, listeners, warn, writes=processes.first)
         self.journal = self.directory.journal
         self.clock = Clock(self.setup, self.journal, interrupt or Interrupt(), began)
+        self._state = TrainingState()
         self.resumption = Resumption(
             self.setup,
             self.directory,
@@ -80,6 +81,7 @@ class Run:
     def resume_or_start(self) -> Training:
         """Restore the newest undamaged checkpoint, or initialise a new model; start the clock."""
         training = self.resumption.resume_or_start()
+        self._state = training.state
         self.clock.start(training.state)
         return training
 
@@ -105,6 +107,7 @@ class Run:
             "step": state.step,
             "extra": extra,
             "state": state.saved(),
+            "judged_by": judged_by(setup.recipe.training.best),
             "batches": training.batches.state(),
             **setup.fingerprints,
         }
@@ -113,11 +116,10 @@ class Run:
         self.directory.save(weights, moments, about, setup.recipe.training, randoms)
         self.clock.saved(extra=extra)
 
-    def leave(self, state: TrainingState) -> NoReturn:
-        """Raise Interrupted for the signal that has come; save a checkpoint before this call."""
-        signum = self.clock.interrupt.signum
-        assert signum is not None
-        raise Interrupted(signum, state.step)
+    def leave_if_asked(self) -> None:
+        """Raise Interrupted if a signal has come; the newest step must have been saved."""
+        if (signum := self.clock.interrupt.signum) is not None:
+            raise Interrupted(signum, self._state.step)
 
     def finish(self, state: TrainingState) -> dict[str, Tensor]:
         """Make the final model, the average of checkpoints; return its weights.

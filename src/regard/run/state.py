@@ -37,11 +37,16 @@ class TrainingState:
 
     def judge(self, validation: dict[str, Any], best: str) -> None:
         """Compare a validation with the best one so far; `best` is the value of training.best."""
-        loss = max(0.0, 100 - validation[best]) if best in ("bleu", "f1") else validation["loss"]
+        figure = validation[judged_by(best)]
+        loss = figure if judged_by(best) == "loss" else max(0.0, 100 - figure)
         if loss < self.lowest_loss or not (self.best_step or self.lowest_loss):
             self.lowest_loss, self.best_step, self.no_better = loss, self.step, 0
         else:
             self.no_better += 1
+
+    def forget_best(self) -> None:
+        """Forget the validations so far; later ones are compared only with one another."""
+        self.lowest_loss, self.best_step, self.no_better = 0.0, 0, 0
 
     def gives_up(self, patience: int) -> bool:
         """Whether the last `patience` validations brought no lower loss; False if patience is 0."""
@@ -55,6 +60,11 @@ class TrainingState:
     def restored(cls, saved: dict[str, Any]) -> TrainingState:
         """The state whose method `saved` gave this dict; raises TypeError for an unknown field."""
         return cls(**{"parts" if name == "cuts" else name: value for name, value in saved.items()})
+
+
+def judged_by(best: str) -> str:
+    """The figure of validations that training.best = `best` compares: "loss", "bleu" or "f1"."""
+    return "loss" if best == "last" else best
 
 
 class Due(NamedTuple):

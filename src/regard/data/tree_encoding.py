@@ -1,0 +1,99 @@
+"""§6.3 Trees as pairs of ids in prepared data: sub-words of a sentence, and symbols of its tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.data.encoding import SplitCounts
+from regard.data.pairs import EncodedSentences, SideWriter
+from regard.errors import DataError
+from regard.recipe import DataRecipe
+from regard.text.cleaning import Verdict, judge_length
+from regard.text.tokenizer import Tokenizer
+from regard.trees.linearise import Form, linearise
+from regard.trees.penn import plain_word
+from regard.trees.tree import Tree
+
+TREES_AT_ONCE = 1000
+"""Number of trees that are encoded together."""
+
+
+def as_text(words: Sequence[str]) -> str:
+    """The sentence as the encoder reads it: the printed forms of its words, joined by spaces."""
+    return " ".join(map(plain_word, words))
+
+
+class TreeEncoder:
+    """Encodes sentences and their trees as ids."""
+
+    def __init__(self, tokenizer: Tokenizer, form: Form):
+        self.tokenizer, self._form = tokenizer, form
+        self._symbols = tokenizer.symbols
+
+    def __call__(self, trees: Sequence[Tree]) -> list[tuple[Sequence[int], Sequence[int]]]:
+        """The ids of each sentence and of its tree, without </s>.
+
+        Raises DataError for a symbol that the tokenizer does not have.
+        """
+        sources = self.tokenizer.encode([as_text(tree.words()) for tree in trees])
+        try:
+            targets = [[self._symbols[token] for token in linearise(t, self._form)] for t in trees]
+        except KeyError as new:
+            raise DataError(
+                f"{new} was in no tree when the trees were first read: do not change them while "
+                "they are being prepared"
+            ) from None
+        return list(zip(sources, targets, strict=True))
+
+
+class TreeWriter:
+    """Encodes trees and appends them to a split, many at once; drops trees too long for `rules`."""
+
+    def __init__(self, stem: Path, encoder: TreeEncoder, rules: DataRecipe | None = None):
+        self.fates: Counter[Verdict] = Counter()
+        self._encoder, self._rules = encoder, rules
+        self._sides = [
+            SideWriter(stem.with_name(f"{stem.name}.{side}"), encoder.tokenizer.size)
+            for side in ("source", "target")
+        ]
+        self._waiting: list[tuple[Tree, int]] = []
+
+    def write(self, tree: Tree, copies: int = 1) -> None:
+        """Write a tree so many times; it is encoded later, together with others."""
+        self._waiting.append((tree, copies))
+        if len(self._waiting) == TREES_AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is waiting, and complete the files."""
+        try:
+            self._flush()
+        finally:
+            for side in self._sides:
+                side.close()
+
+    def counts(self) -> SplitCounts:
+        """How many trees were written and dropped; call this after `close`."""
+        outcome = {verdict.value: self.fates[verdict] for verdict in Verdict}
+        source, target = (side.tokens for side in self._sides)
+        return SplitCounts(
+            self.fates.total(), **outcome, source_tokens=source, target_tokens=target
+        )
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        kept = []
+        pairs = self._encoder([tree for tree, _ in waiting])
+        for (source, target), (_, copies) in zip(pairs, waiting, strict=True):
+            verdict = Verdict.KEPT
+            if self._rules is not None:
+                verdict = judge_length(len(source), len(target), self._rules)
+            self.fates[verdict] += copies
+            if verdict is Verdict.KEPT:
+                kept += [(source, target)] * copies
+        for i, side in enumerate(self._sides):
+            side.append(
+                EncodedSentences.of([pair[i] for pair in kept], self._encoder.tokenizer.size)
+            )
