@@ -1,6 +1,8 @@
 """A complete training: the run, its validations, the tuning of the search, a check of the disk."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from regard.amounts import BYTES, amount
@@ -8,7 +10,7 @@ from regard.arithmetic.choose import choose_dtype
 from regard.data.layouts import refuse_more_parts
 from regard.data.pairs import prepared_manifest, vocabularies
 from regard.machine.devices import choose_device
-from regard.machine.interrupt import Interrupt
+from regard.machine.interrupt import Interrupt, Interrupted
 from regard.machine.processes import ALONE, Processes
 from regard.measure.outline import Disk, Outline, outline
 from regard.measure.tuning import tune_run
@@ -65,11 +67,17 @@ def train_prepared(
             if problem := too_little_disk(out, found.disk):
                 warn(problem)
         train(run, validate)
-        if processes.first and recipe.training.tune:
-            tune_run(run)
+        if recipe.training.tune:
+            processes.first_does("tune", partial(_tune, run))
         run.leave_if_asked()  # the caller must not begin another run
     finally:
         run.close()
+
+
+def _tune(run: Run) -> None:
+    """Tune a run; return early at a signal, so that the other processes do not wait any longer."""
+    with suppress(Interrupted):
+        tune_run(run)
 
 
 def _outline(recipe: Recipe, data: Path, out: Path, shards: int) -> Outline:

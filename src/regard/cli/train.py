@@ -2,6 +2,7 @@
 
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -186,7 +187,8 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
             if processes.first:
                 print_budgets(start, start.minutes)
             return True
-        recipe, data = processes.first_does(lambda: _begin(start, quiet, trains=not plan))
+        first = partial(_begin, start, quiet, trains=not plan)
+        recipe, data = processes.first_does("begin", first)
         if plan:
             print_plan(recipe, data, out, processes, options, quiet=quiet)
             return True
