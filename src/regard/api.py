@@ -184,7 +184,7 @@ def train(
 
     first = partial(begin, start, progress=heard, remark=warn, chose=chose)
     with origin_forgotten_after_errors(start.out):
-        chosen, prepared = together.first_does("begin", first)
+        chosen, prepared = together.first_does(first)
         with _saving_at_a_signal(patient=together.count > 1) as interrupt:
             train_prepared(
                 chosen, prepared, start.out, listeners=(progress,), warn=warn, interrupt=interrupt,

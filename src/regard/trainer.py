@@ -68,7 +68,7 @@ def train_prepared(
                 warn(problem)
         train(run, validate)
         if recipe.training.tune:
-            processes.first_does("tune", partial(_tune, run))
+            processes.first_does(partial(_tune, run))
         run.leave_if_asked()  # the caller must not begin another run
     finally:
         run.close()

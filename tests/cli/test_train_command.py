@@ -128,7 +128,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
         assert stdout == ""
         assert stderr == (
             f"{run}: stopped at step {saved.step}, which is saved; "
-            "the same command continues from it\n"
+            "the same command does what is left\n"
         )
         assert before < saved.step < STEPS
     finish(arguments(text, run))

@@ -15,8 +15,8 @@ from run.ranks import ended, started
 def fail(error: Exception, at: int) -> None:
     with together() as processes:
         for piece in range(2):
-            found = processes.first_does(f"piece {piece}", lambda: (time.sleep(0.1), "done"))
-            assert found == (None, "done")
+            found = processes.first_does(lambda n=piece: (time.sleep(0.1), n))
+            assert found == (None, piece)
         if processes.rank == at:
             raise error
         processes.sum(1)
@@ -62,7 +62,7 @@ def test_alone_everything_is_as_it_was(tmp_path: Path) -> None:
     assert tensor.tolist() == [1, 1, 1]
     assert ALONE.sum(2, 3) == [2, 3]
     assert ALONE.all("x") == ["x"]
-    assert ALONE.first_does("five", lambda: 5) == 5
+    assert ALONE.first_does(lambda: 5) == 5
     ALONE.refuse_differences(recipe=1)
 
 

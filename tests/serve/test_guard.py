@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from regard.serve import v1
 from regard.serve.app import create_app
 from regard.serve.engine import Engine
 from regard.serve.guard import Guard
@@ -256,6 +257,15 @@ def test_a_slow_client_also_hears_that_a_translation_takes_too_long(shouting: Sh
     assert b"event: partial" in parts[0]["body"]
     assert b"within 0.1 seconds" in parts[-2]["body"]
     assert parts[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+def test_a_client_that_takes_nothing_more_has_gone(
+    shouting: Shouting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(v1, "STALLED", 0.05)
+    app = create_app([(LanguagePair("en", "de"), shouting)])
+    sent = asyncio.run(_answered(app, [_streaming("one. two.")], "/v1/translate", slowly=20))
+    assert [message["type"] for message in sent] == ["http.response.start"]
 
 
 def test_a_stream_that_nobody_reads_leaves_the_queue_at_once(shouting: Shouting) -> None:

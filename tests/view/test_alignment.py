@@ -28,6 +28,11 @@ def test_further_blanks_are_no_words(model: Model) -> None:
         assert aligned(model.network, model.tokenizer, sentence, translation, 64) == expected
 
 
+def test_a_no_break_space_is_part_of_a_word(model: Model) -> None:
+    pairs = aligned(model.network, model.tokenizer, "3 1\u00a04 15", TRANSLATION, 64)
+    assert {word for word, _ in pairs} <= {0, 1, 2}
+
+
 def test_what_cannot_be_aligned_has_no_pairs(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(model.tokenizer, "encode", lambda lines: [[] for _ in lines])

@@ -50,7 +50,10 @@ _PriceOption = Annotated[
 _MinutesOption = Annotated[
     float | None,
     typer.Option(
-        "--minutes", min=1, max=1e5, help="Scale small: time of base's training on a core."
+        "--minutes",
+        min=1,
+        max=1e5,
+        help="Scale small: time of base's training on a core; a directory keeps its first.",
     ),
 ]
 

@@ -55,7 +55,13 @@ _ItemsOption = Annotated[
     int, typer.Option("--items", min=1, max=10_000, help="The most texts in one request.")
 ]
 _TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, max=3600, help="The most seconds for one request.")
+    float,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        max=3600,
+        help="The most seconds to wait for the translations of a request.",
+    ),
 ]
 _QueueOption = Annotated[
     int,

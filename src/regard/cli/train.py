@@ -188,7 +188,7 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
                 print_budgets(start, start.minutes)
             return True
         first = partial(_begin, start, quiet, trains=not plan)
-        recipe, data = processes.first_does("begin", first)
+        recipe, data = processes.first_does(first)
         if plan:
             print_plan(recipe, data, out, processes, options, quiet=quiet)
             return True

@@ -14,7 +14,7 @@ class Interrupted(BaseException):
     def __init__(self, signum: int, step: int):
         self.status = 128 + signum
         super().__init__(
-            f"stopped at step {step}, which is saved; the same command continues from it"
+            f"stopped at step {step}, which is saved; the same command does what is left"
         )
 
 

@@ -114,19 +114,19 @@ class Processes:
             dist.all_gather_object(values, value)
         return values
 
-    def first_does(self, name: str, work: Callable[[], _Value]) -> _Value:
+    def first_does(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` in the first process only, and return its result in all of them.
 
-        The others wait for up to seven days. Each piece of work in a `together` block needs a
-        `name` of its own.
+        The others wait for up to seven days.
         """
         if self.count == 1:
             return work()
+        done = f"done/{self.store.add(f'calls/{self.rank}', 1)}"  # the number of this call
         result = work() if self.first else None
         if self.first:
-            self.store.set(f"done/{name}", "")
+            self.store.set(done, "")
         with self._noticing_an_end():
-            self.store.wait([f"done/{name}"], _WAIT)
+            self.store.wait([done], _WAIT)
         return cast(_Value, self.all(result)[0])
 
     def refuse_differences(self, **values: object) -> None:

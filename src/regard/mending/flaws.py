@@ -1,8 +1,7 @@
 """Detect common flaws of neural translation from the texts and their lengths alone."""
 
+import re
 from typing import Literal
-
-from regard.translation import UNSPACED
 
 Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
@@ -11,6 +10,10 @@ COPIES, _LONGEST_PERIOD = 3, 4
 """A repetition is a group of at most _LONGEST_PERIOD words that comes COPIES times in a row."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
+"""Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese, which have no blanks."""
 SHORTEST, SHARE = 10, 3
 """If a source has at least 10 pieces, a translation with less than a third as many is truncated."""
 
@@ -37,7 +40,7 @@ def flaws(
 
 def _divided(text: str) -> list[str]:
     """The words of a text; each character of a script without spaces counts as a word."""
-    return UNSPACED.sub(r" \g<0> ", text).split()
+    return _UNSPACED.sub(r" \g<0> ", text).split()
 
 
 def _words(text: str) -> list[str]:

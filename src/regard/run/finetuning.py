@@ -77,26 +77,19 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
     """A context for a run: if it raises an error before the run begins, RUN/from.json is removed.
 
     Otherwise a later run without --from would begin with that model. The file stays if it was there
-    before, if there is a checkpoint, or if RUN/data has been prepared, with the model's tokenizer.
-    It also stays after a signal or a kill.
+    before, if there is a checkpoint, or after a signal or a kill.
     """
-    path, data = (run / _ORIGIN).absolute(), _inode(run / "data")
+    path = (run / _ORIGIN).absolute()
     new = [place for place in (path, *path.parents) if not place.exists()]
     try:
         yield
     except Exception:
-        has_begun = _inode(run / "data") != data or checkpoints.paths(run / "checkpoints")
-        if new and not has_begun:
+        if new and not checkpoints.paths(run / "checkpoints"):
             path.unlink(missing_ok=True)
             with suppress(OSError):  # a folder has other files, or was not made
                 for folder in new[1:]:
                     folder.rmdir()
         raise
-
-
-def _inode(directory: Path) -> int | None:
-    """A number that differs after the directory was replaced; None if there is no directory."""
-    return directory.stat().st_ino if directory.is_dir() else None
 
 
 def begin_from_model(run: Run) -> None:

@@ -11,7 +11,7 @@ from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
 from regard.machine.devices import free_memory, in_words
 from regard.run import checkpoints
-from regard.run.beginning import changed_shape, refuse_changed
+from regard.run.beginning import begun, changed_shape, refuse_changed
 from regard.run.checkpoints import Checkpoint, RandomStates
 from regard.run.directory import RunDirectory
 from regard.run.setup import Setup
@@ -115,7 +115,9 @@ class Resumption:
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             state = TrainingState.restored(about["state"])
-            if about.get("judged_by") not in (None, judged_by(setup.recipe.training.best)):
+            before = begun(self._directory.path) or setup.recipe  # for checkpoints without the key
+            judge = about.get("judged_by", judged_by(before.training.best))
+            if judge != judged_by(setup.recipe.training.best):
                 state.forget_best()
             return state, about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:

@@ -34,7 +34,7 @@ class ServerLimits:
     items: int = 128
     """The most texts in one request."""
     seconds: float = 30.0
-    """The longest time in seconds to read a request, and the longest time to answer it."""
+    """The longest time in seconds to read a request, and the longest to wait for translations."""
     waiting: int = 512
     """A model refuses requests while at least this many sentences are in its queue."""
     a_minute: int = 0

@@ -10,10 +10,11 @@ from typing import Any, TypeVar, cast
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Send
+from starlette.types import Message, Send
 
 from regard.serve.bodies import unless_disconnected
 from regard.serve.engine import Engine, SentenceRequest
+from regard.serve.guard import Disconnected
 from regard.serve.libretranslate import REFUSALS
 from regard.serve.schema import (
     Answer,
@@ -26,6 +27,8 @@ from regard.serve.schema import (
 from regard.serve.service import Job, Service, busy
 from regard.view.page import attention_page
 
+STALLED = 60.0
+"""A client that takes no event of a stream for this many seconds counts as disconnected."""
 _Made = TypeVar("_Made")
 
 
@@ -132,9 +135,20 @@ class _Stream(StreamingResponse):
     """An answer that is sent event by event, and closes its generator when the client has gone."""
 
     async def stream_response(self, send: Send) -> None:
-        """Send the events of the generator, then close it."""
+        """Send the events of the generator, then close it.
+
+        Raises Disconnected if the client takes nothing for STALLED seconds.
+        """
+
+        async def taken(message: Message) -> None:
+            try:
+                async with asyncio.timeout(STALLED):
+                    await send(message)
+            except TimeoutError:
+                raise Disconnected from None
+
         async with aclosing(cast(AsyncGenerator[str, None], self.body_iterator)):
-            await super().stream_response(send)
+            await super().stream_response(taken)
 
 
 async def _events(

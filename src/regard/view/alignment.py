@@ -1,5 +1,6 @@
 """Word alignments by attention: which word of the source a word of the translation attends to."""
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -28,7 +29,7 @@ def aligned(
     the sentence has more than `longest` pieces, the translation is too long for the model, or the
     model has no encoder-decoder attention.
     """
-    before, after = (" ".join(text.split()) for text in (sentence, translation))
+    before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))
     [read], [made] = tokenizer.encode([before]), tokenizer.encode_target([after])
     source, written = [*read, EOS], [*made, EOS]
     if (

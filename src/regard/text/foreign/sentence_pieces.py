@@ -165,8 +165,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         self._models, self._tables = {}, {}
         for side in ("source", "target"):
             known = _vocabulary(self.files, side)
-            its = self.files.get(f"{side}.spm", self.files["source.spm"])
-            self._models[side] = _model(its, known if self.settings.restricted else None)
+            self._models[side] = self._model_of(side, known)
             where = _vocabulary_name(self.files, side)
             unknown = self.settings.unknown
             if where.endswith(".spm"):
@@ -176,6 +175,12 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
                 known, self.order_of(side), unknown, self.files[where].path
             )
         self._skipped = {*self.settings.skipped}
+
+    def _model_of(self, side: str, vocabulary: Container[str]) -> SentencePieceProcessor:
+        own = self.files.get(f"{side}.spm")
+        if self.settings.restricted:
+            return _model(own or self.files["source.spm"], vocabulary)
+        return _model(own) if own else self._models["source"]
 
     def unknown(self, side: SideName) -> int:
         """Our id of the piece for what the vocabulary lacks."""
