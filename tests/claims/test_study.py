@@ -109,6 +109,15 @@ def test_a_directory_of_another_size_is_refused(out: Path) -> None:
     assert not (out / "parts").exists()
 
 
+def test_text_that_no_study_wrote_is_not_learned_from(tmp_path: Path) -> None:
+    own = tmp_path / "corpus" / "train.de"
+    own.parent.mkdir()
+    own.write_text("Mein Text.\n")
+    with pytest.raises(DataError, match="corpus: is not empty: choose another --out"):
+        try_claims([CLAIMS["mask"]], tmp_path, [1], size=TINY)
+    assert not (tmp_path / "size.json").exists()
+
+
 def test_claims_by_name() -> None:
     assert [c.name for c in claims_named(["mask", "positions"])] == ["positions", "mask"]
     assert len(claims_named([])) == len(CLAIMS)

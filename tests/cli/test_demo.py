@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from cli.refusing import Result, refused, regard, unchanged
+from regard.cli.demo_corpus import write_text, write_trees
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,3 +93,19 @@ def test_the_demo_of_parsing_ends_with_its_figures_and_drawn_trees(demo: Demo) -
     assert "F1 of brackets (EVALB)" in demo.result.stdout
     assert demo.result.stdout.count("as the grammar has it") == 2
     assert len(commands(demo.result.stdout)) == 3
+
+
+@pytest.mark.parametrize(("task", "name"), [("translate", "train.de"), ("parse", "valid.mrg")])
+def test_the_users_own_text_is_not_overwritten(tmp_path: Path, task: str, name: str) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / name).write_text("The user's own.\n")
+    with unchanged(tmp_path):
+        assert refused("demo", "--task", task, "--out", tmp_path) == (
+            f"{folder}: is not empty: choose another --out"
+        )
+    (folder / name).unlink()
+    write = write_text if task == "translate" else write_trees
+    for pairs in (3, 2):  # what an interrupted demo wrote is replaced
+        write(folder, pairs)
+    assert len((folder / f"train{Path(name).suffix}").read_text().splitlines()) == 2

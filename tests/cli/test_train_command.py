@@ -258,9 +258,14 @@ def test_a_model_to_begin_with_is_not_forgotten_by_a_kill(text: Path, tmp_path: 
     model, out = tmp_path / "model", tmp_path / "out"
     finish([*arguments(text, model), "-q", "--set", "training.steps=4"])
     files = ["--source", str(text / "digits"), "--target", str(text / "digits"), "--out", str(out)]
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("regard.run.run.Run.__init__", lambda *_, **__: 1 // 0)
-        regard("train", "-q", "--from", model, *files, "--set", "training.steps=6")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.run.run.Run.__init__", killed)
+        options = ["--from", model, *files, "--set", "training.steps=6"]
+        assert regard("train", "-q", *options).status == 130
     assert (out / "data").is_dir()
     assert not (out / "checkpoints").exists()
     finish(["train", "-q", "--out", str(out)])  # as whoever goes on would type

@@ -21,6 +21,7 @@ from regard.exchange.exporting import write_export
 from regard.exchange.from_hf import read_hf
 from regard.exchange.from_own_hf import is_own
 from regard.exchange.importing import write_imported
+from regard.exchange.info import info_of
 from regard.exchange.spm import refuse_other_cuts, sentence_pieces
 from regard.exchange.vocabulary import entry_names, unknown_name
 from regard.files.manifest import unseal
@@ -251,4 +252,4 @@ def test_rows_are_permuted_exactly(tmp_path: Path) -> None:
     ours = model.network.embedding.tokens.weight.detach().numpy()
     assert np.array_equal(np.sort(theirs, axis=1), np.sort(ours, axis=1))
     assert np.array_equal(theirs[:, 1], ours[:, 2])
-    assert len(theirs) == TOKENIZER.size
+    assert len(theirs) == TOKENIZER.size == info_of(tmp_path / "hf")["vocabulary"]

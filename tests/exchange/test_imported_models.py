@@ -87,14 +87,17 @@ def test_tuned_it_keeps_its_certificate(folder: Path) -> None:
     )
 
 
-def test_info_of_an_exported_directory(folder: Path) -> None:
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    done("export", "onnx", folder / "model", "--out", folder / "exported")
-    told = done("info", folder / "exported").stdout
-    assert "those of onnx" in told
+@pytest.mark.parametrize("format", ["onnx", "hf"])
+def test_info_of_an_exported_directory(folder: Path, format: str) -> None:  # noqa: A002
+    if format == "onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    out = folder / f"exported-{format}"
+    done("export", format, folder / "model", "--out", out)
+    told = done("info", out).stdout
+    assert f"those of {format}" in told
     assert "imported     from theirs (hf)" in told
-    assert "regard to onnx" in told
+    assert f"regard to {format}" in told
 
 
 def test_info_of_what_is_no_model(tmp_path: Path, folder: Path) -> None:

@@ -97,6 +97,16 @@ def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> No
         write_tables(longer, [TABLE_3_EXPERIMENT])
 
 
+def test_text_that_no_study_wrote_is_not_overwritten(tmp_path: Path) -> None:
+    own = tmp_path / "corpus" / "train.de"
+    own.parent.mkdir()
+    own.write_text("Mein Text.\n")
+    with pytest.raises(DataError, match="corpus: is not empty: choose another --out"):
+        TABLE_3_EXPERIMENT.prepare(Study(TINY, tmp_path, (1,)))
+    assert own.read_text() == "Mein Text.\n"
+    assert not (tmp_path / "scale.txt").exists()
+
+
 def test_the_drawing_compares_seed_by_seed(tmp_path: Path) -> None:
     """Seed 1 of A1 is one BLEU better than base; that seed 2 of base is better changes nothing."""
     base, better, row = ({"bleu": x, "perplexity": 1.0, "accuracy": 50.0} for x in (10, 20, 11))
