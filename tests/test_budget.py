@@ -86,6 +86,33 @@ def test_what_is_asked_for_is_kept() -> None:
     assert (found.recipe.model.dropout, found.recipe.training.steps) == (0.45, 9)
 
 
+def test_the_steps_that_are_asked_for_make_the_schedule_and_the_announcement() -> None:
+    usual = choose(SMALL_TEXT, 60, slow)
+    assert usual.sentences()[0].startswith(f"the run takes 1 h, about {usual.steps:,} steps: this")
+    found = choose(SMALL_TEXT, 60, slow, ("training.steps=600",))
+    training = found.recipe.training
+    assert (found.steps, training.steps, training.warmup_steps) == (600, 600, 100)
+    assert training.save_every == training.validate_every == 20
+    assert found.sentences()[0].startswith("the run takes 600 steps, about ")
+    assert found.epochs < usual.epochs
+    assert found.loss > usual.loss
+    more = choose(SMALL_TEXT, 60, slow, ("training.steps=1000000",))
+    assert more.sentences() == usual.sentences()
+    assert more.recipe.training == usual.recipe.training.model_copy(update={"steps": 1_000_000})
+
+
+def test_without_a_limit_of_time_the_expected_steps_are_made() -> None:
+    usual, asked = choose(SMALL_TEXT, 60, slow), ("training.minutes=0",)
+    found = choose(SMALL_TEXT, 60, slow, asked)
+    assert (found.recipe.training.minutes, found.recipe.training.steps) == (0, usual.steps)
+    said = f"the run has no limit of time and takes {usual.steps:,} steps, about 1 h: this machine"
+    assert found.sentences()[0].startswith(said)
+    assert found.sentences()[1:] == usual.sentences()[1:]
+    longer = choose(SMALL_TEXT, 60, slow, (*asked, "training.steps=1000000"))
+    assert longer.steps == longer.recipe.training.steps == 1_000_000
+    assert longer.epochs > usual.epochs
+
+
 @pytest.mark.parametrize(("asked", "keep"), [({"average": 9}, 9), ({"average": 8, "keep": 12}, 12)])
 def test_checkpoints_are_averaged_and_kept_as_asked(asked: dict[str, int], keep: int) -> None:
     """The chosen recipe keeps more than the recipe that it is made from."""
@@ -194,6 +221,10 @@ def test_the_text_is_measured(tmp_path: Path) -> None:
     assert set(found.lengths) == {(7, 4)}
     with pytest.raises(DataError):
         ParallelText.of([tmp_path / "a"], [tmp_path / "missing"])
+    (tmp_path / "blank").write_text("\n\n")
+    for empty in ("a", "blank"), ("blank", "a"), ("blank", "blank"):
+        with pytest.raises(DataError, match="blank: has no text: give text to learn from"):
+            ParallelText.of(*([tmp_path / name] for name in empty))
 
 
 def test_the_machine_is_measured_and_random_numbers_stay() -> None:

@@ -19,12 +19,13 @@ from regard.budget.text import ParallelText
 from regard.corpus import example
 from regard.data.pairs import DECIDED, Pairs, recipe_of
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
-from regard.inputs import TrainingFiles
+from regard.inputs import TrainingFiles, prepare_files
 from regard.presets import SMALL_PARSE
 from regard.recipe import Recipe
 from regard.run.averaging import average_run
 from regard.run.finetuning import keep_origin
 from regard.start import MINUTES, Start, begin, decide
+from regard.text.tokenizer import Tokenizer, TokenizerKind
 
 TEXT = Recipe().but(
     layers=1, d_model=16, d_ff=32, heads=2, vocabulary=300, max_length=64, source_tokens=300,
@@ -200,9 +201,11 @@ def test_row(row: Row, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 EN_DE = {"source": "en", "target": "de"}
+VALID = EN_DE | {"valid_source": "en", "valid_target": "de"}
 FROM = EN_DE | {"start_from": "text/model"}
 SILVER = {"trees": "mrg", "silver": "mrg"}
 OTHER_TOKENIZER = {"tokenizer": "trees/model/tokenizer.json"}
+OWN_TOKENIZER = {"tokenizer": "text/data/tokenizer.json"}
 SET = "assignments"
 REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("a", {"data": "text/data", "tokenizer": "text/data/tokenizer.json"}, RegardError, "or leave"),
@@ -220,7 +223,7 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("h", FROM | {"out": "text/BFalse"}, RegardError, "was begun without --from"),
     ("h", FROM | {"out": "text/from other"}, RegardError, "was begun with another --from"),
     ("i", {"source": "de", "target": "de", "out": "text/BFalse"}, RegardError, "another --source"),
-    ("i", EN_DE | {"valid_source": "en", "out": "text/BFalse"}, RegardError, "--valid-source"),
+    ("i", VALID | {"out": "text/BFalse"}, RegardError, "another --valid-source"),
     ("i", {"source": "en", "out": "text/PFalse"}, RegardError, "other files of --target"),
     ("i", SILVER | {"out": "trees/BFalse"}, RegardError, "another --silver: choose another --out"),
     ("i", OTHER_TOKENIZER | EN_DE | {"out": "text/BFalse"}, RegardError, "another --tokenizer: "),
@@ -234,6 +237,12 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
         EN_DE | {"recipe": "small", SET: "data.row_length=16"},
         TrainingError,
         "data.row_length = 16 has no room",
+    ),
+    (
+        "m",
+        EN_DE | OWN_TOKENIZER | {SET: "tokenizer.kind=wordpiece"},
+        RegardError,
+        "entries: leave out --set tokenizer.*",
     ),
 ]  # fmt: skip
 """What is given, by fields of `Start` and of its files, paths as texts; and what is raised."""
@@ -311,6 +320,31 @@ def test_data_is_prepared_where_the_table_says_so(made: Path, tmp_path: Path) ->
 def test_a_run_may_be_given_its_tokenizer_again(made: Path) -> None:
     run, own = made / "text/BFalse", made / "text/data/tokenizer.json"
     assert decide(Start(run, tokenizer=own)).recipe.training.seed == SEEDS["that of RUN"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_a_tokenizer_that_is_given_is_described_by_the_recipe(
+    made: Path, tmp_path: Path, kind: TokenizerKind
+) -> None:
+    lines = (made / "de").read_text("utf-8").splitlines()
+    learned = Tokenizer.learn(lines, kind, 520)
+    learned.save(tmp_path / "tokenizer.json")
+    size = max(300, learned.size)  # no recipe has a smaller vocabulary
+    same = [f"tokenizer.kind={kind}", f"tokenizer.vocabulary={size}"]
+    files = TrainingFiles(**paths(made)["text"])  # type: ignore[arg-type]
+    given: dict[str, Any] = {"tokenizer": tmp_path / "tokenizer.json", "assignments": same}
+    start = Start(tmp_path / "run", files, recipe=TEXT, **given)
+    recipe = decide(start).recipe
+    assert recipe == TEXT.but(kind=kind, vocabulary=size)
+    prepare_files(files, tmp_path / "data", recipe=TEXT, **given)
+    assert recipe_of(tmp_path / "data") == recipe
+    start.out.mkdir()
+    begun = TEXT.but(vocabulary=300)  # before the recipe described the tokenizer
+    (start.out / "recipe.toml").write_text(begun.to_toml(), "utf-8")
+    assert decide(replace(start, assignments=())).recipe == begun
+    other = given | {"assignments": ["tokenizer.vocabulary=999"]}
+    with pytest.raises(RegardError, match=r"entries: leave out --set tokenizer\.\*, or leave out"):
+        prepare_files(files, tmp_path / "data", recipe=TEXT, **other)
 
 
 def test_a_run_keeps_to_its_mixture(made: Path, tmp_path: Path) -> None:

@@ -30,19 +30,27 @@ class RecipeError(RegardError):
 
 
 def unknown(
-    what: str, name: str, names: list[str], part: Callable[[str], str] = str
+    what: str,
+    name: str,
+    names: list[str],
+    part: Callable[[str], str] = str,
+    where: str = "",
 ) -> RecipeError:
     """A RecipeError whose message suggests, for an unknown `name`, the most similar of `names`.
 
     In the message, `what` says what kind of name is unknown. `part` returns the part of a name that
-    is compared. If none of `names` is similar, the message lists the first twenty.
+    is compared. If none of `names` is similar, the message lists the first twenty; if there are
+    more, it names `where`, the command that shows all.
     """
     from difflib import get_close_matches
 
     name = name if len(str(name)) < 100 else f"{str(name)[:100]}..."
     parts = {part(known): known for known in names}
     near = [parts[one] for one in get_close_matches(part(str(name)), parts, n=1)]
-    advice = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(names[:20])}"
+    listed = ", ".join(names[:20])
+    if len(names) > 20:
+        listed += ", ..." + f": see {where}" * bool(where)
+    advice = f"did you mean {near[0]}?" if near else f"it is one of {listed}"
     return RecipeError(f"unknown {what} {name}: {advice}")
 
 

@@ -11,7 +11,9 @@ from regard.data.prepare import Report, prepare_text
 from regard.errors import RecipeError, RegardError
 from regard.files.lines import text_checksum
 from regard.presets import SMALL, SMALL_PARSE, recipe_named
-from regard.recipe import Recipe
+from regard.recipe import Recipe, TokenizerRecipe
+from regard.text.opening import open_tokenizer
+from regard.text.tokenizer import CONTINUED, Tokenizer, TokenizerKind
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class TrainingFiles:
             raise RecipeError(f"--task {task}: it is translate or parse")
         if self.silver_share is not None and not 0 < self.silver_share < 1:
             raise RecipeError(f"--silver-share {self.silver_share}: give a share between 0 and 1")
+        self._refuse_unpaired()
         self._refuse_unfit_mix()
         if (self.valid_trees or self.silver) and not self.trees:
             raise RegardError("--valid-trees and --silver go with gold trees: give --trees too")
@@ -60,6 +63,22 @@ class TrainingFiles:
             raise RegardError("--silver-share is the share of silver trees: give --silver too")
         if self.trees and (task == "translate" or self.has_text):
             raise RegardError("--trees is for parsing, --source and --target are for translation")
+
+    def _refuse_unpaired(self) -> None:
+        """Raise RegardError if sources and targets are not equally many.
+
+        Text to learn from that has no file of one side is not refused: a run that has begun may
+        need none.
+        """
+        both = [("--valid-", self.valid_source, self.valid_target)]
+        if self.source and self.target:
+            both.append(("--", self.source, self.target))
+        for prefix, sources, targets in both:
+            if len(sources) != len(targets):
+                raise RegardError(
+                    f"{prefix}source names {len(sources)} and {prefix}target {len(targets)} files: "
+                    "give them in pairs"
+                )
 
     def _refuse_unfit_mix(self) -> None:
         if self.mix and (len(self.mix) != len(self.source) or min(self.mix) < 1):
@@ -160,6 +179,26 @@ class TrainingFiles:
 NO_FILES = TrainingFiles()
 
 
+def described(tokenizer: Path, assignments: Sequence[str] = ()) -> TokenizerRecipe:
+    """The section [tokenizer] of a recipe for data that this tokenizer encodes.
+
+    A tokenizer of another program counts as "bpe". Raises RegardError if one of `assignments`, the
+    values of --set, contradicts the tokenizer, and ModelError if it cannot be opened.
+    """
+    opened = open_tokenizer(tokenizer)
+    entries = opened.entries if isinstance(opened, Tokenizer) else ()
+    pieces = any(entry.startswith(CONTINUED) for entry in entries)
+    kind: TokenizerKind = "wordpiece" if pieces else "bpe"
+    its = TokenizerRecipe(kind=kind, vocabulary=min(max(300, opened.size), 10**6))
+    asked = (one for one in assignments if one.strip().startswith("tokenizer."))
+    if Recipe(tokenizer=its).set(*asked).tokenizer != its:
+        raise RegardError(
+            f"{tokenizer}: is a tokenizer ({its.kind}) of {opened.size} entries: leave out "
+            "--set tokenizer.*, or leave out --tokenizer to learn another"
+        )
+    return its
+
+
 def prepare_files(
     files: TrainingFiles,
     out: Path,
@@ -172,8 +211,9 @@ def prepare_files(
 ) -> Report:
     """Prepare data in `out` by `recipe` or, if it is None, by `files.suited(tokenizer)`.
 
-    `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. Raises
-    RegardError if the files exclude one another, are too few, or do not fit the recipe; RecipeError
+    `assignments` change the recipe: strings "section.key=value", as for `Recipe.set`. `tokenizer`
+    decides the recipe's section [tokenizer]. Raises RegardError if the files exclude one another,
+    are too few, or do not fit the recipe, or if `assignments` contradict the tokenizer; RecipeError
     for an unknown recipe or field; and the errors of `TrainingFiles.prepare`.
     """
     files.refuse_unfit()
@@ -182,7 +222,8 @@ def prepare_files(
         raise RegardError("--workers is for text: trees are read by one process")
     if not files.can_be_prepared:
         raise RegardError(f"{out}: nothing to prepare: give --source and --target, or --trees")
-    chosen = named or files.suited(tokenizer)
+    its = {} if tokenizer is None else {"tokenizer": dict(described(tokenizer, assignments))}
+    chosen = (named or files.suited(tokenizer)).merged(its)
     if files.trees:
         chosen = chosen.but(output="trees")
     chosen = chosen.set(*assignments)

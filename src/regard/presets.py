@@ -94,4 +94,5 @@ def recipe_named(name: str) -> Recipe:
         return RECIPES[name]
     if Path(name).suffix or "/" in name or Path(name).exists():
         return Recipe.read(name, RECIPES)
-    raise unknown("recipe", name, list(RECIPES))
+    small_first = sorted(RECIPES, key=lambda known: known in paper.PAPER_RECIPES)
+    raise unknown("recipe", name, small_first, where="regard help recipes")

@@ -256,6 +256,10 @@ def _names_a_family(changes: Mapping[str, Any]) -> bool:
     return family != "transformer" and "layout" not in changes.get("data", {})
 
 
+HELP = "regard help recipes"
+"""The command that shows all recipes and all keys."""
+
+
 def _section_of(key: str) -> str:
     _check_known(key, list(_homes()), "key")
     return _homes()[key]
@@ -267,7 +271,7 @@ def _check_field(section: str, key: str) -> None:
         # The names of this section's fields come first.
         near = sorted(homes, key=lambda other: homes[other] != section)
         names = [f"{homes[other]}.{other}" for other in near]
-        raise unknown("key", f"{section}.{key}", names, lambda name: name.partition(".")[2])
+        raise unknown("key", f"{section}.{key}", names, lambda name: name.partition(".")[2], HELP)
 
 
 def _homes() -> dict[str, str]:
@@ -277,7 +281,7 @@ def _homes() -> dict[str, str]:
 
 def _check_known(name: str, names: list[str], what: str) -> None:
     if name not in names:
-        raise unknown(what, name, names)
+        raise unknown(what, name, names, where=HELP)
 
 
 def _toml_value(text: str) -> Any:

@@ -40,10 +40,11 @@ difference. The first row that fits decides.
 --from if there is one. A recipe marked ** is chosen for the text, this machine and the time
 (`regard.budget`): in row 11 always, for MINUTES if no time is given; in rows 17 and 20 only if
 --time is given. A run by any other recipe ends after --time, or at its last step if that is
-earlier. In the recipe, --task or --trees sets task.output, then --set applies. A recipe marked *
-then takes from the data the fields that describe the data's preparation (DECIDED). If RUN was
-begun, `Run` refuses a recipe that differs from RUN's own, unless changes are accepted; the time and
-the settings of the search may differ.
+earlier. In the recipe, --task or --trees sets task.output, and --tokenizer sets the section
+[tokenizer] of a new run; then --set applies. A recipe marked * then takes from the data the fields
+that describe the data's preparation (DECIDED). If RUN was begun, `Run` refuses a recipe that
+differs from RUN's own, unless changes are accepted; the time and the settings of the search may
+differ.
 
 Refused as well, before anything is written:
 
@@ -61,6 +62,7 @@ Refused as well, before anything is written:
     k  --set of a field that a recipe marked * takes from the data
     l  a recipe whose arithmetic this machine does not have; if data is prepared now, also a recipe
        whose batches have no room for a sentence, or whose tokenizer for BLEU is not installed
+    m  a new run with a --set tokenizer.* that differs from its --tokenizer
 """
 
 from collections.abc import Callable, Sequence
@@ -78,10 +80,10 @@ from regard.data.layouts import refuse_without_room
 from regard.data.pairs import DECIDED, fields_of, recipe_of
 from regard.errors import RecipeError, RegardError
 from regard.files.whole import refuse_unwritable
-from regard.inputs import NO_FILES, TrainingFiles
+from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
-from regard.recipe import Recipe
+from regard.recipe import Recipe, TokenizerRecipe
 from regard.run.beginning import begun, differences
 from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
@@ -169,10 +171,13 @@ def decide(
     _refuse_unfit(start)
     model = None if start.start_from is None else _model(start, start.start_from)
     earlier = begun(start.out)
+    its = None if start.tokenizer is None else _described(start, start.tokenizer, earlier)
     data, is_prepared = _data(start, earlier is not None)
     if earlier is None and model is not None:
         earlier = model.recipe
     recipe = _recipe(start, earlier, data if is_prepared else None, chose)
+    if its is not None:
+        recipe = recipe.merged({"tokenizer": dict(its)})
     start.files.refuse_recipe(recipe)
     refuse_arithmetic(recipe.training, choose_device(), torch.get_num_threads())
     if not is_prepared:
@@ -209,6 +214,11 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
     raise RegardError(
         f"{start.out}: nothing to train on yet: give --source and --target, --trees, or --data"
     )
+
+
+def _described(start: Start, tokenizer: Path, earlier: Recipe | None) -> TokenizerRecipe:
+    """The recipe's section [tokenizer]: as RUN was begun or, for a new run, as the tokenizer is."""
+    return earlier.tokenizer if earlier else described(tokenizer, start.assignments)
 
 
 def _model(start: Start, directory: Path) -> Model:
@@ -264,7 +274,7 @@ def _for_the_time(
 ) -> Recipe:
     """The recipe expected to be best in the run's time, with the data's settings `made` kept."""
     its = (one for one in start.assignments if one.partition("=")[0].strip() == "training.minutes")
-    minutes = start.minutes or Recipe().set(*its).training.minutes or MINUTES
+    minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
     return choice.recipe

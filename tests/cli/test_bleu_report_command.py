@@ -90,6 +90,10 @@ def test_tokenised_text_is_scored_as_it_stands(texts: dict[str, str], tmp_path: 
         (("--report", "--language", "German"), "--language German: it is a code of two or three"),
         (("--report", "--steps", "tokenize"), "unknown step tokenize: did you mean tokenise?"),
         (("--report", "--steps", "x,split"), "unknown step x: it is one of normalise, tokenise"),
+        (
+            ("--report", "--steps", "tokenise,none"),
+            "--steps none: it stands alone: leave out it or",
+        ),
         (("--report", "--tokenizer", "zh"), "--tokenizer is for one BLEU: --report has its own"),
         (("--report", "--model", "m"), "--report, --against and --interval go with a --reference"),
     ],

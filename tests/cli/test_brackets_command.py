@@ -149,9 +149,25 @@ def test_a_bracket_without_a_label_in_one_file_is_told(gold: Path, tmp_path: Pat
     assert labelled.stdout == GOOD * 2
 
 
+def test_a_tree_over_several_lines_is_told_once(gold: Path, tmp_path: Path) -> None:
+    """The command in docs/parsing.md joins its lines; a bracket that stays open is no such tree."""
+    wide = write(tmp_path / "wsj.mrg", GOOD.replace(b" (", b"\n  (") * 2 + b"\n")
+    for files in ((gold, wide), (wide, gold), (wide, write(tmp_path / "one", GOOD))):
+        assert run(*files).stderr.splitlines().count(f"{wide}: give one tree a line") == 1
+    open_ = write(tmp_path / "open", GOOD.replace(b")))", b")") + GOOD)
+    assert "give one tree" not in run(gold, open_).stderr
+    page = (Path(__file__).parents[2] / "docs/parsing.md").read_text("utf-8")
+    [command] = [line.strip() for line in page.splitlines() if "wsj.mrg >" in line]
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    again = run(gold, tmp_path / "gold.mrg", "--summary")
+    assert (again.stderr, "FMeasure       = 100.00" in again.stdout) == ("", True)
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
+        ("--trees gold empty", "empty: is empty: there is nothing to score"),
+        ("--trees empty gold", "empty: is empty: there is nothing to score"),
         ("--trees gold", "--trees takes two files, gold and test, and no --reference"),
         ("--trees gold test -r test", "--trees takes two files, gold and test, and no"),
         ("--trees - -", "standard input: can be read only once: save it in a file first"),
@@ -161,12 +177,18 @@ def test_a_bracket_without_a_label_in_one_file_is_told(gold: Path, tmp_path: Pat
         ("--trees gold test -p none", "none: cannot be read: No such file or directory"),
         ("--trees gold wide", "wide:2: has a NUL byte, so this is a binary file or UTF-16"),
         ("--trees gold test -e many", "invalid value for --max-errors / -e: "),
-        ("gold test", "a second file and the options of EVALB go with --trees: add it"),
-        ("gold -r test -c 3", "a second file and the options of EVALB go with --trees: add it"),
+        ("gold test", "a reference goes with --reference test; two files of trees with --trees"),
+        ("gold -r test -e 0", "the options of EVALB go with --trees: add it"),
+        ("gold -r test -c 3", "the options of EVALB go with --trees: add it"),
     ],
 )
 def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: str, said: str) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, content in (("gold", GOOD), ("test", GOOD), ("wide", GOOD + b"(\0N\0)\0\n")):
+    for name, content in (
+        ("gold", GOOD),
+        ("test", GOOD),
+        ("empty", b""),
+        ("wide", GOOD + b"(\0N\0)\0\n"),
+    ):
         write(tmp_path / name, content)
     assert refused("score", *argv.split()).startswith(said)

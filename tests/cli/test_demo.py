@@ -101,9 +101,9 @@ def test_the_users_own_text_is_not_overwritten(tmp_path: Path, task: str, name: 
     folder.mkdir()
     (folder / name).write_text("The user's own.\n")
     with unchanged(tmp_path):
-        assert refused("demo", "--task", task, "--out", tmp_path) == (
-            f"{folder}: is not empty: choose another --out"
-        )
+        assert refused(
+            "demo", "--task", task, "--out", tmp_path, "--pairs", "1000", "--steps", "1"
+        ) == (f"{folder}: is not empty: choose another --out")
     (folder / name).unlink()
     write = write_text if task == "translate" else write_trees
     for pairs in (3, 2):  # what an interrupted demo wrote is replaced

@@ -7,6 +7,7 @@ import pytest
 
 from cli.refusing import refused, regard
 from cli.test_serve_command import asked, serving
+from regard.cli.export import export
 from regard.exchange.certificate import Certificate
 from regard.files.manifest import unseal
 
@@ -52,7 +53,14 @@ def test_translate_and_serve_by_an_engine(made: Path, exported: Path) -> None:
         assert asked(address, "the bird") == found[2]["translations"][0]["text"].strip()
 
 
-def test_what_an_engine_does_not_do_is_refused(made: Path, exported: Path) -> None:
+def test_the_help_exports_as_it_says() -> None:
+    assert (export.__doc__ or "").count("--text in.") == 2  # one text is refused
+
+
+def test_what_an_engine_does_not_do_is_refused(made: Path, exported: Path, tmp_path: Path) -> None:
+    ct2, model = tmp_path / "ct2", made / "model"
+    told = "with --engine only by --beam 1; add --set search.finish=beam for a wider beam\n"
+    assert regard("export", "ctranslate2", model, "--out", ct2).stderr == told
     engine = ["--engine", "onnx"]
     given = ["translate", str(exported)]
     assert "was exported for onnx" in refused(*given)
@@ -61,4 +69,7 @@ def test_what_an_engine_does_not_do_is_refused(made: Path, exported: Path) -> No
     assert "--exact" in refused(*given, *engine, "--exact")
     assert "several models" in refused(*given, str(exported), *engine)
     assert "unknown engine tpu" in refused(*given, "--engine", "tpu")
+    assert "finish=beam, or give --beam 1" in (
+        refused("translate", ct2, "--engine", "ctranslate2", stdin=b"the dog\n")
+    )
     assert "unknown format tf" in refused("export", "tf", str(made / "model"), "--out", "x")

@@ -125,3 +125,14 @@ def test_there_is_nothing_to_plan_without_data(world: World) -> None:
         result = regard("train", "--plan", *world.out)
     assert result.status == 2
     assert "nothing to train on yet" in result.stderr
+
+
+def test_the_times_that_are_compared_are_those_of_the_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.budget.choice.tokens_per_second", lambda *_: 1000.0)
+    unlimited = ["--set", "training.minutes=0"]
+    with unchanged(world.folder):
+        result = regard("train", "--plan", *world.text, *world.out, "--time", "5m", *unlimited)
+    times = [line[:10].strip() for line in result.stdout.splitlines()]
+    assert times == ["time", "5 min", "10 min", "1 h", "8 h", "3 days"], result

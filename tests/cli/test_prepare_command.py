@@ -34,6 +34,7 @@ def test_results_go_to_stdout_and_progress_to_stderr(files: list[str], tmp_path:
     assert result.exit_code == 0
     assert "50 pairs of 53" in result.stdout
     assert "3 held out" in result.stdout
+    assert result.stdout.endswith("/out --out runs/x\n")
     assert "53 pairs" in result.stderr
     assert all(stage in result.stderr for stage in ("checking", "learning", "encoding"))
     assert len(Pairs.open(tmp_path / "out", "train")) == 50
@@ -42,10 +43,11 @@ def test_results_go_to_stdout_and_progress_to_stderr(files: list[str], tmp_path:
 def test_quiet_says_nothing_on_stderr(files: list[str]) -> None:
     result = CliRunner().invoke(COMMAND, [*files, "-q"])
     assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("/out --out runs/x --time 1h\n")
 
 
 def test_a_refusal_comes_before_anything_is_counted(files: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(COMMAND, [*files, "--source", str(tmp_path)])
+    result = CliRunner().invoke(COMMAND, [*files, "--source", str(tmp_path), "--target", "x"])
     assert isinstance(result.exception, DataError)
     assert f"{tmp_path}: is a directory" in str(result.exception)
 
@@ -91,7 +93,7 @@ def test_trees_are_prepared_as_training_would(tmp_path: Path) -> None:
     ]
     made = regard("prepare", *given, *small, "--out", tmp_path / "data")
     assert made.status == 0, made.stderr
-    # Of 60 trees six are held out, and 54 remain; 54 copies of the 30 silver trees have their share.
+    # Of 60 trees six are held out, and 54 remain; 54 copies of the 30 silver trees are their share.
     assert "108 trees of 114" in made.stdout
     trained = regard("train", "-q", "--task", "parse", *given, *small, "--out", tmp_path / "run")
     assert trained.status == 0, trained.stderr

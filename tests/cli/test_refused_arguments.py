@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cli.refusing import GOOD, World, refused, unchanged
+from cli.refusing import GOOD, World, refused, regard, unchanged
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,22 @@ from cli.refusing import GOOD, World, refused, unchanged
         ("train --out=", "--out has no value: is the shell variable after it set?"),
         ("score x", "missing option --reference / -r: see regard score --help"),
         ("translate", "missing argument MODEL...: see regard translate --help"),
-        ("average run --out", "option --out requires an argument: see regard --help"),
+        ("average run --out", "option --out requires an argument: see regard average --help"),
+        ("import hf x --out", "option --out requires an argument: see regard import hf --help"),
+        ("train --set", "option --set requires an argument: see regard train --help"),
+        ("translate --model m", "unknown option --model: it is one of --input, -i, --out, "),
+        ("translate m --source s", "unknown option --source: it is one of --input, -i, --out, "),
+        ("translate m --no-rety", "unknown option --no-rety: did you mean --no-retry?"),
+        (
+            "train --out x --source source.en --target target.de --recipe tiny",
+            "unknown recipe tiny: it is one of small, small-parse, ",
+        ),
+        (
+            "train --out x --source source.en --target target.de --recipe tiny",
+            ", ...: see regard help recipes",
+        ),
+        ("translate m source.en", "text goes with -i source.en, or < source.en"),
+        ("score source.en target.de", "a reference goes with --reference target.de; two files of"),
         ("look one two three", "got unexpected extra argument(s) (three): see regard look"),
         ("translate run --beam 0", "invalid value for --beam: "),
         ("translate run --beam many", "invalid value for --beam: "),
@@ -46,6 +61,19 @@ def test_a_command_line_that_cannot_be_understood(world: World, argv: str, said:
     with pytest.MonkeyPatch.context() as patch, unchanged(world.folder):
         patch.chdir(world.folder)
         assert said in refused(*argv.split())
+
+
+@pytest.mark.parametrize("command", ["", "train", "import hf"])
+def test_h_is_help(command: str) -> None:
+    words = command.split()
+    assert regard(*words, "-h") == regard(*words, "--help")
+    assert regard(*words, "-h").status == 0
+
+
+def test_a_folder_of_models_is_told_from_a_damaged_model(world: World) -> None:
+    model = world.copy("model")
+    said = refused("translate", world.folder)
+    assert said.endswith(f"not a whole model or checkpoint: name a run, such as {model}")
 
 
 def test_a_variable_that_is_not_set_is_no_folder(world: World) -> None:

@@ -26,6 +26,14 @@ WRITERS: dict[str, Callable[[World, str | Path], list[str | Path]]] = {
 }
 
 
+def test_a_file_is_in_the_way_of_training_on_data(world: World) -> None:
+    """Neither the recipe nor the text is prepared first, and nothing is cleaned up there."""
+    out = world.write("out", "mine\n")
+    with unchanged(world.folder):
+        said = refused("train", "--data", world.made / "data", "--out", out)
+    assert said == f"{out}: is a file: name a run directory"
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_file_is_in_the_way(world: World, writer: str) -> None:
     out = world.write("out", "mine\n")

@@ -175,9 +175,10 @@ def test_a_run_keeps_the_data_it_was_begun_with(world: World, changed: str) -> N
             path = world.folder / name
             path.write_text(path.read_text() + "new\n")
     else:
-        larger = world.folder / "larger"
-        assert regard(*prepare, larger, "--set", "tokenizer.vocabulary=301").status == 0
-        tokenizer = larger / "tokenizer.json"
+        learned = world.folder / "learned"
+        source_alone = ["--source", world.text[1], "--target", world.text[1]]
+        assert regard("prepare", "-q", *source_alone, *prepare[6:], learned).status == 0
+        tokenizer = learned / "tokenizer.json"
     assert regard(*prepare, other, "--tokenizer", tokenizer).status == 0
     with unchanged(world.folder):
         said = refused("train", "-q", "--data", other, "--out", run)

@@ -126,8 +126,11 @@ def test_all_pairs_too_long_in_pieces_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--source", "source.en"], "2 source files but 1 target files: give them in pairs"),
-        (["--valid-source", "source.en"], "1 source files but 0 target files: give them in pairs"),
+        (["--source", "source.en"], "--source names 2 and --target 1 files: give them in pairs"),
+        (
+            ["--valid-source", "source.en"],
+            "--valid-source names 1 and --valid-target 0 files: give them in pairs",
+        ),
     ],
 )
 def test_files_without_counterpart(world: World, more: list[str], said: str) -> None:

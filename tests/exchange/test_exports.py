@@ -231,6 +231,10 @@ def test_what_was_exported_is_read_back_to_the_same_bits(embeddings: str, tmp_pa
     model = open_model(untrained(tmp_path / "model", recipe))
     write_export("hf", tmp_path / "model", tmp_path / "hf")
     assert is_own(tmp_path / "hf") and not is_own(tmp_path / "model")
+    with pytest.raises(
+        ModelError, match=r"exported for hf: name .* or read it back with regard imp"
+    ):
+        open_model(tmp_path / "hf")
     certificate = write_imported(tmp_path / "again", read_hf(tmp_path / "hf"))
     assert certificate.not_run or certificate.greedy == certificate.searched == 1
     again = open_model(tmp_path / "again")

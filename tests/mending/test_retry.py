@@ -2,11 +2,13 @@
 
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import pytest
 import torch
 
 from regard.data.rows import one_per_row
+from regard.hypotheses import Hypothesis
 from regard.mending.retry import (
     LONGEST_PERIOD,
     Remembering,
@@ -79,7 +81,24 @@ def test_the_second_search_is_wider(translator: Translator) -> None:
     assert len(again) == len(SENTENCES)
     for best in again:
         assert translator.recipe.beam < len(best) <= 2 * translator.recipe.beam
-        assert all(one.score >= other.score for one, other in pairwise(best))
+
+
+def test_scores_have_the_length_penalty_of_the_first_search(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is that of the second search, which has a larger penalty."""
+    monkeypatch.setattr(Translator, "texts", lambda _, best: best)
+    first, second = translator.recipe, wider_search(translator.recipe)
+    assert first.alpha < second.alpha
+    for best in search_again(translator, SENTENCES):
+        order = []
+        for found in cast("list[Hypothesis]", best):
+            length = len(found.tokens) + found.finished
+            assert found.score == pytest.approx(
+                found.log_probability / first.length_penalty(length)
+            )
+            order.append(found.log_probability / second.length_penalty(length))
+        assert all(a >= b - 1e-6 for a, b in pairwise(order))
 
 
 def test_the_second_search_is_no_wider_than_a_recipe_may_be() -> None:

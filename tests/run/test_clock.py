@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from regard.errors import TrainingError
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.paper import BASE
+from regard.recipe import Recipe
 from regard.run.checkpoints import newest, paths
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
@@ -147,6 +149,27 @@ def test_a_run_of_some_minutes_ends_in_time_and_goes_on_with_more(
         ]
         assert (ends[-1]["step"] > step) == goes_on
     assert 110 <= ends[-1]["seconds"] <= 121
+    for minutes in (0.5, 1.99):
+        again = Run(tmp_path / "run", recipe.but(minutes=minutes), data)
+        with pytest.raises(TrainingError, match=r"run: has taken .* min already; --time is"):
+            train(again, validate)
+        again.close()
+    assert Recipe.read(tmp_path / "run" / "recipe.toml").training.minutes == 2.0
+
+
+def test_a_stopped_run_is_not_given_less_time_than_it_took(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.monotonic", count(1000.0, 5).__next__)
+    interrupt = Interrupt()
+    interrupt.signum = signal.SIGINT
+    recipe = RECIPE.but(minutes=20.0)
+    with pytest.raises(Interrupted):
+        trained(tmp_path / "run", data, recipe, interrupt=interrupt)
+    with pytest.raises(TrainingError, match=r"has taken .* already; --time is the time of"):
+        trained(tmp_path / "run", data, recipe.but(minutes=0.25))
+    trained(tmp_path / "run", data, recipe.but(minutes=10.0))
+    assert Recipe.read(tmp_path / "run" / "recipe.toml").training.minutes == 10.0
 
 
 def test_a_signal_makes_it_leave_at_whatever_step(tmp_path: Path, data: Path) -> None:

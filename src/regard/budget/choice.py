@@ -53,7 +53,10 @@ BUDGETS = (10.0, 60.0, 480.0, 4320.0)
 USED = 0.9
 """The share of the time that steps take; preparing, validating and saving take the rest."""
 ENOUGH = 100
-"""A run ends after this many times the expected number of steps, even if there is time left."""
+"""A run ends after this many times the expected number of steps, even if there is time left. If
+`training.minutes = 0` is asked for, it ends after the expected number."""
+FILLED = 0.9
+"""The expected share of a batch's target tokens that are not padding."""
 MOST_PARTS = 256
 """If memory is short, a timed step divides its batch into more parts, but not more than this."""
 CHECKPOINTS, AVERAGED = 30, 9
@@ -93,16 +96,25 @@ class Choice(NamedTuple):
 
     def sentences(self) -> list[str]:
         """Three sentences that say what is trained, for how long, and what is expected."""
-        model, data, minutes = self.recipe.model, self.recipe.data, self.recipe.training.minutes
+        model, data = self.recipe.model, self.recipe.data
         return [
-            f"the run takes {amount(60 * minutes, SECONDS)}, about {self.steps:,} steps: this "
-            f"machine learns from {self.tokens_per_second:,.0f} target tokens a second",
+            f"the run {self._length()}: this machine learns from "
+            f"{self.tokens_per_second:,.0f} target tokens a second",
             f"{model.depth} layers of d_model {model.d_model}: for each weight there are "
             f"{self.tokens_per_weight:.2g} tokens to learn from; each pair is seen "
             f"{self.epochs:.3g} times, so dropout is {model.dropout}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "
             f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word",
         ]
+
+    def _length(self) -> str:
+        """Say what ends the run, its time or its number of steps, and estimate the other."""
+        by = self.recipe.training
+        if by.minutes and self.steps < by.steps:
+            return f"takes {amount(60 * by.minutes, SECONDS)}, about {self.steps:,} steps"
+        seconds = _tokens_of_step(self.recipe) * self.steps / (USED * self.tokens_per_second)
+        limit = "" if by.minutes else "has no limit of time and "
+        return f"{limit}takes {self.steps:,} steps, about {amount(seconds, SECONDS)}"
 
 
 Speed = Callable[[Recipe, ParallelText], float]
@@ -170,7 +182,7 @@ def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) ->
     batch is noisier.
     """
     least, batch = rule_of_times()["batch"]["least"], start.data.target_tokens
-    while batch // 2 >= least and tokens < LEAST_STEPS * 0.9 * batch * start.training.accumulate:
+    while batch // 2 >= least and tokens < LEAST_STEPS * FILLED * batch * start.training.accumulate:
         batch //= 2
     smaller = start.but(source_tokens=batch, target_tokens=batch).set(*asked)
     share = smaller.data.target_tokens / start.data.target_tokens
@@ -180,10 +192,19 @@ def _in_smaller_batches(start: Recipe, tokens: float, asked: tuple[str, ...]) ->
 def _expected(
     corpus: ParallelText, minutes: float, start: Recipe, speed: float, asked: tuple[str, ...]
 ) -> Choice:
+    """The recipe that follows from `start`, at this speed in tokens per second, and its outcome.
+
+    It learns for `minutes`. If a number of steps is asked for that takes less time, or without a
+    limit of time, it learns in these steps.
+    """
     rule = rule_of_times()
     tokens = 60 * minutes * USED * speed
     start = _in_smaller_batches(start, tokens, asked)
-    steps = max(1, round(tokens / (0.9 * start.data.target_tokens * start.training.accumulate)))
+    steps = max(1, round(tokens / _tokens_of_step(start)))
+    has_limit = start.but(minutes=minutes).set(*asked).training.minutes > 0
+    wanted = start.training.steps if "training.steps" in map(_field, asked) else steps
+    if wanted < steps or not has_limit:
+        tokens, steps = tokens * wanted / steps, wanted
     epochs = tokens / corpus.tokens
     dropout = next(row["dropout"] for row in rule["dropout"] if epochs <= row["epochs"])
     longest, interval = start.training.warmup_steps, max(1, steps // CHECKPOINTS)
@@ -192,7 +213,7 @@ def _expected(
     recipe = start.but(
         dropout=dropout,
         minutes=minutes,
-        steps=min(ENOUGH * steps, 2**31 - 1),
+        steps=min(ENOUGH * steps if has_limit else steps, 2**31 - 1),
         warmup_steps=warm_up,
         rate=start.training.rate * (warm_up / longest) ** 0.5,
         validate_every=interval,
@@ -207,6 +228,16 @@ def _expected(
     most = math.log(corpus.vocabularies(recipe)[0])  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)
+
+
+def _tokens_of_step(recipe: Recipe) -> float:
+    """The expected number of target tokens that a step learns from."""
+    return FILLED * recipe.data.target_tokens * recipe.training.accumulate
+
+
+def _field(assignment: str) -> str:
+    """The field that is set by a text for `Recipe.set`, as "section.key"."""
+    return assignment.partition("=")[0].strip()
 
 
 def weights_of(recipe: Recipe) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.pairs import Pairs
+from regard.errors import DataError
 from regard.files.lines import read_lines, refuse_unreadable
 from regard.recipe import Recipe
 from regard.text.opening import open_tokenizer
@@ -42,7 +43,7 @@ class ParallelText(NamedTuple):
     def of(
         cls, sources: Sequence[Path], targets: Sequence[Path], tokenizer: Path | None = None
     ) -> "ParallelText":
-        """Read all lines of the files; raises DataError if a file cannot be read.
+        """Read all lines; raises DataError if a file cannot be read, or a side has no characters.
 
         Files with different numbers of lines are accepted. Raises ModelError if the tokenizer
         cannot be opened.
@@ -59,9 +60,11 @@ class ParallelText(NamedTuple):
         for path in targets:
             for line in read_lines(path):
                 pairs, characters = pairs + 1, characters + len(line)
-        for path in sources:
-            for _ in read_lines(path):  # an unreadable line is refused now, before models are timed
-                pass
+        # All lines are read, so that a bad one is refused now, before models are timed.
+        read = sum(sum(map(len, read_lines(path))) for path in sources)
+        if not read or not characters:
+            empty = targets[0] if read else sources[0]
+            raise DataError("has no text: give text to learn from", empty)
         return cls(pairs, characters, tuple(lengths or [(1, 1)]), known)
 
     @classmethod

@@ -14,7 +14,7 @@ from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, training_recip
 from regard.corpus import examples, write_corpus
 from regard.data.pairs import Pairs
 from regard.errors import DataError, Diverged
-from regard.files.whole import write_file
+from regard.files.whole import refuse_filled, write_file
 from regard.loss import perplexity
 from regard.measure.validation import loss_and_accuracy
 from regard.recipe import Recipe
@@ -67,16 +67,19 @@ def data_of(recipe: Recipe, out: Path) -> Path:
 def prepare_corpora(out: Path, size: Size) -> None:
     """Write the built-in corpus in `out`; prepare it twice, with and without long sentences.
 
-    Files that exist already are not changed. Raises DataError if `out` was begun with another size.
+    Files of an earlier call are not changed. Raises DataError if `out` was begun with another size,
+    or has files in its folder corpus that no earlier call wrote.
     """
     written = out / "size.json"
     if written.exists() and written.read_text("utf-8") != json.dumps(size._asdict()):
         raise DataError(
             f"was begun with another size, {written.read_text('utf-8')}: choose another --out", out
         )
+    corpus = out / "corpus"
+    if not written.exists():
+        refuse_filled(corpus)
     out.mkdir(parents=True, exist_ok=True)
     write_file(written, json.dumps(size._asdict()))
-    corpus = out / "corpus"
     for name, seed, count in (("train", _TRAIN, size.pairs), ("valid", _VALID, VALID_PAIRS)):
         if not (corpus / f"{name}.de").exists():
             write_corpus(corpus / name, seed, count)

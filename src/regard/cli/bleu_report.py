@@ -33,6 +33,8 @@ def chosen_steps(text: str | None) -> TextSteps | None:
     if text is None:
         return None
     names = [] if text == "none" else text.split(",")
+    if "none" in names:
+        raise RecipeError("--steps none: it stands alone: leave out it or the other steps")
     for name in names:
         if name not in ALL_STEPS:
             raise unknown("step", name, [*ALL_STEPS, "none"])

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -30,16 +30,17 @@ def score_trees(
     """Compare the trees of two files, and print the scores.
 
     If `rows` is True, a row for each sentence is printed before the summary. If `as_json` is True,
-    only the summary is printed, as JSON. If only one file has brackets without a label around its
-    trees, a sentence on standard error says so. Raises DataError for an unreadable file, and
-    typer.Exit(1) after more errors than allowed.
+    only the summary is printed, as JSON. A sentence on standard error says if only one file has
+    brackets without a label around its trees, or if a tree has several lines. Raises DataError for
+    an unreadable or empty file, and typer.Exit(1) after more errors than allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
     parameters = _parameters(params, max_errors, cutoff)
-    names, unlabelled = {"gold": _shown(gold), "test": _shown(test)}, set[str]()
-    expected = _noting(_opened(gold), "gold", unlabelled)
-    said = compare(expected, _noting(_opened(test), "test", unlabelled), parameters)
+    names = {"gold": _shown(gold), "test": _shown(test)}
+    watched = [_Watched(name) for name in names.values()]
+    expected, found = map(_Watched.lines, watched, _opened(gold, test))
+    said = compare(expected, found, parameters)
     scores, table = BracketScores(parameters.cutoff), rows and not as_json
     if table:
         typer.echo(HEADER)
@@ -52,12 +53,7 @@ def score_trees(
         if as_json:
             typer.echo("null")
         raise typer.Exit(1) from None
-    if len(unlabelled) == 1:
-        _tell(
-            f"{printable(names[unlabelled.pop()])}: its trees stand in a bracket without a label, "
-            "which EVALB counts and the other file lacks, so F1 is too low: give both files the "
-            "same outer bracket (sed 's/^( *(/(TOP (/' labels it)"
-        )
+    _tell_unlabelled(watched)
     if as_json:
         typer.echo(json.dumps(scores.as_json()))
     else:
@@ -93,18 +89,54 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
     )
 
 
-def _opened(path: Path) -> Iterator[bytes]:
-    """The lines of a file; the first line is read at once, so that a bad file is refused early."""
-    lines = _lines(path)
-    return chain(list(islice(lines, 1)), lines)
+def _opened(*paths: Path) -> list[Iterator[bytes]]:
+    """The lines of each file; first lines are read at once, so that bad files are refused early.
+
+    Raises DataError if some files are empty and others are not.
+    """
+    every = [_lines(path) for path in paths]
+    first = [list(islice(lines, 1)) for lines in every]
+    if any(first) and [] in first:
+        raise DataError("is empty: there is nothing to score", _shown(paths[first.index([])]))
+    return list(map(chain, first, every))
 
 
-def _noting(lines: Iterable[bytes], side: str, unlabelled: set[str]) -> Iterator[bytes]:
-    """Yield the lines; add `side` to `unlabelled` at a tree in a bracket without a label."""
-    for line in lines:
-        if _UNLABELLED.match(line):
-            unlabelled.add(side)
-        yield line
+@dataclass
+class _Watched:
+    """A file whose lines are looked at on their way to the comparison."""
+
+    name: str
+    unlabelled: bool = False
+    """Whether a tree stands in a bracket without a label."""
+    cut: bool = False
+    """Whether a line ended inside a bracket."""
+    told: bool = False
+
+    def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the lines; write a remark once if a tree has more than one line.
+
+        The second line of such a tree is indented, or closes brackets that it has not opened.
+        """
+        for line in lines:
+            self.unlabelled |= bool(_UNLABELLED.match(line))
+            more = line.count(b"(") - line.count(b")")
+            goes_on = more < 0 or (line[:1].isspace() and line.strip())
+            if self.cut and goes_on and not self.told:
+                self.told = True
+                _tell(f"{printable(self.name)}: give one tree a line")
+            self.cut |= more > 0
+            yield line
+
+
+def _tell_unlabelled(watched: Sequence[_Watched]) -> None:
+    """Write a remark if only one file has brackets without a label around its trees."""
+    unlabelled = [one.name for one in watched if one.unlabelled]
+    if len(unlabelled) == 1:
+        _tell(
+            f"{printable(unlabelled[0])}: its trees stand in a bracket without a label, "
+            "which EVALB counts and the other file lacks, so F1 is too low: give both files the "
+            "same outer bracket (sed 's/^( *(/(TOP (/' labels it)"
+        )
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -17,11 +17,15 @@ VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 def write_text(folder: Path, pairs: int) -> "TrainingFiles":
     """Write train.en, train.de, valid.en and valid.de into `folder`; return their paths.
 
-    Each training file has `pairs` lines.
+    Each training file has `pairs` lines. Raises DataError if one of these files is no demo's.
     """
-    from regard.corpus import write_corpus
+    from regard.corpus import example, write_corpus
     from regard.inputs import TrainingFiles
 
+    for name, seed in (("train", TRAIN_SEED), ("valid", VALID_SEED)):
+        first = example(seed, 0)
+        _refuse_other_text(folder / f"{name}.en", first.source)
+        _refuse_other_text(folder / f"{name}.de", first.target)
     write_corpus(folder / "train", TRAIN_SEED, pairs)
     write_corpus(folder / "valid", VALID_SEED, VALID_SENTENCES)
     return TrainingFiles(
@@ -30,16 +34,36 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 
 
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
-    """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths."""
+    """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths.
+
+    Raises DataError if one of these files is no demo's.
+    """
     from regard.corpus import example
     from regard.files.whole import write_file
     from regard.inputs import TrainingFiles
 
+    parts = ("train", TRAIN_SEED, trees), ("valid", VALID_SEED, VALID_SENTENCES)
+    for name, seed, _ in parts:
+        _refuse_other_text(folder / f"{name}.mrg", f"( {example(seed, 0).tree})")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, seed, count in (("train", TRAIN_SEED, trees), ("valid", VALID_SEED, VALID_SENTENCES)):
+    for name, seed, count in parts:
         lines = (f"( {example(seed, i).tree})\n" for i in range(count))
         write_file(folder / f"{name}.mrg", "".join(lines))
     return TrainingFiles(trees=[folder / "train.mrg"], valid_trees=[folder / "valid.mrg"])
+
+
+def _refuse_other_text(path: Path, first: str) -> None:
+    """Raise DataError if a file exists and its first line is not that of a demo's file.
+
+    The file of a demo that was interrupted may be replaced; the user's own may not.
+    """
+    from regard.errors import DataError
+
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if file.readline() != f"{first}\n".encode():
+            raise DataError("is not empty: choose another --out", path.parent)
 
 
 def unseen() -> "list[Example]":

@@ -22,7 +22,9 @@ _PrecisionOption = Annotated[
 _PairOption = Annotated[str, typer.Option("--pair", help="For argos, the languages: en-de.")]
 _TextOption = Annotated[
     list[Path] | None,
-    typer.Option("--text", help="For argos, text to prove the tokenizer on; may be given again."),
+    typer.Option(
+        "--text", help="For argos, text to prove the tokenizer on; twice, once for each language."
+    ),
 ]
 
 
@@ -47,11 +49,17 @@ def export(
     - `regard translate x-ct2 --engine ctranslate2 < in.txt`
     - `regard export onnx runs/x --out x-onnx`
     - `regard export hf runs/x --out x-hf`   (MarianMTModel.from_pretrained opens it)
-    - `regard export argos runs/x --pair en-de --text in.txt --out en_de.argosmodel`
+    - `regard export argos runs/x --pair en-de --text in.en --text in.de --out en_de.argosmodel`
     """
+    from regard.cli.console import note
     from regard.exchange.exporting import write_export
+    from regard.recipe import Recipe
 
     certificate = write_export(
         format, model, out, precision=precision, changes=changes or (), pair=pair, text=text or ()
     )
     typer.echo(f"{out}: {certificate.summary()}")
+    if format == "ctranslate2":
+        search = Recipe.read(out / "recipe.toml").search
+        if search.beam > 1 and search.finish != "beam":
+            note("with --engine only by --beam 1; add --set search.finish=beam for a wider beam")

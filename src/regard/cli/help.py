@@ -85,7 +85,7 @@ def help_(context: typer.Context, topic: _TopicArgument = None) -> None:
         ) as inner:
             typer.echo(inner.get_help())
     else:
-        raise unknown("topic", topic, [*topics, *ALIASES, *group.commands])
+        raise unknown("topic", topic, [*topics, *ALIASES, *group.commands], where="regard help")
 
 
 def _contents(topics: dict[str, Path]) -> str:

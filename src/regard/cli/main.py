@@ -51,6 +51,7 @@ app = typer.Typer(
     epilog="Begin with `regard demo`, which needs no data; each command has examples: "
     "`regard train --help`.",
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
@@ -151,11 +152,26 @@ def _usage(error: typer.TyperException) -> str:
         name = getattr(error, "option_name", "")
         if isinstance(context.command, Commands):
             return f"unknown option {name}: options of a command are given after its name"
-        options = [opt for p in context.command.get_params(context) for opt in p.opts]
-        return str(unknown("option", name, options))
+        params = context.command.get_params(context)
+        every = [option for p in params for option in (*p.opts, *p.secondary_opts)]
+        options = [option for option in every if option.startswith("-")]
+        where = f"{context.command_path} --help"
+        return str(unknown("option", name, options, lambda option: option.lstrip("-"), where))
     problem = error.format_message().rstrip(".").replace("'", "")
-    path = context.command_path if context else "regard"
+    path = context.command_path if context else _named_command()
     return f"{problem[:1].lower()}{problem[1:]}: see {path} --help"
+
+
+def _named_command() -> str:
+    """The command that the command line names: `regard train`, `regard import hf`, or `regard`."""
+    words: list[str] = ["regard"]
+    command: Any = typer.main.get_command(app)
+    for argument in sys.argv[1:]:
+        if argument not in (known := getattr(command, "commands", {})):
+            break
+        command = known[argument]
+        words.append(argument)
+    return " ".join(words)
 
 
 def _refuse(sentence: str) -> NoReturn:

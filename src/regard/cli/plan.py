@@ -43,7 +43,7 @@ def print_plan(
 def print_budgets(start: "Start", minutes: float) -> None:
     """Print the recipe and the expected perplexity for `minutes` and for other times.
 
-    No data is prepared.
+    No data is prepared, and --set training.minutes changes no row.
     """
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText
@@ -53,7 +53,8 @@ def print_budgets(start: "Start", minutes: float) -> None:
     row = "{:>10} {:>7} {:>8} {:>8} {:>11} {:>9} {:>8} {:>11}"
     names = "time layers d_model dropout vocabulary steps epochs perplexity"
     typer.echo(row.format(*names.split()))
-    for found in for_several_times(text, minutes, tuple(start.assignments)):
+    asked = (a for a in start.assignments if a.partition("=")[0].strip() != "training.minutes")
+    for found in for_several_times(text, minutes, tuple(asked)):
         model, recipe = found.recipe.model, found.recipe
         typer.echo(
             row.format(

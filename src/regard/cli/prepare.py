@@ -66,7 +66,9 @@ def prepare(
             files, out, recipe=recipe, assignments=assign or (), tokenizer=tokenizer,
             workers=workers, progress=progress,
         )  # fmt: skip
-    typer.echo(_summary(report, out, what))
+    # With a time, a recipe is chosen for prepared text, unless the user has named one.
+    time = " --time 1h" if recipe is None and not files.trees else ""
+    typer.echo(_summary(report, out, what) + time)
 
 
 def _summary(report: "Report", out: Path, what: str) -> str:

@@ -129,17 +129,16 @@ def score(
     """
     from regard.errors import DataError
 
+    if not trees:
+        _refuse_evalb(test, (params, max_errors, cutoff, summary))
     other = any((trees, model, source))
     _refuse_mixed(report, any((against, interval)), language or steps, other)
-    evalb = (test, params, max_errors, cutoff, summary)
     if trees:
         from regard.cli.brackets import score_trees
 
         if test is None or any((reference, model, source)):
             raise DataError("--trees takes two files, gold and test, and no --reference")
         score_trees(hypothesis, test, params, max_errors, cutoff, as_json, rows=not summary)
-    elif evalb != (None, None, None, None, False):
-        raise DataError("a second file and the options of EVALB go with --trees: add it")
     elif model or source:
         _score_by_model(model, source, hypothesis, reference, as_json)
     elif not reference:
@@ -157,6 +156,18 @@ def _refuse_mixed(report: bool, compared: bool, about: str | None, other: object
         raise DataError("--report, --against and --interval go with a --reference")
     if about and not report:
         raise DataError("--language and --steps are for bleu_paper: add --report")
+
+
+def _refuse_evalb(test: Path | None, options: tuple[object, ...]) -> None:
+    """Raise DataError for a second file, and for the options of EVALB, if there are no trees."""
+    from regard.errors import DataError
+
+    if test:
+        raise DataError(
+            f"a reference goes with --reference {test}; two files of trees with --trees"
+        )
+    if options != (None, None, None, False):
+        raise DataError("the options of EVALB go with --trees: add it")
 
 
 def _score_text(

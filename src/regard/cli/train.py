@@ -118,8 +118,9 @@ def train(
     """Train a model to translate or to parse; the same command continues a run that was stopped.
 
     Without validation files, some pairs are held out. Without --recipe, one is chosen to suit the
-    text, this machine and --time (by default 1h); a longer --time continues a run. Recipes: base,
-    big, wsj and others of the paper, small, small-parse. --seeds divides the time among models.
+    text, this machine and --time (for new text, by default 1h); a longer --time continues a run.
+    Recipes: base, big, wsj and others of the paper, small, small-parse. --seeds divides the time
+    among models.
 
     Examples:
 

@@ -125,6 +125,7 @@ def translate(
     from regard.cli.translating import ParagraphLines, SentenceLines
 
     _refuse_unfit(out, long, n_best, paragraphs, alignments)
+    _refuse_text(models)
     translator, precision = _opened(models, engine, precision, exact, threads)
     _set_search(translator, beam, alpha, n_best, longer)
     if out is None and str(input) == "-" and sys.stdin.isatty():
@@ -173,6 +174,15 @@ def _refuse_unfit(
         raise RecipeError(f"--long {long}: it is split or refuse")
     if out is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("several processes cannot share standard output: give --out")
+
+
+def _refuse_text(models: Sequence[Path]) -> None:
+    """Raise RecipeError if a file of text is given in the place of a second model."""
+    from regard.errors import RecipeError
+
+    for path in models[1:]:
+        if path.is_file() and path.suffix not in (".json", ".safetensors", ".toml"):
+            raise RecipeError(f"{path}: is a file: text goes with -i {path}, or < {path}")
 
 
 def _opened(

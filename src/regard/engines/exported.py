@@ -26,8 +26,8 @@ class Exported:
     manifest: dict[str, Any]
 
 
-def open_exported(directory: Path, engine: str) -> Exported:
-    """Open a directory that was exported for this engine.
+def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") -> Exported:
+    """Open a directory that was exported for this engine; `text` is its file of our tokenizer.
 
     Raises ModelError if it was not exported for the engine, or if a file is missing or damaged.
     """
@@ -44,11 +44,11 @@ def open_exported(directory: Path, engine: str) -> Exported:
             f"{directory}: is {what}, not exported for {engine}: make such a directory with regard "
             f"export {engine} MODEL --out DIR"
         )
-    for name in ("recipe.toml", "tokenizer.json"):
+    for name in ("recipe.toml", text):
         if name not in manifest["files"]:
             raise ModelError(f"{directory}: its manifest does not list {name}: export it again")
     try:
         recipe = Recipe.read(directory / "recipe.toml")
     except RecipeError as error:
         raise ModelError(str(error)) from None
-    return Exported(directory, recipe, open_tokenizer(directory), manifest)
+    return Exported(directory, recipe, open_tokenizer(directory / text), manifest)

@@ -145,7 +145,7 @@ class CTranslate2Translator(EngineTranslator):
         if self.recipe.beam > 1 and self.recipe.finish != "beam":
             raise RecipeError(
                 "search.finish = candidates: CTranslate2 lets only the best `beam` continuations "
-                "finish: export with --set search.finish=beam, or give --beam 1 or --engine onnx"
+                "finish: export with --set search.finish=beam, or give --beam 1"
             )
 
     def found(

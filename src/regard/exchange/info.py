@@ -7,6 +7,7 @@ from typing import Any
 from regard.engines.exported import EXPORTED, Exported, open_exported
 from regard.errors import ModelError
 from regard.exchange.certificate import CERTIFICATE, Certificate
+from regard.exchange.hf_text import OURS
 from regard.files.manifest import read_manifest
 from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
@@ -44,7 +45,9 @@ def _opened(directory: Path) -> tuple[Model | Exported, int | None]:
     with suppress(OSError, ValueError):  # `open_model`, called below, refuses a damaged manifest
         manifest = read_manifest(directory)
     if EXPORTED in manifest:
-        return open_exported(directory, str(manifest[EXPORTED])), None
+        kind = str(manifest[EXPORTED])
+        text = OURS if kind == "hf" else "tokenizer.json"
+        return open_exported(directory, kind, text), None
     model = open_model(directory)
     return model, model.network.parameter_count
 

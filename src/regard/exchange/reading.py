@@ -139,10 +139,12 @@ def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a .npz file.
 
-    Raises ModelError if the file is damaged, is compressed or holds Python objects.
+    Raises ModelError if the file is no .npz, is damaged, is compressed or holds Python objects.
     """
+    archive_begins = True
     try:
         with open_regular(path) as file:
+            archive_begins = file.peek(2).startswith(b"PK")
             _refuse_compressed(path)
             with np.load(file, allow_pickle=False) as archive:
                 if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -153,6 +155,8 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {reason(error)}: {COPY_AGAIN}") from None
     except Exception as error:  # a damaged file can raise any exception
+        if not archive_begins:
+            raise ModelError(f"{path}: not a .npz file: name the model of marian-nmt") from None
         raise ModelError(f"{path}: damaged, or not .npz: {error!s:.100}: {COPY_AGAIN}") from None
 
 

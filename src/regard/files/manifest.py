@@ -78,8 +78,10 @@ def unseal(directory: Path) -> dict[str, Any]:
         manifest = read_manifest(directory)
         intact = manifest.pop("checksum", None) == _own_checksum(manifest)
     except FileNotFoundError:
+        inside = _model_inside(directory)
+        remedy = f"name a run, such as {inside}" if inside else COPY_AGAIN
         raise ModelError(
-            f"{directory}: no manifest.json: not a whole model or checkpoint: {COPY_AGAIN}"
+            f"{directory}: no manifest.json: not a whole model or checkpoint: {remedy}"
         ) from None
     except NotADirectoryError:
         raise ModelError(f"{directory}: is a file: name the directory that holds it") from None
@@ -98,6 +100,16 @@ def unseal(directory: Path) -> dict[str, Any]:
     for name, expected in files.items():
         _verify(directory, name, expected)
     return manifest
+
+
+def _model_inside(directory: Path) -> Path | None:
+    """The first model in a folder of a directory, or in a folder of such a folder."""
+    found = (
+        path for depth in ("*", "*/*") for path in sorted(directory.glob(f"{depth}/{MANIFEST}"))
+    )
+    return next(
+        (path.parent for path in found if (path.parent / "model.safetensors").exists()), None
+    )
 
 
 def read_manifest(directory: Path, *, own: bool = False) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.errors import RegardError
+from regard.errors import DataError, RegardError
 
 LEFTOVERS = (".tmp", ".partial", ".earlier")
 """Endings of the temporary names in this module and in `replacing`; the names begin with a dot."""
@@ -123,6 +123,12 @@ def refuse_unwritable(directory: Path) -> None:
 
 class _Tried(Exception):
     """Raised after making a folder as a test, so that the folder is removed again."""
+
+
+def refuse_filled(folder: Path) -> None:
+    """Raise DataError if a folder exists and is not empty: its files may be the user's own."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise DataError("is not empty: choose another --out", folder)
 
 
 def replace_files(directory: Path, folder: Path, last: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,20 +38,28 @@ def wider_search(recipe: SearchRecipe) -> SearchRecipe:
 def search_again(translator: Translator, sentences: Sequence[str]) -> list[list[Translation]]:
     """Translate each sentence again; no short group of pieces comes three times in a row.
 
-    Returns the translations of each sentence, the best one first. A sentence must have at most
-    `translator.longest` pieces, </s> included.
+    Returns the translations of each sentence, in the order of the second search. Their scores have
+    the length penalty of the first search, so that all scores can be compared. A sentence must have
+    at most `translator.longest` pieces, </s> included.
     """
     wider = wider_search(translator.recipe)
 
     def search_batch(rows: Rows, limits: Tensor, _: list[int]) -> list[list[Hypothesis]]:
-        return search(
+        found = search(
             WithoutRepetition(translator.model), rows, limits, wider, n_best=wider.beam, bos=BOS,
             eos=EOS, pad=PAD, ranker=translator.model.by.most_likely,
             granule=translator.model.by.granule,
         )  # fmt: skip
+        return [[_scored(one, translator.recipe) for one in best] for best in found]
 
     sources = [[*pieces, EOS] for pieces in translator.tokenizer.encode(sentences)]
     return [translator.texts(best) for best in translator.hypotheses(sources, search_batch)]
+
+
+def _scored(found: Hypothesis, recipe: SearchRecipe) -> Hypothesis:
+    """The hypothesis with the score that it has by the length penalty of this recipe."""
+    penalty = recipe.length_penalty(len(found.tokens) + found.finished)
+    return replace(found, score=found.log_probability / penalty)
 
 
 @dataclass(frozen=True)

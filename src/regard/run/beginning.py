@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from regard.errors import ModelError, RecipeError, RegardError
+from regard.amounts import SECONDS, amount
+from regard.errors import ModelError, RecipeError, RegardError, TrainingError
 from regard.files.manifest import MANIFEST
 from regard.files.whole import refusing_write_errors, write_file
 from regard.recipe import Recipe
@@ -39,6 +40,22 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
         raise RecipeError(
             f"{directory}: was begun with another recipe ({'; '.join(changes)}): choose another "
             "--out, or continue knowingly with --accept-changes"
+        )
+
+
+def refuse_less_time(directory: Path, recipe: Recipe, seconds: float, ended: float) -> None:
+    """Raise TrainingError if the recipe's new time is less than what the run has taken already.
+
+    The newest checkpoint tells these `seconds`, and `ended`, the minutes that were over, or 0. A
+    run whose time does not change is never refused.
+    """
+    minutes = recipe.training.minutes
+    if minutes == 0 or minutes == (begun(directory) or recipe).training.minutes:
+        return
+    if minutes < ended or 60 * minutes <= seconds:
+        raise TrainingError(
+            f"{directory}: has taken {amount(seconds, SECONDS)} already; --time is the time of the "
+            "whole run: give more"
         )
 
 

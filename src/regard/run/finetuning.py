@@ -85,8 +85,10 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
         yield
     except Exception:
         if new and not checkpoints.paths(run / "checkpoints"):
-            path.unlink(missing_ok=True)
-            with suppress(OSError):  # a folder has other files, or was not made
+            with suppress(
+                OSError
+            ):  # the file or a folder was not made, or a folder has other files
+                path.unlink(missing_ok=True)
                 for folder in new[1:]:
                     folder.rmdir()
         raise

@@ -98,10 +98,7 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
         )
     manifest = unseal(directory)
     if "exported" in manifest:
-        raise ModelError(
-            f"{directory}: was exported for {manifest['exported']}: name the original model, "
-            "or translate and serve with --engine"
-        )
+        raise _exported(directory, manifest["exported"])
     for name in MODEL_FILES[:-1]:
         if name not in manifest["files"]:
             raise ModelError(
@@ -125,6 +122,12 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     know_words(network, tokenizer)
     network.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
     return Model(recipe, tokenizer, network, manifest)
+
+
+def _exported(directory: Path, kind: str) -> ModelError:
+    """The error to raise for an exported directory, which has no weights of ours."""
+    other = "read it back with regard import hf" if kind == "hf" else "use --engine"
+    return ModelError(f"{directory}: was exported for {kind}: name the original model, or {other}")
 
 
 def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:

@@ -11,7 +11,7 @@ from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
 from regard.machine.devices import free_memory, in_words
 from regard.run import checkpoints
-from regard.run.beginning import begun, changed_shape, refuse_changed
+from regard.run.beginning import begun, changed_shape, refuse_changed, refuse_less_time
 from regard.run.checkpoints import Checkpoint, RandomStates
 from regard.run.directory import RunDirectory
 from regard.run.setup import Setup
@@ -48,7 +48,7 @@ class Resumption:
 
         Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
         recipe, the tokenizer or the data; TrainingError if there is a finished model without
-        checkpoints, or if the processes have different setups.
+        checkpoints, if the processes have different setups, or as `refuse_less_time` does.
         """
         setup = self._setup
         setup.refuse_differences()
@@ -119,12 +119,14 @@ class Resumption:
             judge = about.get("judged_by", judged_by(before.training.best))
             if judge != judged_by(setup.recipe.training.best):
                 state.forget_best()
-            return state, about["batches"], randoms
+            restored = state, about["batches"], randoms
         except (KeyError, TypeError, RuntimeError) as error:
             why = changed_shape(self._directory.path, setup.recipe) or str(error)
             raise ModelError(
                 f"{checkpoint.path}: does not fit this recipe ({why}): choose another --out"
             ) from None
+        refuse_less_time(self._directory.path, setup.recipe, state.seconds, state.ended)
+        return restored
 
     def _go_to(self, position: Position, batches: Batches) -> None:
         try:
