@@ -177,7 +177,7 @@ def decide(
         earlier = model.recipe
     recipe = _recipe(start, earlier, data if is_prepared else None, chose)
     if its is not None:
-        recipe = recipe.merged({"tokenizer": dict(its)})
+        recipe = recipe.merged({"tokenizer": dict(its)}).set(*start.assignments)
     start.files.refuse_recipe(recipe)
     refuse_arithmetic(recipe.training, choose_device(), torch.get_num_threads())
     if not is_prepared:

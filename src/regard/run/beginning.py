@@ -55,7 +55,7 @@ def refuse_less_time(directory: Path, recipe: Recipe, seconds: float, ended: flo
     if minutes < ended or 60 * minutes <= seconds:
         raise TrainingError(
             f"{directory}: has taken {amount(seconds, SECONDS)} already; --time is the time of the "
-            "whole run: give more"
+            "whole run, and --seeds divides it: give more, or leave it out"
         )
 
 
