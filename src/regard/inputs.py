@@ -11,7 +11,7 @@ from regard.data.prepare import Report, prepare_text
 from regard.errors import RecipeError, RegardError
 from regard.files.lines import text_checksum
 from regard.presets import SMALL, SMALL_PARSE, recipe_named
-from regard.recipe import Recipe, TokenizerRecipe
+from regard.recipe import Recipe, TokenizerRecipe, assigned_field
 from regard.text.opening import open_tokenizer
 from regard.text.tokenizer import CONTINUED, Tokenizer, TokenizerKind
 
@@ -190,7 +190,7 @@ def described(tokenizer: Path, assignments: Sequence[str] = ()) -> TokenizerReci
     pieces = any(entry.startswith(CONTINUED) for entry in entries)
     kind: TokenizerKind = "wordpiece" if pieces else "bpe"
     its = TokenizerRecipe(kind=kind, vocabulary=min(max(300, opened.size), 10**6))
-    asked = (one for one in assignments if one.strip().startswith("tokenizer."))
+    asked = (one for one in assignments if assigned_field(one).startswith("tokenizer."))
     if Recipe(tokenizer=its).set(*asked).tokenizer != its:
         raise RegardError(
             f"{tokenizer}: is a tokenizer ({its.kind}) of {opened.size} entries: leave out "

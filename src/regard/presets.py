@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from regard import paper
 from regard.errors import unknown
-from regard.recipe import Recipe
+from regard.recipe import HELP, Recipe
 
 SMALL = Recipe().but(
     layers=3,
@@ -95,4 +95,4 @@ def recipe_named(name: str) -> Recipe:
     if Path(name).suffix or "/" in name or Path(name).exists():
         return Recipe.read(name, RECIPES)
     small_first = sorted(RECIPES, key=lambda known: known in paper.PAPER_RECIPES)
-    raise unknown("recipe", name, small_first, where="regard help recipes")
+    raise unknown("recipe", name, small_first, where=HELP)

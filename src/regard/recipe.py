@@ -49,6 +49,8 @@ _FOLLOW = {
     "layers": ("decoder_layers",),
 }
 """Fields of a model, each with the fields whose defaults are derived from it."""
+WIDEST_BEAM = 1000
+"""The largest beam of a recipe."""
 MOST_STEPPED = 100_000
 """A recipe is refused if its beam x max_extra is larger than this, because keys and values are kept
 for every step of every hypothesis."""
@@ -57,7 +59,7 @@ for every step of every hypothesis."""
 class SearchRecipe(Section):
     """§6.1: beam search."""
 
-    beam: Annotated[int, Field(ge=1, le=1000)] = 4
+    beam: Annotated[int, Field(ge=1, le=WIDEST_BEAM)] = 4
     """Live hypotheses per step; 1 is greedy search."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Exponent of the length penalty: score = log p / ((5 + length) / 6)^alpha."""
@@ -199,8 +201,8 @@ class Recipe(Section):
         """
         changes: dict[str, dict[str, Any]] = {}
         for assignment in assignments:
-            path, equals, text = assignment.partition("=")
-            section, dot, key = path.strip().partition(".")
+            section, dot, key = assigned_field(assignment).partition(".")
+            _, equals, text = assignment.partition("=")
             if not (equals and dot):
                 raise RecipeError(f"--set {assignment!r}: write it as section.key=value")
             changes.setdefault(section, {})[key] = _toml_value(text.strip())
@@ -254,6 +256,11 @@ def _names_a_family(changes: Mapping[str, Any]) -> bool:
     """Whether changes choose a family that needs grouped batches, but do not set the layout."""
     family = changes.get("model", {}).get("family", "transformer")
     return family != "transformer" and "layout" not in changes.get("data", {})
+
+
+def assigned_field(assignment: str) -> str:
+    """The field that a text for `Recipe.set` changes, as "section.key"."""
+    return assignment.partition("=")[0].strip()
 
 
 HELP = "regard help recipes"

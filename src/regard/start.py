@@ -83,7 +83,7 @@ from regard.files.whole import refuse_unwritable
 from regard.inputs import NO_FILES, TrainingFiles, described
 from regard.machine.devices import choose_device
 from regard.presets import SMALL_PARSE, recipe_named
-from regard.recipe import Recipe, TokenizerRecipe
+from regard.recipe import Recipe, TokenizerRecipe, assigned_field
 from regard.run.beginning import begun, differences
 from regard.run.finetuning import keep_origin, refuse_other_origin, refuse_other_shape
 from regard.run.model_directory import Model, open_model
@@ -273,7 +273,7 @@ def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
     """The recipe expected to be best in the run's time, with the data's settings `made` kept."""
-    its = (one for one in start.assignments if one.partition("=")[0].strip() == "training.minutes")
+    its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
     minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
@@ -328,7 +328,7 @@ def _as_prepared(
         {section: {key: made[section][key] for key in keys} for section, keys in DECIDED.items()}
     )
     if changes := differences(recipe, decided):
-        assigned = {assignment.partition("=")[0].strip() for assignment in start.assignments}
+        assigned = set(map(assigned_field, start.assignments))
         if any(change.partition(":")[0] in assigned for change in changes):
             raise RecipeError(
                 f"{data}: was prepared with other settings ({'; '.join(changes)}): leave them "

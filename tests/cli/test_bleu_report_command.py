@@ -92,7 +92,7 @@ def test_tokenised_text_is_scored_as_it_stands(texts: dict[str, str], tmp_path: 
         (("--report", "--steps", "x,split"), "unknown step x: it is one of normalise, tokenise"),
         (
             ("--report", "--steps", "tokenise,none"),
-            "--steps none: it stands alone: leave out it or",
+            "--steps: none goes with no other step",
         ),
         (("--report", "--tokenizer", "zh"), "--tokenizer is for one BLEU: --report has its own"),
         (("--report", "--model", "m"), "--report, --against and --interval go with a --reference"),

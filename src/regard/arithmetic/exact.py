@@ -18,8 +18,7 @@ group, and some larger numbers.
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -31,6 +30,7 @@ from regard.arithmetic.attention import KEYS, QUERIES, VECTOR, CpuMask, attend_w
 from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.layouts import PackedLinear
 from regard.arithmetic.products import Products
+from regard.machine.threads import computing_with
 
 BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
@@ -76,7 +76,7 @@ def _places_agree(layer: BlockedLinear, threads: list[int]) -> bool:
     row, weight = (x.to(layer.weight.dtype) for x in _cancelling(*layer.weight.shape))
     like, outputs = PackedLinear(weight, layer.bias), []
     for count in threads:
-        with _threads(count):
+        with computing_with(count):
             outputs += [like.product(row.repeat(size, 1)) for size in BLOCKS]
     return all(torch.equal(y, outputs[0][:1].expand_as(y)) for y in outputs)
 
@@ -128,18 +128,8 @@ def widths_agree(
 
     alone = [outputs([n], n)[0] for n in widths]
     for count, wide in itertools.product(threads, widths):
-        with _threads(count):
+        with computing_with(count):
             together = outputs([n for n in widths if n <= wide], wide)
         if not all(map(torch.equal, together, alone)):  # both are in ascending order of width
             return False
     return True
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

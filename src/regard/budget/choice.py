@@ -41,7 +41,7 @@ from regard.machine.devices import (
 from regard.machine.processes import ALONE, OutOfMemory
 from regard.paper import parameters
 from regard.presets import SMALL
-from regard.recipe import Recipe
+from regard.recipe import Recipe, assigned_field
 from regard.run.model_directory import matrices_misfit
 from regard.run.sharding import model_and_optimizer
 from regard.steps import steps_for
@@ -202,7 +202,7 @@ def _expected(
     start = _in_smaller_batches(start, tokens, asked)
     steps = max(1, round(tokens / _tokens_of_step(start)))
     has_limit = start.but(minutes=minutes).set(*asked).training.minutes > 0
-    wanted = start.training.steps if "training.steps" in map(_field, asked) else steps
+    wanted = start.training.steps if "training.steps" in map(assigned_field, asked) else steps
     if wanted < steps or not has_limit:
         tokens, steps = tokens * wanted / steps, wanted
     epochs = tokens / corpus.tokens
@@ -233,11 +233,6 @@ def _expected(
 def _tokens_of_step(recipe: Recipe) -> float:
     """The expected number of target tokens that a step learns from."""
     return FILLED * recipe.data.target_tokens * recipe.training.accumulate
-
-
-def _field(assignment: str) -> str:
-    """The field that is set by a text for `Recipe.set`, as "section.key"."""
-    return assignment.partition("=")[0].strip()
 
 
 def weights_of(recipe: Recipe) -> int:

@@ -34,7 +34,7 @@ def chosen_steps(text: str | None) -> TextSteps | None:
         return None
     names = [] if text == "none" else text.split(",")
     if "none" in names:
-        raise RecipeError("--steps none: it stands alone: leave out it or the other steps")
+        raise RecipeError("--steps: none goes with no other step: leave out none, or the others")
     for name in names:
         if name not in ALL_STEPS:
             raise unknown("step", name, [*ALL_STEPS, "none"])

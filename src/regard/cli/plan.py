@@ -47,13 +47,14 @@ def print_budgets(start: "Start", minutes: float) -> None:
     """
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText
+    from regard.recipe import assigned_field
 
     start.files.refuse_unfit(start.task)
     text = ParallelText.of(start.files.source, start.files.target, start.tokenizer)
     row = "{:>10} {:>7} {:>8} {:>8} {:>11} {:>9} {:>8} {:>11}"
     names = "time layers d_model dropout vocabulary steps epochs perplexity"
     typer.echo(row.format(*names.split()))
-    asked = (a for a in start.assignments if a.partition("=")[0].strip() != "training.minutes")
+    asked = (one for one in start.assignments if assigned_field(one) != "training.minutes")
     for found in for_several_times(text, minutes, tuple(asked)):
         model, recipe = found.recipe.model, found.recipe
         typer.echo(

@@ -20,7 +20,7 @@ from regard.exchange.reading import parse_yaml, read_pickled, tensors_of, text_o
 from regard.exchange.texts import SpecialNames, Texts, tokenizer_of
 from regard.exchange.weights import ForeignWeights, last_norms, layers
 from regard.layers import sinusoids
-from regard.recipe import Recipe
+from regard.recipe import WIDEST_BEAM, Recipe
 from regard.text.foreign.base import ForeignTokenizer
 
 _CHECKPOINTS = "best.ckpt", "avg_best.ckpt", "latest.ckpt"
@@ -103,7 +103,9 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
         return replace(given, vocabularies=vocabularies)
     source, target = map(_side, sections)
     if (source.kind, bool(source.language)) != (target.kind, bool(target.language)):
-        raise ModelError(f"{config.where}: no tokenizer here cuts source and target by other rules")
+        raise ModelError(
+            f"{config.where}: no tokenizer here cuts source and target by different rules"
+        )
     names = [side.file for side in (source, target) if side.file]
     files = list(dict.fromkeys(directory / Path(name).name for name in names))
     languages = [source.language, target.language] if source.language else []
@@ -199,7 +201,7 @@ def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
     if (found := stack.get("layer_norm", usual)) != ("pre" if pre else "post"):
         raise ModelError(
             f"{stack.where}: a stack's layer_norm is {found!r}, and the weights have "
-            f"{'a' if pre else 'no'} norm after the encoder's last layer: no model here is so"
+            f"{'a' if pre else 'no'} norm after the encoder's last layer: regard has no such model"
         )
     return stack.section("embeddings").flag("scale", False)
 
@@ -212,7 +214,7 @@ def _search(config: ForeignConfig) -> dict[str, Any]:
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
     for key, values in _SEARCH.items():
         testing.only(key, *values)
-    beam = testing.whole("beam_size", 1, most=1001)
+    beam = testing.whole("beam_size", 1, most=WIDEST_BEAM + 1)
     alpha = testing.real("alpha" if "alpha" in testing else "beam_alpha", -1, least=-1e9)
     return {"beam": max(1, beam), "alpha": max(0.0, alpha)}
 

@@ -3,6 +3,8 @@
 import re
 from typing import Literal
 
+from regard.translation import UNSPACED
+
 Flaw = Literal["echo", "repetition", "truncation"]
 """How an output is wrong: it equals the source, repeats the same words, or is cut short."""
 
@@ -10,9 +12,7 @@ COPIES, _LONGEST_PERIOD = 3, 4
 """A repetition is a group of at most _LONGEST_PERIOD words that comes COPIES times in a row."""
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff]"
-)
+_UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{UNSPACED.pattern}")
 """Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese, which have no blanks."""
 SHORTEST, SHARE = 10, 3
 """If a source has at least 10 pieces, a translation with less than a third as many is truncated."""

@@ -12,15 +12,13 @@ from torch import Tensor
 from regard.data.rows import Rows
 from regard.decoding import Searchable
 from regard.hypotheses import Hypothesis
-from regard.recipe import MOST_STEPPED, SearchRecipe
+from regard.recipe import MOST_STEPPED, WIDEST_BEAM, SearchRecipe
 from regard.search import search
 from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translation, Translator
 
 WIDER = 2
 """The beam of the second search is this many times as wide as that of the first."""
-WIDEST = 1000
-"""No recipe has a wider beam than this."""
 ALPHA = 1.0
 """If the exponent of the length penalty is lower, the second search uses this value instead, so
 that a truncated translation becomes longer."""
@@ -30,7 +28,7 @@ LONGEST_PERIOD = 8
 
 def wider_search(recipe: SearchRecipe) -> SearchRecipe:
     """The settings of the second search; its beam is at most the widest that a recipe may have."""
-    widest = min(WIDEST, MOST_STEPPED // recipe.max_extra)
+    widest = min(WIDEST_BEAM, MOST_STEPPED // recipe.max_extra)
     beam = max(recipe.beam, min(WIDER * recipe.beam, widest))
     return recipe.but(beam=beam, alpha=max(recipe.alpha, ALPHA))
 

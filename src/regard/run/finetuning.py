@@ -85,9 +85,8 @@ def origin_forgotten_after_errors(run: Path) -> Iterator[None]:
         yield
     except Exception:
         if new and not checkpoints.paths(run / "checkpoints"):
-            with suppress(
-                OSError
-            ):  # the file or a folder was not made, or a folder has other files
+            # There may be no such folder, or it may have other files by now.
+            with suppress(OSError):
                 path.unlink(missing_ok=True)
                 for folder in new[1:]:
                     folder.rmdir()
