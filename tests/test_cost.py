@@ -22,6 +22,8 @@ VOCABULARY = 269
         {"d_k": 8, "d_v": 24},
         {"decoder_heads": 2, "decoder_d_ff": 48, "decoder_layers": 1, "d_k": 8, "norm": "pre"},
         {"embeddings": "apart", "activation": "gelu"},
+        {"neighbourhood": 8},
+        {"neighbourhood": 8, "causal": False},
     ],
     ids=str,
 )

@@ -41,7 +41,8 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
     weights = _with_weights(model, vocabulary, int(source.sum()), int(target.sum()))
     if model.family != "transformer":
         return Flop(weights, 6 * family_sizes(model).pair * int((target * source).sum()))
-    own_source, own_target = (_own_pairs(model, n, w) for n, w in ((source, 3), (target, 2)))
+    own_source = _own_pairs(model, source, 3)
+    own_target = _own_pairs(model, target, 2 if model.causal else 3)
     encoder = model.layers * _widths(model) * int(own_source.sum())
     pairs = int((own_target + target * source).sum())
     decoder = model.decoder_layers * _widths(model.decoder) * pairs

@@ -12,6 +12,7 @@ from regard.claims.study import try_claims
 from regard.errors import DataError, Diverged, RecipeError, TrainingError
 from regard.run.journal import read_journal
 from regard.study.kept import Finished, Measured
+from regard.study.locks import locked
 from regard.study.verdicts import Judgement
 
 TINY = Size(steps=3, pairs=1000, tested=20)
@@ -116,6 +117,17 @@ def test_text_that_no_study_wrote_is_not_learned_from(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="corpus: is not empty: choose another --out"):
         try_claims([CLAIMS["mask"]], tmp_path, [1], size=TINY)
     assert not (tmp_path / "size.json").exists()
+
+
+def test_one_process_writes_the_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object) -> None:
+        with locked(tmp_path / ".prepare.lock", wait=False) as is_mine:
+            assert not is_mine
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainings, "write_corpus", write)
+    with pytest.raises(KeyboardInterrupt):
+        trainings.prepare_corpora(tmp_path, TINY)
 
 
 def test_claims_by_name() -> None:

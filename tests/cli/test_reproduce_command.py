@@ -12,11 +12,18 @@ from regard.reproduce.study import reproduce_tables
 from regard.reproduce.tables import Study
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.reproduce.study.reproduce_tables", lambda *_, **__: pytest.fail())
     out = ["--out", tmp_path / "x"]
     assert "unknown table table5: did you mean table" in refused("reproduce", "table5", *out)
     assert "unknown scale big: it is one of mini, small, paper" in refused(
         "reproduce", "table3", "--scale", "big", *out
+    )
+    assert "--price 2.5: it is for --plan: leave it out, or add --plan" in refused(
+        "reproduce", "table3", "--price", "2.5", *out
+    )
+    assert "--report r.md: --plan makes no table: leave out one of the two" in refused(
+        "reproduce", "table3", "--plan", "--report", "r.md", *out
     )
     assert not (tmp_path / "x").exists()
 

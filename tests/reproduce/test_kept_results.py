@@ -8,6 +8,7 @@ import pytest
 
 from regard.paper import TABLE_3
 from regard.reproduce.layers import LAYERS
+from regard.reproduce.sentences import PAPER_SENTENCES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "tables"
@@ -38,6 +39,8 @@ def test_the_page_has_the_kept_figures() -> None:
 @pytest.mark.parametrize("page", ["results.md", "results.ko.md"])
 def test_the_report_has_the_kept_figures(page: str) -> None:
     report = (ROOT / "docs" / page).read_text("utf-8")
+    for one in PAPER_SENTENCES:
+        assert f"| {one.korean if page.endswith('.ko.md') else one.english} |" in report
     table = kept("table3.json")
     for row, one in table["rows"].items():
         [line] = [line for line in report.splitlines() if line.startswith(f"| {row} |")]

@@ -29,6 +29,7 @@ def test_the_page(tmp_path: Path, name: str, expected: str) -> None:
     assert expected.format("+0.90 | +1.67 (+0.69 … +2.64) | +") in page
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(PAPER_SENTENCES) + 3
+    assert "`regard reproduce table3 --scale mini --seeds 3 --report " in page
     assert page.count('"While single-head attention') == 1  # once for its two statements
     assert "| base | 51 / x |" in page
     assert page.endswith("A note.\n")

@@ -7,14 +7,11 @@ from regard.presets import SMALL
 from regard.reproduce.rows import scaled
 from regard.reproduce.scales import MINI_BASE
 
-AVERAGING = ("save_every", "keep", "average", "validate_every")
-"""Not part of Table 3."""
-
 
 @pytest.mark.parametrize("row", TABLE_3)
 def test_at_the_papers_size_rows_are_the_papers(row: str) -> None:
-    fields = {name: getattr(BASE.training, name) for name in AVERAGING}
-    assert scaled(row, BASE).but(**fields) == TABLE_3[row].but(**fields)
+    """How often a row is validated is not part of Table 3."""
+    assert scaled(row, BASE).but(validate_every=1) == TABLE_3[row].but(validate_every=1)
 
 
 MINI = {

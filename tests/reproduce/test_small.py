@@ -11,8 +11,8 @@ from regard.errors import DataError
 from regard.paper import BASE
 from regard.presets import SMALL
 from regard.reproduce import small
-from regard.reproduce.prepared import prepare_text_once
-from regard.reproduce.scales import data_in
+from regard.reproduce.prepared import begin_directory, prepare_text_once
+from regard.reproduce.scales import Mini, data_in
 from regard.reproduce.small import Small
 from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.tables import Study
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert minutes not in chosen  # a second choice takes time, and may be another one
         chosen.append(minutes)
         recipe = SMALL.but(vocabulary=400, minutes=minutes, best="loss", tune=True, steps=10**6)
-        recipe = recipe.but(optimizer="muon").set(*asked)
+        recipe = recipe.but(optimizer="muon", dropout=0.2).set(*asked)
         return Choice(recipe, 0.0, int(100 * minutes), 0.0, 0.0, 0.0, 0.0)
 
     monkeypatch.setattr(small, "choose", choose)
@@ -46,6 +46,7 @@ def test_the_recipe_is_chosen_once(folder: Path) -> None:
     recipe = Small().base(out)  # with other minutes, it stays
     assert (recipe.training.steps, recipe.training.minutes) == (300, 0)
     assert recipe.training.optimizer == "adam"
+    assert recipe.model.dropout == BASE.model.dropout  # 0.2 is that of row D2
     assert (recipe.training.best, recipe.training.average) == ("last", BASE.training.average)
     assert recipe.training.validate_sentences == 7  # all of the development set
     assert (recipe.model.heads, recipe.model.d_k) == (8, SMALL.model.d_model // 8)
@@ -57,6 +58,8 @@ def test_the_recipe_is_chosen_once(folder: Path) -> None:
 
 
 def test_text_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the refusal, another scale may be chosen in the same directory."""
     monkeypatch.delenv("REGARD_DATA", raising=False)
     with pytest.raises(DataError, match=r"small needs REGARD_DATA.*choose --scale mini"):
         prepare_text_once(Study(Small(), tmp_path / "out", (1,)))
+    begin_directory(Study(Mini(), tmp_path / "out", (1,)))

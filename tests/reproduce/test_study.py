@@ -15,6 +15,7 @@ from regard.reproduce.scales import Mini
 from regard.reproduce.study import reproduce_tables, rows_in_training
 from regard.reproduce.table2 import TABLE_2_EXPERIMENT
 from regard.reproduce.table3 import TABLE_3_EXPERIMENT
+from regard.reproduce.table4 import TABLE_4_EXPERIMENT
 from regard.reproduce.tables import Experiment, GrowingTable, Study, all_tasks, write_tables
 from regard.run.journal import read_journal
 from regard.study.kept import Finished, Measured, Task, do_all
@@ -97,12 +98,16 @@ def test_seeds_are_columns_and_add_to_those_that_are_there(tmp_path: Path) -> No
         write_tables(longer, [TABLE_3_EXPERIMENT])
 
 
-def test_text_that_no_study_wrote_is_not_overwritten(tmp_path: Path) -> None:
-    own = tmp_path / "corpus" / "train.de"
+@pytest.mark.parametrize("folder", ["corpus", "data", "trees"])
+def test_text_that_no_study_wrote_is_neither_overwritten_nor_used(
+    tmp_path: Path, folder: str
+) -> None:
+    own = tmp_path / folder / "train.de"
     own.parent.mkdir()
     own.write_text("Mein Text.\n")
-    with pytest.raises(DataError, match="corpus: is not empty: choose another --out"):
-        TABLE_3_EXPERIMENT.prepare(Study(TINY, tmp_path, (1,)))
+    for one in (TABLE_3_EXPERIMENT, TABLE_4_EXPERIMENT):
+        with pytest.raises(DataError, match=f"{folder}: is not empty: choose another --out"):
+            one.prepare(Study(TINY, tmp_path, (1,)))
     assert own.read_text() == "Mein Text.\n"
     assert not (tmp_path / "scale.txt").exists()
 
@@ -122,11 +127,11 @@ def test_the_drawing_compares_seed_by_seed(tmp_path: Path) -> None:
 
 
 def test_a_table_of_another_command_stays_on_the_page(tmp_path: Path) -> None:
-    """The other command begins while this one is at work."""
-    study = Study(TINY, tmp_path, (1,))
+    """The other command, which has more seeds, begins while this one is at work."""
+    study, other = (Study(TINY, tmp_path, tuple(range(1, n + 1))) for n in (1, 3))
 
     def work() -> Measured:
-        write_tables(study, [TABLE_2_EXPERIMENT])
+        write_tables(other, [TABLE_2_EXPERIMENT])
         return {"x": 1.0}
 
     table = GrowingTable("This one", ("x",), (), (), {}, "")
@@ -136,6 +141,7 @@ def test_a_table_of_another_command_stays_on_the_page(tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text("utf-8")
     assert "<h2>This one</h2>" in page
     assert "<h2>Table 2: " in page
+    assert json.loads((tmp_path / "table2.json").read_text("utf-8"))["seeds"] == [1, 2, 3]
 
 
 def test_a_row_that_diverges_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

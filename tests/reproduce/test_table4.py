@@ -9,6 +9,7 @@ from regard.paper import TABLE_4, WSJ, WSJ_SEMI
 from regard.reproduce import parsers
 from regard.reproduce.parsers import parser_rows, refuse_without_trees
 from regard.reproduce.scales import Mini
+from regard.reproduce.table1 import TABLE_1_EXPERIMENT
 from regard.reproduce.table4 import TABLE_4_EXPERIMENT, train_parser
 from regard.reproduce.tables import Study, write_tables
 from regard.study.kept import do_all
@@ -60,6 +61,28 @@ def test_missing_trees_are_named(
     with pytest.raises(DataError, match=r"train\.mrg: Table 4 needs these trees.*REGARD_DATA"):
         TABLE_4_EXPERIMENT.prepare(study)
     assert not study.out.exists()
+
+
+def test_a_directory_has_one_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    (tmp_path / "wsj").mkdir()
+    for name in ("train.mrg", "dev.mrg", "test.mrg", "silver.mrg.xz"):
+        (tmp_path / "wsj" / name).touch()
+    mini, paper = (Study(Mini(name=name), tmp_path / "t", (1,)) for name in ("mini", "paper"))
+    TABLE_4_EXPERIMENT.prepare(mini)
+    for one in (TABLE_1_EXPERIMENT, TABLE_4_EXPERIMENT):
+        one.prepare(mini)
+        with pytest.raises(DataError, match="begun at scale mini, not paper: choose another"):
+            one.prepare(paper)
+
+
+def test_a_table_4_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """It has trees, and no file that names its scale."""
+    (tmp_path / "trees").mkdir()
+    (tmp_path / "trees/train.mrg").touch()
+    (tmp_path / ".data-gold.lock").touch()
+    TABLE_4_EXPERIMENT.prepare(Study(Mini(), tmp_path, (1,)))
+    assert (tmp_path / "scale.txt").read_text("utf-8") == "mini\n"
 
 
 def test_the_papers_parsers(tmp_path: Path) -> None:

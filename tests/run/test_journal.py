@@ -89,8 +89,11 @@ def test_lines_that_are_no_records_are_dropped(path: Path) -> None:
     journal = filled(path)
     with path.open("ab") as file:
         file.write(b'\0\0\0\xff\n[1]\n7\n{"step": null}\n{"step"\n')
+    assert steps(path) == list(range(8))
+    damaged = path.read_bytes()
     journal.rewind(7)
     assert steps(path) == list(range(8))
+    assert path.read_bytes() != damaged
 
 
 def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import bleu
 from regard.study.kept import Measured
+from regard.study.locks import locked
 from regard.study.settings import settings_of
 from regard.translation import Translator
 
@@ -67,9 +68,14 @@ def data_of(recipe: Recipe, out: Path) -> Path:
 def prepare_corpora(out: Path, size: Size) -> None:
     """Write the built-in corpus in `out`; prepare it twice, with and without long sentences.
 
-    Files of an earlier call are not changed. Raises DataError if `out` was begun with another size,
-    or has files in its folder corpus that no earlier call wrote.
+    Files of an earlier call are not changed, and one process writes at a time. Raises DataError if
+    `out` was begun with another size, or has files in its folder corpus that no earlier call wrote.
     """
+    with locked(out / ".prepare.lock"):
+        _prepare(out, size)
+
+
+def _prepare(out: Path, size: Size) -> None:
     written = out / "size.json"
     if written.exists() and written.read_text("utf-8") != json.dumps(size._asdict()):
         raise DataError(
@@ -78,7 +84,6 @@ def prepare_corpora(out: Path, size: Size) -> None:
     corpus = out / "corpus"
     if not written.exists():
         refuse_filled(corpus)
-    out.mkdir(parents=True, exist_ok=True)
     write_file(written, json.dumps(size._asdict()))
     for name, seed, count in (("train", _TRAIN, size.pairs), ("valid", _VALID, VALID_PAIRS)):
         if not (corpus / f"{name}.de").exists():

@@ -92,6 +92,7 @@ def reproduce(
     from regard.reproduce.study import reproduce_tables
     from regard.reproduce.tables import Study, markdown_of
 
+    _refuse_misplaced(plan, price, report)
     chosen, size = experiments_named(name), scale_named(scale, minutes)
     study = Study(
         size,
@@ -110,6 +111,16 @@ def reproduce(
     for path in report or []:
         write_report(path, size, study.seeds, named)
     note(f"{study.out / 'index.html'}: all tables; open it in a browser")
+
+
+def _refuse_misplaced(plan: bool, price: float | None, report: list[Path] | None) -> None:
+    """Raise RecipeError for an option that has no effect with, or without, `--plan`."""
+    from regard.errors import RecipeError
+
+    if price is not None and not plan:
+        raise RecipeError(f"--price {price:g}: it is for --plan: leave it out, or add --plan")
+    if report and plan:
+        raise RecipeError(f"--report {report[0]}: --plan makes no table: leave out one of the two")
 
 
 def _processes(jobs: int) -> int:

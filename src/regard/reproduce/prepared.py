@@ -8,23 +8,52 @@ from regard.reproduce.tables import Study
 from regard.study.locks import locked
 
 
+def refuse_another_scale(study: Study) -> None:
+    """Raise DataError if the directory of a study was begun at another scale."""
+    mark = study.out / "scale.txt"
+    begun = mark.read_text("utf-8").strip() if mark.exists() else study.scale.name
+    if begun != study.scale.name:
+        raise DataError(
+            f"was begun at scale {begun}, not {study.scale.name}: choose another --out", study.out
+        )
+
+
 def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
     Raises DataError if the directory was begun at another scale, if its data cannot be read, or if
-    a new directory has files in its folder of text.
+    a new directory has files where a study keeps what it learns from.
     """
-    mark = study.out / "scale.txt"
     with locked(study.out / ".prepare.lock"):
-        begun = mark.read_text("utf-8").strip() if mark.exists() else study.scale.name
-        if begun != study.scale.name:
-            raise DataError(
-                f"was begun at scale {begun}, not {study.scale.name}: choose another --out",
-                study.out,
-            )
+        _refuse_foreign(study)
         if not data_in(study.out).exists():
-            if not mark.exists():
-                refuse_filled(study.out / "corpus")
-            write_file(mark, study.scale.name + "\n")
+            study.scale.fetch(study.out)
+            _mark(study)
             study.scale.prepare(study.out)
         prepared_manifest(data_in(study.out))
+
+
+def begin_directory(study: Study) -> None:
+    """Make the directory of a study that needs no text.
+
+    Raises DataError if the directory was begun at another scale, or if a new directory has files
+    where a study keeps what it learns from.
+    """
+    with locked(study.out / ".prepare.lock"):
+        _refuse_foreign(study)
+        _mark(study)
+
+
+def _refuse_foreign(study: Study) -> None:
+    refuse_another_scale(study)
+    if (study.out / "scale.txt").exists():
+        return
+    refuse_filled(study.out / "corpus")
+    refuse_filled(data_in(study.out))
+    if not (study.out / ".data-gold.lock").exists():  # Table 4 of an earlier version has no mark
+        refuse_filled(study.out / "trees")
+
+
+def _mark(study: Study) -> None:
+    """Write the name of the scale; from now on, the folders in the directory are the study's."""
+    write_file(study.out / "scale.txt", study.scale.name + "\n")

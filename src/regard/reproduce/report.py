@@ -25,6 +25,11 @@ class _Words(NamedTuple):
 
     title: str
     opening: str
+    learned: str
+    """Names the text that models as large as the paper's learn from."""
+    learned_smaller: str
+    """Names the text that smaller models learn from, and says what a verdict then means."""
+    method: str
     head: tuple[str, ...]
     verdicts: Mapping[Judgement, str]
     unmeasured: str
@@ -33,10 +38,13 @@ class _Words(NamedTuple):
 
 _ENGLISH = _Words(
     "What reproduces, at scale {scale}",
-    "The command `regard reproduce all --scale {scale} --seeds {seeds} --report FILE` wrote this "
-    "page. Its models learn from {text}, and are far smaller than the paper's, so a verdict is "
-    "about this size only. An effect is the first figure less the second, seed by seed, with its "
-    "95 % bounds (Student's t, each side); one seed has no bounds and decides nothing.",
+    "The command `regard reproduce {name} --scale {scale} --seeds {seeds} --report FILE` wrote "
+    "this page.",
+    "Its models learn from {text}.",
+    "Its models learn from {text}, and are far smaller than the paper's, so a verdict is about "
+    "this size only.",
+    "An effect is the first figure less the second, seed by seed, with its 95 % bounds (Student's "
+    "t, each side); one seed has no bounds and decides nothing.",
     ("the paper says", "statement", "in the paper", "here", "sign", "verdict"),
     {verdict: str(verdict) for verdict in Judgement},
     "not measured yet",
@@ -44,8 +52,10 @@ _ENGLISH = _Words(
 )
 _KOREAN = _Words(
     "무엇이 재현되는가: 규모 {scale}",
-    "`regard reproduce all --scale {scale} --seeds {seeds} --report 파일` 명령이 이 문서를 썼다. "
-    "모델은 {text}에서 학습하고 논문의 모델보다 훨씬 작으므로, 판정은 이 크기에 대한 것이다. "
+    "`regard reproduce {name} --scale {scale} --seeds {seeds} --report 파일` 명령이 이 문서를 "
+    "썼다.",
+    "모델은 {text}에서 학습한다.",
+    "모델은 {text}에서 학습하고 논문의 모델보다 훨씬 작으므로, 판정은 이 크기에 대한 것이다.",
     "효과는 시드마다 첫째 값에서 둘째 값을 뺀 차이이며, 95 % 한계(스튜던트 t, 한쪽씩)를 함께 "
     "적는다. 시드가 하나이면 한계가 없고 아무것도 판정할 수 없다.",
     ("논문의 문장", "진술", "논문에서", "여기서", "부호", "판정"),
@@ -71,7 +81,10 @@ def report(
     words: _Words, scale: Scale, seeds: Sequence[int], tables: Mapping[str, GrowingTable]
 ) -> str:
     """The page: the paper's sentences about its tables, with verdicts; then the tables."""
-    names = {"scale": scale.name, "seeds": len(seeds), "text": scale.text}
+    name = next(iter(tables)) if len(tables) == 1 else "all"
+    names = {"name": name, "scale": scale.name, "seeds": len(seeds), "text": scale.text}
+    learned = words.learned if scale.name == "paper" else words.learned_smaller
+    opening = " ".join((words.opening, learned, words.method)).format(**names)
     values = {name: table.values for name, table in tables.items()}
     lines = [words.head, ("---",) * len(words.head)]
     before = ""
@@ -80,7 +93,7 @@ def report(
         lines.append((quote, *_told(words, sentence, effect_of(sentence, values))))
         before = sentence.quote
     parts = [
-        f"# {words.title.format(**names)}\n\n{_filled(words.opening.format(**names))}\n",
+        f"# {words.title.format(**names)}\n\n{_filled(opening)}\n",
         "".join(f"| {' | '.join(line)} |\n" for line in lines),
         f"## {words.tables}\n",
         *(_section(table) for table in tables.values()),

@@ -18,6 +18,8 @@ from regard.study.settings import settings_of
 
 _COPIED = ("dropout", "label_smoothing", "positions")
 """Fields that are not scaled: if a row changes one of them, our row takes the paper's value."""
+_SAVED = ("steps", "save_every", "keep", "average")
+"""Fields that decide which checkpoints are averaged."""
 
 
 def scaled(row: str, base: Recipe) -> Recipe:
@@ -25,10 +27,11 @@ def scaled(row: str, base: Recipe) -> Recipe:
 
     If the paper's row has, for example, twice the heads of the paper's base model, the recipe has
     twice the heads of `base`. The scaled numbers are layers, widths, heads, steps and the products
-    h d_k and h d_v. Dropout, label smoothing and the kind of positions are not scaled: if the row
-    changes them, the paper's values are taken. A table of learned positions is long enough for the
-    longest sentence and for its translation, which may be longer (§6.1). Every row averages
-    checkpoints as `base` does.
+    h d_k and h d_v; they are rounded. Dropout, label smoothing and the kind of positions are not
+    scaled: if the row changes them, the paper's values are taken. A table of learned positions is
+    long enough for the longest sentence and for its translation, which may be longer (§6.1). Every
+    row averages checkpoints as `base` does; if that is as in the paper's base model, row big
+    averages as the paper's big model.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)
@@ -58,7 +61,13 @@ def scaled(row: str, base: Recipe) -> Recipe:
     if times > 1:
         changes["steps"] = times * base.training.steps
         changes["validate_every"] = times * base.training.validate_every
+    if _saved(base) == _saved(BASE):
+        changes |= _saved(TABLE_3[row])
     return base.but(**changes)
+
+
+def _saved(recipe: Recipe) -> dict[str, Any]:
+    return {name: getattr(recipe.training, name) for name in _SAVED}
 
 
 def _by_ratio(row: int, paper: int, ours: int) -> int:

@@ -35,6 +35,12 @@ class Scale(Protocol):
     def seeds(self) -> int:
         """The number of seeds of each row, unless the user names another number."""
 
+    def fetch(self, out: Path) -> None:
+        """Find or download what `prepare` reads; raises DataError if that is not possible.
+
+        Nothing in `out` then depends on the scale yet: another scale may still be chosen.
+        """
+
     def prepare(self, out: Path) -> None:
         """Prepare the data in `out`; the caller must keep other processes from doing the same."""
 
@@ -105,6 +111,9 @@ class Mini:
     name: str = "mini"
     text: str = "the built-in English-German corpus"
     seeds: int = 1
+
+    def fetch(self, out: Path) -> None:
+        """Do nothing: the corpus is built in."""
 
     def prepare(self, out: Path) -> None:
         """Write the corpus and prepare it."""

@@ -96,7 +96,7 @@ PAPER_SENTENCES = (
              ("base", "B1")),
     _table_3(_KEYS, "half of d_k lowers BLEU", "d_k를 절반으로 줄이면 BLEU가 낮아진다",
              ("base", "B2")),
-    _table_3(_BIGGER, "a third of the layers lowers BLEU", "층을 3분의 1로 줄이면 BLEU가 낮아진다",
+    _table_3(_BIGGER, "fewer layers lower BLEU", "층을 줄이면 BLEU가 낮아진다",
              ("base", "C1")),
     _table_3(_BIGGER, "twice d_model raises BLEU", "d_model을 두 배로 하면 BLEU가 높아진다",
              ("C5", "base")),

@@ -31,8 +31,12 @@ class Small:
     text: str = "Multi30k, English to German"
     seeds: int = 1
 
+    def fetch(self, out: Path) -> None:
+        """Choose the recipe, which needs the text; raises DataError if the text is missing."""
+        self.base(out)
+
     def prepare(self, out: Path) -> None:
-        """Choose the recipe, which is kept in `out`, and prepare the text."""
+        """Keep the recipe in `out`, and prepare the text."""
         folder, recipe = _folder(), self.base(out)
         write_file(out / "base.toml", recipe.to_toml())
         prepare_folder(out, folder, recipe, valid="val")
@@ -41,8 +45,8 @@ class Small:
         """The recipe in the place of the paper's base model: `out`/base.toml, or a new one.
 
         A new recipe is chosen as by `regard train --time`, with Adam. Then it gets eight heads, and
-        validation and averaging as in the paper's tables. It limits the steps and not the time, so
-        that rows of other sizes take as many steps as base (row big: three times as many).
+        dropout, validation and averaging as in the paper's tables. It limits the steps and not the
+        time, so that rows of other sizes take as many steps as base (row big: three times as many).
         """
         kept = out / "base.toml"
         if kept.exists():
@@ -52,6 +56,7 @@ class Small:
         rows = sum(1 for _ in read_lines(folder / "val.en"))
         return choice.recipe.but(
             heads=8,
+            dropout=BASE.model.dropout,
             steps=choice.steps,
             minutes=0.0,
             best="last",

@@ -12,6 +12,7 @@ from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.costs import exponent, operations, peak_memory, seconds
 from regard.reproduce.layers import LAYERS
 from regard.reproduce.path import expected_path, longest_chain, path_length
+from regard.reproduce.prepared import refuse_another_scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study
 from regard.study.kept import Figures, Measured, Task
 
@@ -200,7 +201,11 @@ def _drawing(found: dict[str, Measured | None]) -> str:
 
 
 def _prepare_nothing(study: Study) -> None:
-    """Make the directory; a layer needs no data."""
+    """Make the directory; a layer needs no data, and has no scale, but the page of tables has one.
+
+    Raises DataError if the directory was begun at another scale.
+    """
+    refuse_another_scale(study)
     study.out.mkdir(parents=True, exist_ok=True)
 
 

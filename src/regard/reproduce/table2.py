@@ -184,14 +184,16 @@ def _notes(study: Study, recipes: dict[str, Recipe]) -> tuple[str, ...]:
         f"{row}: {recipe.model.depth} layers, d_model {recipe.model.d_model}"
         for row, recipe in recipes.items()
     )
-    average = recipes["base"].training.average
+    average, of_big = (recipes[row].training.average for row in ("base", "big"))
+    checkpoints = f"{average} checkpoints" + f" (big: {of_big})" * (of_big != average)
+    smaller = "" if study.scale.name == "paper" else ", and smaller"
     return (
         f"Learned from {study.scale.text}; tested on unseen sentences, with the average of the "
-        f"last {average} checkpoints, beam {recipes['base'].search.beam} and alpha "
+        f"last {checkpoints}, beam {recipes['base'].search.beam} and alpha "
         f"{recipes['base'].search.alpha}. All have the same data, vocabulary, batches, steps "
         f"(big: three times as many), rate and search. {sizes}.",
         "A row here is of the kind of the published system beside it, not that system: no "
-        "reinforcement learning, and smaller. The rate was not chosen for each family. BLEU is "
+        f"reinforcement learning{smaller}. The rate was not chosen for each family. BLEU is "
         "sacreBLEU's (13a, cased), then that of the paper's script (Moses' words, compounds "
         "split). Operations are those of matrix products, counted; the paper's estimate is time x "
         "devices x speed in single precision, so the two are not to be mixed.",

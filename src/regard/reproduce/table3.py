@@ -108,7 +108,7 @@ def _effects(found: _Found, row: str) -> list[float]:
 def _changes(base: Recipe, recipe: Recipe) -> str:
     """The fields in which a row differs from base, as `h 1, d_k 128`."""
     names = {"heads": "h", "layers": "N", "dropout": "P_drop", "label_smoothing": "eps_ls"}
-    left_out = {"validate_every", "max_positions"}
+    left_out = {"validate_every", "max_positions", "save_every", "keep", "average"}
     told = []
     for change in differences(base, recipe):
         name, _, values = change.partition(".")[2].partition(": ")
@@ -139,7 +139,8 @@ def _notes(study: Study, base: Recipe) -> tuple[str, ...]:
         f"Base here: {model.depth} layers, d_model {model.d_model}, d_ff {model.d_ff}, h "
         f"{model.heads}, {training.steps:,} steps of {data.source_tokens:,} + "
         f"{data.target_tokens:,} tokens, learned from {study.scale.text}. Each row keeps the "
-        "paper's ratio to base, and its printed dropout, label smoothing and positions.",
+        "paper's ratio to base, rounded to whole layers, and its printed dropout, label "
+        "smoothing and positions.",
         "Perplexity (per sub-word, without smoothing), BLEU (sacreBLEU 13a, cased; beam "
         f"{base.search.beam}, alpha {base.search.alpha}) and accuracy of the next sub-word are of "
         "the development set and of the weights of the last step; no checkpoints are averaged. "

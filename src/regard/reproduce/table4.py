@@ -19,6 +19,7 @@ from regard.reproduce.parsers import (
     parser_rows,
     refuse_without_trees,
 )
+from regard.reproduce.prepared import begin_directory
 from regard.reproduce.rows import diverged_figures, run_of, state_of, train_row
 from regard.reproduce.scales import Scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
@@ -130,10 +131,13 @@ def _test_name(row: ParserRow) -> str:
 
 def _notes(study: Study) -> tuple[str, ...]:
     treebank = "built-in trees" if study.scale.name == "mini" else "smaller treebanks"
-    return (
+    apart = (
         f"The parsers here learn from {treebank}: their F1 is to be compared with each other, not "
-        "with the printed figures. F1 is EVALB's, of labelled brackets, by COLLINS.prm, for all "
-        "lengths, without the bracket around a tree.",
+        "with the printed figures. "
+    )
+    return (
+        f"{'' if study.scale.name == 'paper' else apart}F1 is EVALB's, of labelled brackets, by "
+        "COLLINS.prm, for all lengths, without the bracket around a tree.",
         "The figures of the Berkeley parser, where they stand, are given values: nothing here runs "
         "it, and its output was not kept.",
     )
@@ -168,12 +172,12 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _prepare_trees(study: Study) -> None:
-    """Make the directory; raise DataError if files of trees are missing.
+    """Make the directory; raise DataError if files of trees are missing, or as `begin_directory`.
 
     Built-in trees are not needed yet: the tasks write them.
     """
     refuse_without_trees(study.scale, parser_rows(study.scale, study.out).values())
-    study.out.mkdir(parents=True, exist_ok=True)
+    begin_directory(study)
 
 
 TABLE_4_EXPERIMENT = Experiment("table4", _prepare_trees, _tasks, _table, _recipes)

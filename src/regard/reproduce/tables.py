@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
@@ -73,14 +73,16 @@ def write_tables(
 ) -> list[GrowingTable]:
     """Write the tables as they are now into `study.out`, and return them.
 
-    The tables that `others` returns are written and returned, too. Processes that share a study
-    take turns, so that a table never loses a row, and the page never loses a table: `others` is
-    called when it is the turn of this process.
+    The tables that `others` returns are written and returned, too, each with the seeds that it has
+    already. Processes that share a study take turns, so that a table never loses a row, and the
+    page never loses a table: `others` is called when it is the turn of this process.
     """
     with locked(study.out / ".tables.lock"):
         tables = []
-        for one in (*experiments, *others()):
-            table = one.table(study, finished(one.tasks(study), study.out))
+        studies = [(one, study) for one in experiments]
+        studies += [(one, _as_written(study, one)) for one in others()]
+        for one, its in studies:
+            table = one.table(its, finished(one.tasks(its), study.out))
             tables.append(table)
             write_file(study.out / f"{one.name}.md", markdown_of(table))
             write_file(study.out / f"{one.name}.json", json.dumps(table.values, indent=1) + "\n")
@@ -88,6 +90,15 @@ def write_tables(
                 write_file(study.out / f"{one.name}.svg", table.drawing)
         write_file(study.out / "index.html", page_of(study, tables))
     return tables
+
+
+def _as_written(study: Study, one: Experiment) -> Study:
+    """The study with the seeds of a table in its directory; tables without seeds keep the study."""
+    try:
+        written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))
+        return replace(study, seeds=tuple(written["seeds"]))
+    except (OSError, ValueError, KeyError):
+        return study
 
 
 def markdown_of(table: GrowingTable) -> str:
@@ -99,14 +110,15 @@ def markdown_of(table: GrowingTable) -> str:
 
 def page_of(study: Study, tables: Iterable[GrowingTable]) -> str:
     """An HTML page of the tables and drawings; only `pictures` are separate files."""
+    others = "" if study.scale.name == "paper" else "; they are of other text, and of larger models"
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
         f"<title>Tables at scale {escape(study.scale.name)}</title>",
         f"<style>{_STYLE}</style>",
         f"<h1>The paper's tables at scale {escape(study.scale.name)}</h1>",
-        f"<p>Learned from {escape(study.scale.text)}. The paper's figures stand beside ours; they "
-        "are of other text, and of larger models.</p>",
+        f"<p>Learned from {escape(study.scale.text)}. The paper's figures stand beside ours"
+        f"{others}.</p>",
     ]
     for table in tables:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)

@@ -7,10 +7,10 @@ import html
 import re
 import tarfile
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
 
 from regard.errors import DataError
 from regard.files.whole import new_file, refusing_write_errors, write_file
@@ -81,11 +81,14 @@ class Wmt:
     text: str = "WMT 2014, English to German"
     seeds: int = 1
 
-    def prepare(self, out: Path) -> None:
-        """Download the files that `out`/wmt14 lacks, check all files, and prepare the text."""
-        folder = out / "corpus"
+    def fetch(self, out: Path) -> None:
+        """Download the files that `out`/wmt14 lacks, and check all files."""
         for archive in self.archives:
             fetched(archive, out / "wmt14")
+
+    def prepare(self, out: Path) -> None:
+        """Unpack the files, and prepare the text."""
+        folder = out / "corpus"
         unpack(self.archives, out / "wmt14", folder)
         prepare_folder(out, folder, self.base(out))
 
@@ -107,7 +110,9 @@ def fetched(archive: Archive, folder: Path) -> Path:
     """
     path = folder / archive.file
     if not path.exists():
-        _download(archive, path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with refusing_write_errors(path), new_file(path) as file:
+            file.writelines(_downloaded(archive, folder))
     if _checksum(path) != archive.sha256:
         raise DataError(
             f"is not the file of {archive.url} (its SHA-256 differs): remove it, and start again",
@@ -116,21 +121,21 @@ def fetched(archive: Archive, folder: Path) -> Path:
     return path
 
 
-def _download(archive: Archive, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _downloaded(archive: Archive, folder: Path) -> Iterator[bytes]:
+    """The content of an archive in blocks; raises DataError if not all of it comes."""
+    missing = archive.size
     try:
-        with (
-            urllib.request.urlopen(archive.url, timeout=60) as answer,
-            refusing_write_errors(path),
-            new_file(path) as file,
-        ):
+        with urllib.request.urlopen(archive.url, timeout=60) as answer:
             while block := answer.read(_BLOCK):
-                file.write(block)
-    except (URLError, TimeoutError, ConnectionError) as error:
+                missing -= len(block)
+                yield block
+        if missing > 0:
+            raise ConnectionError(f"{missing:,} of its bytes are missing")
+    except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise DataError(
             f"{archive.url} cannot be downloaded ({reason}): put the file ({archive.size / 1e6:.0f}"
-            f" MB) into {path.parent}, or choose --scale mini, which needs no network"
+            f" MB) into {folder}, or choose --scale mini, which needs no network"
         ) from None
 
 

@@ -69,9 +69,12 @@ class NoJournal(Journal):
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The records of a journal, oldest first; the run may still be writing it."""
+    """The records of a journal, oldest first; damaged lines are left out, as `rewind` removes them.
+
+    The run may still be writing the journal.
+    """
     text = path.read_text(encoding="utf-8", errors="replace")
-    return [json.loads(line) for line in _whole_lines(text)]
+    return [json.loads(line) for line in _whole_lines(text) if _step_of(line) < math.inf]
 
 
 def tensorboard(directory: Path) -> RecordListener:
