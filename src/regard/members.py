@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+from regard.errors import RecipeError
+from regard.recipe import Recipe, assigned_field
+from regard.run.journal import read_journal
 from regard.start import MINUTES, Start
 
 
@@ -12,8 +16,10 @@ def members(start: Start, count: int) -> Iterator[Start]:
     The runs are in seed-1, seed-2 and so on, in `start.out`. If `start` has a time, or the first
     run chooses its recipe for MINUTES, each run gets an equal share of that time. The other runs
     use the data, the tokenizer and the recipe of the first run, so the first run must have begun
-    before another run begins.
+    before another run begins. Raises RecipeError if `start` assigns a seed.
     """
+    if "training.seed" in map(assigned_field, start.assignments):
+        raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")
     first = start.out / "seed-1"
     chooses = replace(start, out=first).chooses_for_text
     timed = start.minutes or (MINUTES if chooses else None)
@@ -26,8 +32,16 @@ def members(start: Start, count: int) -> Iterator[Start]:
         yield Start(
             start.out / f"seed-{seed}",
             data=start.data or first / "data",
-            recipe=str(first / "recipe.toml"),
+            recipe=_untuned(first),
             assignments=its,
             start_from=start.start_from,
             minutes=minutes,
         )
+
+
+def _untuned(run: Path) -> Recipe | str:
+    """The recipe of a run, with the beam and the alpha that it had before it was first tuned."""
+    recipe, journal = run / "recipe.toml", run / "journal.jsonl"
+    records = read_journal(journal) if journal.exists() else []
+    tuned = [one.get("own", {}) for one in records if one["event"] == "tuned"]
+    return Recipe.read(recipe).but(**tuned[0]) if tuned else str(recipe)

@@ -67,8 +67,7 @@ def train_prepared(
             if problem := too_little_disk(out, found.disk):
                 warn(problem)
         train(run, validate)
-        if recipe.training.tune:
-            processes.first_does(partial(_tune, run))
+        processes.first_does(partial(_tune, run))
         run.leave_if_asked()  # the caller must not begin another run
     finally:
         run.close()

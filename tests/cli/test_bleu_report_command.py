@@ -35,10 +35,10 @@ def test_json_has_every_score_and_its_comparisons(texts: dict[str, str]) -> None
     for key, one in expected.items():
         first, other = one.figures
         assert shown[key]["score"] == first.score
-        assert shown[key]["interval"] == list(first.ends)
+        assert shown[key]["interval"] == list(first.interval)
         assert shown[key]["signature"] == one.signature
         assert shown[key]["meaning"] == one.meaning
-        versus = {"score": other.score, "interval": list(other.ends), "p": other.p}
+        versus = {"score": other.score, "interval": list(other.interval), "p": other.p}
         assert shown[key]["versus"] == {bad: versus}
     assert shown["bleu_paper"]["by_steps"] == score_by_steps(GOOD, [REFERENCES], "de")
     table = regard(*asked).stdout

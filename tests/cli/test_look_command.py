@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cli.refusing import World, contents, process, refused, regard, unchanged
-from regard.run.model_directory import open_model
+from regard.families.choose import new_model
+from regard.run.model_directory import open_model, write_model
 
 SENTENCE = "the dog sees the cat"
 TARGET = "Hund sieht Katze"
@@ -160,3 +161,20 @@ def test_without_matplotlib(world: World) -> None:
         patch.setitem(__import__("sys").modules, "matplotlib", None)
         said = refused("look", world.made / "model", "dog", "--figure", "5")
     assert said == "--figure needs an extra: pip install 'regard[view]'"
+
+
+def test_layers_are_those_of_the_attention_that_is_shown(world: World) -> None:
+    """A heat map shows encoder-decoder attention by default, a page the encoder's."""
+    model = open_model(world.made / "model")
+    recipe, deep = model.recipe.set("model.decoder_layers=2"), world.folder / "deep"
+    network = new_model(recipe.model, model.tokenizer.size)
+    weights = {name: weight.detach() for name, weight in network.named_parameters()}
+    write_model(deep, recipe, model.tokenizer, weights, {})
+    shown = regard("look", deep, "dog", "--text", "--layer", "2")
+    assert "\nencoder-decoder attention, layer 2, heads" in shown.stdout, shown
+    page = world.folder / "x.html"
+    for arguments in (["--html", page], ["--html", page, "--text"], ["--text", "--layer", "3"]):
+        with unchanged(world.folder):
+            layer = [] if "--layer" in arguments else ["--layer", "2"]
+            said = refused("look", deep, "dog", *arguments, *layer)
+        assert re.fullmatch(r"--layer \d: this model has \d", said)

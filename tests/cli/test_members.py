@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from cli.refusing import World, regard
+from regard.errors import RecipeError
 from regard.inputs import TrainingFiles
 from regard.members import members
 from regard.recipe import Recipe
 from regard.run.directory import RunDirectory
+from regard.run.journal import Journal
 from regard.start import MINUTES, Start
 
 
@@ -57,3 +59,21 @@ def test_members_that_go_on_without_a_time_keep_theirs(world: World) -> None:
     (world.folder / "x/seed-1").mkdir(parents=True)
     (world.folder / "x/seed-1/recipe.toml").write_text(Recipe().but(minutes=60.0).to_toml())
     assert [start.minutes for start in members(Start(world.folder / "x", files), 3)] == [None] * 3
+
+
+def test_members_search_as_the_first_did_before_it_was_tuned(world: World) -> None:
+    run = world.folder / "x/seed-1"
+    run.mkdir(parents=True)
+    tuned = Recipe().but(layers=1, beam=12, alpha=1.4, max_extra=9)
+    (run / "recipe.toml").write_text(tuned.to_toml())
+    for beam, alpha in ((4, 0.6), (8, 1.0)):  # once by the run itself, once by `regard tune`
+        own = {"beam": beam, "alpha": alpha}
+        Journal(run / "journal.jsonl").write("tuned", step=4, sentences=9, own=own, tried=[])
+    _, other = members(Start(world.folder / "x", data=world.made / "data"), 2)
+    assert other.recipe == tuned.but(beam=4, alpha=0.6)
+
+
+def test_members_have_no_seed_in_common(world: World) -> None:
+    start = Start(world.folder / "x", assignments=["training.seed = 7"])
+    with pytest.raises(RecipeError, match="--seeds counts the seeds from 1"):
+        list(members(start, 2))

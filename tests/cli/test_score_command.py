@@ -51,6 +51,8 @@ def test_two_systems_are_compared(world: World) -> None:
     options = ("--reference", reference, "--interval", "--json")
     alone = json.loads(regard("score", good, *options).stdout)
     assert alone["systems"][0]["bleu"]["p"] is None
-    assert f"{alone['systems'][0]['bleu']['score']:6.2f} ±" in shown[1]
+    first = alone["systems"][0]["bleu"]
+    low, high = first["interval"]
+    assert shown[1] == f"  {first['score']:6.2f}  [{low:.2f}, {high:.2f}]  {good}"
     short = world.write("short", "one\n")
     assert "has 1 lines for the 30" in refused("score", good, "-r", reference, "--against", short)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.refusing import regard as command
 from regard.errors import DataError, RecipeError
 from regard.measure.tuning import (
     ALPHAS,
@@ -21,6 +23,7 @@ from regard.measure.tuning import (
 from regard.recipe import Recipe
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
+from regard.trainer import train_prepared
 from regard.translation import load
 from run.copying import RECIPE, prepared, strings, trained
 
@@ -59,6 +62,16 @@ def test_little_time_leaves_settings_out(world: Path) -> None:
     assert len(try_searches(load(world / "run"), SOURCES, SOURCES, "none", seconds=0)) == 1
 
 
+def test_a_beam_too_wide_for_the_recipe_is_not_tried(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = load(world / "run")
+    translator.recipe = translator.recipe.but(max_extra=10_000)
+    monkeypatch.setattr(translator, "translate", lambda sources, split: sources)
+    tried = try_searches(translator, SOURCES, SOURCES, "none")
+    assert {one.beam for one in tried} == {4, 6, 8}  # 12 x 10,000 is more than 100,000
+
+
 def test_the_best_is_kept_and_the_weights_stay(world: Path) -> None:
     before, weights = open_model(world / "run"), (world / "run/model.safetensors").read_bytes()
     tried = try_searches(load(world / "run"), SOURCES, SOURCES, "none")
@@ -70,6 +83,34 @@ def test_the_best_is_kept_and_the_weights_stay(world: Path) -> None:
     assert after.manifest["tuned"][0]["beam"] == 7
     assert after.manifest["averaged"] == before.manifest["averaged"]
     keep_best(world / "run", tried)
+
+
+def test_a_run_that_is_finished_again_keeps_what_was_tuned_last(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, text, said = tmp_path / "run", str(world / "digits.txt"), list[str]()
+    shutil.copytree(world / "run", run)
+
+    def again(beam: int, alpha: float) -> tuple[int, float, int]:
+        """Finish the run with another search; return what the model has."""
+        recipe = RECIPE.but(beam=beam, alpha=alpha)
+        train_prepared(recipe, world / "data", run, warn=said.append)
+        model = open_model(run)
+        search, tried = model.recipe.search, model.manifest.get("tuned", [])
+        return search.beam, search.alpha, len(tried)
+
+    first, second, third = Tried(4, 0.6, 10.0), Tried(8, 1.0, 20.0), Tried(6, 1.2, 30.0)
+    for tried in ([second, first], [third, second]):
+        monkeypatch.setattr("regard.measure.tuning.try_searches", lambda *_, t=tried, **__: t)
+        assert command("tune", run, "--source", text, "--reference", text).status == 0
+    assert again(6, 1.2) == (6, 1.2, 2)
+    assert not said
+    for earlier in ((4, 0.6), (8, 1.0)):
+        assert again(*earlier) == (6, 1.2, 2)
+        assert "beam 6 and alpha 1.2 stay, because they were tuned" in said.pop()
+    for new in (2, 0.3), (4, 1.2):
+        assert again(*new) == (*new, 0)
+    assert not said
 
 
 def test_a_development_set_has_as_many_lines_on_both_sides(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import typer
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest, Result
 from typer.testing import CliRunner
 
 from cli.refusing import refused, regard
@@ -228,9 +230,25 @@ def test_systems_are_compared_as_by_sacrebleu() -> None:
     assert found[1]["bleu"].p is not None
     assert found[1]["bleu"].p < 0.05
     assert found[2]["bleu"].p == pytest.approx(1.0, abs=0.01)  # the same translations
-    assert 0 < found[0]["bleu"].interval < 20
+    low, high = found[0]["bleu"].interval
+    assert 0 < high - low < 40
     assert found[1]["ter"].score > found[0]["ter"].score
     assert signatures["bleu"].startswith("nrefs:1|bs:1000|seed:12345|")
     assert set(signatures) == set(found[0]) == {"bleu", "chrf", "ter"}
     with pytest.raises(DataError, match="each translation needs its own"):
         compare_translations([good, bad[1:]], [references])
+
+
+def test_an_interval_has_the_percentiles_of_sacrebleu_s_samples() -> None:
+    references = [f"the dog number {i} sees a cat in the old house" for i in range(12)]
+    good = [*references[:11], "no word of it"]
+    bad = ["no word of it", "nor of this", *references[2:]]
+    systems = {"good": good, "bad": bad, "none": ["x"] * 12}
+    found, _ = compare_translations([*systems.values()], [references])
+    _, told = PairedTest([*systems.items()], {"bleu": BLEU()}, [references], "bs")()
+    for figures, theirs in zip(found, told["BLEU"], strict=True):
+        assert isinstance(theirs, Result)
+        low, high = figures["bleu"].interval
+        assert 0 <= low <= figures["bleu"].score <= high < 100.001
+        assert (high - low) / 2 == pytest.approx(theirs.ci)
+    assert found[0]["bleu"].interval[1] == pytest.approx(100)  # the mean is not in the middle

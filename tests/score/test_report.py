@@ -121,7 +121,8 @@ def test_each_score_says_what_it_is() -> None:
     for one in found.values():
         first, worse, equal = one.figures
         assert one.meaning.endswith(".")
-        assert first.ends[0] < first.score < first.ends[1]
+        low, high = first.interval
+        assert low < first.score < high
         assert first.p is None
         assert worse.p is not None
         assert worse.p < 0.05

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from regard.run.model_directory import Model
+from regard.text.foreign import MosesTokenizer
+from regard.text.foreign.moses import MosesSettings
 from regard.view.alignment import aligned, pharaoh
 from regard.view.look import look_at
 
@@ -31,6 +33,19 @@ def test_further_blanks_are_no_words(model: Model) -> None:
 def test_a_no_break_space_is_part_of_a_word(model: Model) -> None:
     pairs = aligned(model.network, model.tokenizer, "3 1\u00a04 15", TRANSLATION, 64)
     assert {word for word, _ in pairs} <= {0, 1, 2}
+
+
+def test_words_are_what_blanks_separate_in_imported_models_too(model: Model) -> None:
+    """Moses joins punctuation to words, and its tokenizer divides words at dashes."""
+    words = ["<pad>", "<s>", "</s>", "<unk>", "a", "man", ",", "sleeps", ".", "&quot;", "well"]
+    vocabulary = {word: i for i, word in enumerate([*words, "@-@", "read"])}
+    tokenizer = MosesTokenizer.read(vocabulary, settings=MosesSettings(dashes_split=True))
+    for sentence, count in (('a man , " sleeps " .', 7), ("a well-read man.", 3)):
+        pairs = aligned(model.network, tokenizer, "a man", sentence, 64)
+        assert [word for _, word in pairs] == list(range(count))
+        pairs = aligned(model.network, tokenizer, sentence, "a man , sleeps .", 64)
+        assert {word for word, _ in pairs} <= set(range(count))
+    assert aligned(model.network, tokenizer, "a dog , sleeps .", "a man", 64) == []
 
 
 def test_what_cannot_be_aligned_has_no_pairs(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,12 @@ def test_words_that_are_formulas_or_have_no_glyph() -> None:
     assert figure(odd, 3, "png", "encoder", 0, [0], 0).startswith(b"\x89PNG")
 
 
+def test_a_weight_that_rounding_made_larger_than_1() -> None:
+    look = a_look(2, 1, 1)
+    look.weights["cross"][:] = np.nextafter(np.float32(1), np.float32(2))
+    assert figure(look, 3, "svg", "cross", 0, [0], 0).startswith(b"<")
+
+
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(

@@ -5,7 +5,7 @@ import pytest
 
 from regard.run.model_directory import Model
 from regard.text.tokenizer import BOS, EOS
-from regard.view.pieces import labels, merged, word_labels, words
+from regard.view.pieces import labels, merged, pieces_of_words, word_labels, words
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,25 @@ from regard.view.pieces import labels, merged, word_labels, words
 )
 def test_words(pieces: list[str], expected: list[list[int]]) -> None:
     assert words(pieces) == expected
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "expected"),
+    [
+        ([" A", " man", ",", " sle", "eps", "."], "A man , sleeps .", [[0], [1], [2], [3, 4], [5]]),
+        ([" a", " ,", " b"], "a,b", [[0, 1, 2]]),
+        ([" ", "don", " '", " t", " (", " b"], "Don't ( b", [[0, 1, 2, 3], [4], [5]]),
+        ([" ﬁ", "ne"], "fine", [[0, 1]]),
+        ([" a", " <unk>"], "a ☃", [[0], [1]]),  # not the same letters, but as many words
+        ([" a", " <unk>", ","], "a ☃ ,", None),
+        ([" New York", " is"], "New York is", None),
+        ([" a"], "a \u200b", None),
+    ],
+)
+def test_pieces_of_what_blanks_separate(
+    pieces: list[str], text: str, expected: list[list[int]] | None
+) -> None:
+    assert pieces_of_words(pieces, text) == expected
 
 
 def test_labels_mark_what_goes_on_inside_a_word() -> None:

@@ -9,7 +9,10 @@ import typer
 def average(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
     out: Annotated[Path, typer.Option(help="The model directory to make.")],
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
+    last: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many of the newest checkpoints; by default 5."),
+    ] = None,
     best: Annotated[
         bool,
         typer.Option("--best", help="Instead, the checkpoints nearest to the best validation."),
@@ -29,8 +32,10 @@ def average(
     from regard.errors import RegardError
     from regard.run.averaging import average_run
 
-    if steps is not None and (best or not all(step.isdecimal() for step in steps.split(","))):
-        raise RegardError(f"--steps {steps}: give numbers, such as 1000,2000, and no --best")
-    named = [int(step) for step in steps.split(",")] if steps else ()
-    averaged = average_run(run, out, last, warn=note, best=best, steps=named)
+    named = [] if steps is None else steps.split(",")
+    if not all(step.isdecimal() for step in named) or (named and (best or last)):
+        raise RegardError(
+            f"--steps {steps}: give numbers, such as 1000,2000, and neither --best nor --last"
+        )
+    averaged = average_run(run, out, last or 5, warn=note, best=best, steps=[*map(int, named)])
     typer.echo(f"{out}: the mean of steps {', '.join(map(str, averaged))}")

@@ -89,7 +89,7 @@ def print_report(
     for key, one in scores.items():
         typer.echo(f"{key}\n  {one.meaning}\n  {one.signature}")
         for name, figure in zip(names, one.figures, strict=True):
-            typer.echo(f"  {figure.score:6.2f}  {_interval(figure)}  {name}{_p(figure)}")
+            typer.echo(figure_line(figure, name))
         if key == "bleu_paper" and by_steps:
             told = ", ".join(f"{which} {score:.2f}" for which, score in by_steps.items())
             typer.echo(f"  {names[0]} by steps: {told}")
@@ -110,20 +110,18 @@ def _as_json(one: ReportedScore, names: Sequence[str]) -> dict[str, Any]:
     first, *others = one.figures
     return {
         "score": first.score,
-        "interval": first.ends,
+        "interval": first.interval,
         "signature": one.signature,
         "meaning": one.meaning,
         "versus": {
-            name: {"score": figure.score, "interval": figure.ends, "p": figure.p}
+            name: {"score": figure.score, "interval": figure.interval, "p": figure.p}
             for name, figure in zip(names[1:], others, strict=True)
         },
     }
 
 
-def _interval(figure: Figure) -> str:
-    low, high = figure.ends
-    return f"[{low:.2f}, {high:.2f}]"
-
-
-def _p(figure: Figure) -> str:
-    return "" if figure.p is None else f"  p = {figure.p:.3f}"
+def figure_line(figure: Figure, name: str) -> str:
+    """A line with the score of the system `name`, its interval and, if it has one, its p-value."""
+    low, high = figure.interval
+    p = "" if figure.p is None else f"  p = {figure.p:.3f}"
+    return f"  {figure.score:6.2f}  [{low:.2f}, {high:.2f}]  {name}{p}"

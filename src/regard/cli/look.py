@@ -106,7 +106,9 @@ def look(
     from regard.run.model_directory import open_model
     from regard.view.look import look_at
 
-    _refuse_unfit(kind, figure, out, word, search and target is not None)
+    html = html or (None if any((text, figure, npz, as_json, search)) else Path("look.html"))
+    _refuse_unfit(kind, figure, out, search and target is not None)
+    _refuse_unfit_word(word, figure, bool(html))
     of_sentence = (target, html, text, npz, as_json, search, by_words, kind, layer, head, word)
     _refuse_missing(sentence, figure, of_sentence)
     set_threads(threads)
@@ -118,9 +120,7 @@ def look(
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
     view = _View(found, kind, layer, head or [], word)
-    view.refuse_what_is_not()
-    if not any((html, text, figure, npz, as_json, search)):
-        html = Path("look.html")
+    view.refuse_what_is_not(text, html, figure)
     if html:
         view.write_page(html)
     if npz:
@@ -191,14 +191,17 @@ class _View:
                 raise RecipeError(f"--head {number}: this model has {every}")
         return [number - 1 for number in self.heads]
 
-    def refuse_what_is_not(self) -> None:
+    def refuse_what_is_not(self, text: bool, html: Path | None, figure: int | None) -> None:
         """Raise RecipeError, before anything is written, for a layer or head that is too high.
 
-        Raises ModelError for a kind of attention that the model does not have.
+        A heat map (`text`) may show another kind of attention than a page or a figure.
+        Raises ModelError for a kind that the model does not have.
         """
-        kind = self.found.kind(self.kind)
-        self.layer_of(kind)
-        self.heads_of(kind)
+        kinds = [self.found.kind(self.kind, "cross")] if text else []
+        kinds += [self.found.kind(self.kind)] if html or (figure or 0) > 2 or not text else []
+        for kind in kinds:
+            self.layer_of(kind)
+            self.heads_of(kind)
 
     def write_page(self, path: Path) -> None:
         """Write a page for the browser."""
@@ -280,11 +283,7 @@ class _View:
 
 
 def _refuse_unfit(
-    kind: str | None,
-    figure: int | None,
-    out: Path | None,
-    word: str | None,
-    nothing_to_search: bool,
+    kind: str | None, figure: int | None, out: Path | None, nothing_to_search: bool
 ) -> None:
     """Raise RecipeError for an unknown --kind, a bad --out, or options that do not fit."""
     from regard.errors import RecipeError
@@ -297,10 +296,18 @@ def _refuse_unfit(
         raise RecipeError(f"--out {out}: it is for --figure; a page is --html FILE")
     if out is not None and out.suffix.lstrip(".") not in FORMATS:
         raise RecipeError(f"--out {out}: a figure ends in .svg, .png or .pdf")
-    if figure in (3, 4) and word is None:
-        raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if nothing_to_search:
         raise RecipeError("--search: with --target there is no search; leave one of them out")
+
+
+def _refuse_unfit_word(word: str | None, figure: int | None, page: bool) -> None:
+    """Raise RecipeError if a figure needs a word, or if nothing that is asked for shows it."""
+    from regard.errors import RecipeError
+
+    if figure in (3, 4) and word is None:
+        raise RecipeError(f"--figure {figure} shows one word: give it with --word")
+    if word is not None and figure not in (3, 4) and not page:
+        raise RecipeError(f"--word {word}: it is for --html, and Figures 3 and 4: leave it out")
 
 
 def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[object]) -> None:

@@ -132,7 +132,7 @@ def score(
     if not trees:
         _refuse_evalb(test, (params, max_errors, cutoff, summary))
     other = any((trees, model, source))
-    _refuse_mixed(report, any((against, interval)), language or steps, other)
+    _refuse_mixed(report, any((against, interval)), language or steps, other, tokenizer)
     if trees:
         from regard.cli.brackets import score_trees
 
@@ -149,9 +149,13 @@ def score(
         _score_text([hypothesis, *(against or [])], reference, tokenizer, interval, as_json)
 
 
-def _refuse_mixed(report: bool, compared: bool, about: str | None, other: object) -> None:
+def _refuse_mixed(
+    report: bool, compared: bool, about: str | None, other: bool, tokenizer: str
+) -> None:
     from regard.errors import DataError
 
+    if tokenizer != "13a" and other:
+        raise DataError(f"--tokenizer {tokenizer}: it is for BLEU, which needs a --reference")
     if (report or compared) and other:
         raise DataError("--report, --against and --interval go with a --reference")
     if about and not report:
@@ -240,6 +244,8 @@ def _show_compared(
 ) -> None:
     from dataclasses import asdict
 
+    from regard.cli.bleu_report import figure_line
+
     systems, signatures = compared
     if as_json:
         shown = [
@@ -251,9 +257,7 @@ def _show_compared(
     for field, metric in _METRICS.items():
         typer.echo(f"{metric:<5} {signatures[field]}")
         for name, found in zip(names, systems, strict=True):
-            one = found[field]
-            p = "" if one.p is None else f"  p = {one.p:.3f}"
-            typer.echo(f"  {one.score:6.2f} ± {one.interval:.2f}  {name}{p}")
+            typer.echo(figure_line(found[field], name))
 
 
 def _score_by_model(

@@ -17,13 +17,22 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
+    A finished run keeps them if `regard train` is called for it again.
+
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
 
     Example: `regard tune runs/x --source dev.en --reference dev.de`
     """
     from regard.files.lines import read_lines
     from regard.machine.devices import set_threads
-    from regard.measure.tuning import Tried, keep_best, refuse_unaligned, try_searches
+    from regard.measure.tuning import (
+        Tried,
+        keep_best,
+        refuse_unaligned,
+        try_searches,
+        write_tuned,
+    )
+    from regard.run.journal import Journal
     from regard.run.model_directory import open_model
     from regard.translation import load
 
@@ -34,9 +43,12 @@ def tune(
     def show(one: Tried) -> None:
         typer.echo(f"beam {one.beam:<4}alpha {one.alpha:<5}BLEU {one.bleu:.2f}")
 
-    tokenizer = open_model(model).recipe.training.bleu_tokenizer
+    opened, journal = open_model(model), Journal(model / "journal.jsonl")
+    tokenizer, own = opened.recipe.training.bleu_tokenizer, opened.recipe.search
     tried = try_searches(load(model), sources, references, tokenizer, heard=show)
     if not dry_run:
         keep_best(model, tried)
+        if journal.path.exists():  # it is a run
+            write_tuned(journal, opened.manifest.get("step", 0), len(sources), own, tried)
     beam, alpha, _ = tried[0]
     typer.echo(f"{model}: best: beam {beam}, alpha {alpha}" + ", not kept" * dry_run)

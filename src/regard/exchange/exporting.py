@@ -44,7 +44,7 @@ def write_export(
     model or if the logits differ, MissingExtra if a package is not installed, RegardError if `out`
     exists or cannot be written. After an error, nothing is left behind.
     """
-    _check(format, precision, changes)
+    _check(format, precision, changes, pair, text)
     refuse_existing(out)
     model = open_model(directory)
     if model.recipe.task.output != "text":
@@ -66,7 +66,13 @@ def write_export(
     return _to_onnx(model, out)
 
 
-def _check(format: str, precision: str, changes: Sequence[str]) -> None:  # noqa: A002
+def _check(
+    format: str,  # noqa: A002
+    precision: str,
+    changes: Sequence[str],
+    pair: str,
+    text: Sequence[Path],
+) -> None:
     if format not in EXPORT_FORMATS:
         raise unknown("format", format, list(EXPORT_FORMATS))
     if precision not in PRECISIONS:
@@ -75,6 +81,9 @@ def _check(format: str, precision: str, changes: Sequence[str]) -> None:  # noqa
         raise RecipeError(
             f"--precision {precision}: regard export {format} writes fp32: leave it out"
         )
+    if format != "argos" and (pair or text):
+        option = f"--pair {pair}" if pair else "--text"
+        raise RecipeError(f"{option}: regard export {format} needs none: leave it out")
     for change in changes:
         if not change.strip().startswith("search."):
             raise RecipeError(f"--set {change}: an export can change only the search: search.KEY")

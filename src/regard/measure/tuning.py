@@ -12,9 +12,9 @@ from regard.errors import DataError
 from regard.files.lines import read_lines
 from regard.files.manifest import SEAL, read_manifest
 from regard.measure.averages import choose_average
-from regard.recipe import BleuTokenizer
+from regard.recipe import MOST_STEPPED, BleuTokenizer, SearchRecipe
 from regard.run.clock import TUNING
-from regard.run.journal import read_journal
+from regard.run.journal import Journal, Record, read_journal
 from regard.run.model_directory import MODEL_FILES, open_model, write_model
 from regard.run.run import Run
 from regard.score.bleu import bleu
@@ -25,8 +25,7 @@ ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
 tried first, in ascending order, for as long as BLEU rises. If none of them is better than the
 recipe's, smaller ones are tried in descending order, for as long as BLEU rises."""
 BEAMS = (8, 6, 12)
-"""Beams that are tried with the best length penalty."""
-
+"""Beams that are tried with the best length penalty, if the recipe's max_extra allows them."""
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 """A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
@@ -69,7 +68,8 @@ def try_searches(
         spent = time.monotonic() - began
         slower = max(1.0, beam / own.beam)
         late = bool(tried) and (is_stopped() or spent + slower * spent / len(tried) > seconds)
-        if late or any((beam, alpha) == one[:2] for one in tried):
+        too_wide = beam * own.max_extra > MOST_STEPPED
+        if late or too_wide or any((beam, alpha) == one[:2] for one in tried):
             return False
         translator.recipe = own.but(beam=beam, alpha=alpha)
         outputs = translator.translate(sources, split=True)
@@ -112,14 +112,23 @@ def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
     write_model(directory, recipe, model.tokenizer, weights, about, beside)
 
 
+def write_tuned(
+    journal: Journal, step: int, sentences: int, own: SearchRecipe, tried: Sequence[Tried]
+) -> None:
+    """Write the results, and the search that the model had before, as a `tuned` record."""
+    before = {"beam": own.beam, "alpha": own.alpha}
+    results = [one._asdict() for one in tried]
+    journal.write("tuned", step=step, sentences=sentences, own=before, tried=results)
+
+
 def tune_run(run: Run) -> None:
-    """Tune a finished run on the validation set; write the results into its journal.
+    """Tune a finished run on the validation set, if its recipe says so; write into its journal.
 
     The number of averaged checkpoints is chosen first, then beam and alpha. If the run's minutes
     are limited, the share TUNING of them is for both choices; the first choice takes at most about
     the share AVERAGES of this time. For the second choice, only as many sentences are translated as
     the remaining time allows. If these are fewer than FEWEST, beam and alpha stay unchanged. If a
-    run is finished again, the results in its journal are used again.
+    run is finished again, the results in its journal are used again, as `_keep_earlier` says.
 
     Raises Interrupted if a signal comes. Results that are not complete are not written then, so the
     same command tries the settings again.
@@ -127,12 +136,14 @@ def tune_run(run: Run) -> None:
     run.leave_if_asked()
     directory, recipe = run.directory.path, run.setup.recipe.training
     began, seconds = time.monotonic(), 60 * recipe.minutes * TUNING or float("inf")
-    choose_average(run, AVERAGES * seconds)
+    if recipe.tune:
+        choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]
     records = read_journal(directory / "journal.jsonl")
     earlier = [r for r in records if r["event"] == "tuned" and r.get("step") == step]
     if earlier:
-        keep_best(directory, [Tried(**one) for one in earlier[-1]["tried"]])
+        _keep_earlier(run, earlier)
+    if earlier or not recipe.tune:
         return
     sources, references = (
         list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
@@ -151,8 +162,27 @@ def tune_run(run: Run) -> None:
     )  # fmt: skip
     run.leave_if_asked()
     keep_best(directory, tried)
-    results = [one._asdict() for one in tried]
-    run.journal.write("tuned", step=step, sentences=len(sources), tried=results)
+    write_tuned(run.journal, step, len(sources), translator.recipe, tried)
+
+
+def _keep_earlier(run: Run, records: Sequence[Record]) -> None:
+    """Keep what was tuned last, unless beam and alpha of the recipe were never tried.
+
+    The recipe from which a run was tuned has a beam and an alpha that were tried. Others have been
+    asked for since then.
+    """
+    given = run.setup.recipe.search
+    tried = [[Tried(**one) for one in record["tried"]] for record in records]
+    if all((given.beam, given.alpha) != one[:2] for each in tried for one in each):
+        return
+    keep_best(run.directory.path, tried[-1])
+    beam, alpha, _ = tried[-1][0]
+    if (beam, alpha) != (given.beam, given.alpha):
+        run.warn(
+            f"beam {beam} and alpha {alpha} stay, because they were tuned, and beam {given.beam} "
+            f"and alpha {given.alpha} were tried: --beam and --alpha of regard translate replace "
+            "them"
+        )
 
 
 def _affordable(translator: Translator, sources: Sequence[str], seconds: float) -> int:

@@ -7,8 +7,10 @@ more (`report.py`). So a BLEU can be compared only with a BLEU of the same sacre
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -54,23 +56,20 @@ def score_translations(
     return TranslationScores(**values, signatures=signatures)
 
 
+_SAMPLES = 1000
+"""The number of bootstrap samples of the sentences."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """A score of one system, with its confidence interval and its significance."""
 
     score: float
-    interval: float
-    """Half the width of the 95 % interval, by 1,000 bootstrap samples of the sentences."""
-    mean: float
-    """The mean score of the bootstrap samples, which is the middle of the interval."""
+    interval: tuple[float, float]
+    """The ends of the 95 % interval, by 1,000 bootstrap samples of the sentences."""
     p: float | None
     """The p-value by paired bootstrap: the probability of a larger difference from the first system
     than was measured, if both systems were equally good. None for the first system."""
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The lower and the upper end of the 95 % interval."""
-        return self.mean - self.interval, self.mean + self.interval
 
 
 def compare_translations(
@@ -107,11 +106,36 @@ def compare_by(
         _refuse_misaligned(system, references)
     _refuse_unusable_seed()
     named: list[tuple[str, Sequence[str]]] = [(str(n), one) for n, one in enumerate(systems)]
-    test = PairedTest(named, {"": metric}, [list(reference) for reference in references], "bs")
+    sampled = _Sampled(metric)
+    by = {"": cast(Metric, sampled)}
+    test = PairedTest(named, by, [list(one) for one in references], "bs", _SAMPLES)
     signatures, results = test()
     ((name, signature),) = signatures.items()
     column = cast(list[Result], results[name])
-    return [_figure(one, column[0]) for one in column], str(signature)
+    # The samples of the first system come once alone, then again before those of each other system.
+    drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
+    figures = [_figure(one, its, column[0]) for one, its in zip(column, drawn, strict=True)]
+    return figures, str(signature)
+
+
+class _Sampled:
+    """A metric that keeps the score of each bootstrap sample.
+
+    sacreBLEU tells only their mean and half the distance between their percentiles, but the mean is
+    not in the middle, and the sum of the two may be more than 100.
+    """
+
+    def __init__(self, metric: Metric):
+        self._metric = metric
+        self.scores: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metric, name)
+
+    def _compute_score_from_stats(self, stats: list[Any]) -> Any:
+        found = self._metric._compute_score_from_stats(stats)
+        self.scores.append(found.score)
+        return found
 
 
 def _refuse_unusable_seed() -> None:
@@ -126,11 +150,12 @@ def _refuse_unusable_seed() -> None:
         )
 
 
-def _figure(found: Result, first: Result) -> Figure:
+def _figure(found: Result, samples: NDArray[np.float64], first: Result) -> Figure:
+    low, high = np.sort(samples)[[_SAMPLES // 40, -1 - _SAMPLES // 40]].tolist()
     p = found.p_value
     if p is not None and found.score == first.score:
         p = 1.0  # the scores do not differ, but sacreBLEU gives p = 0.001
-    return Figure(float(found.score), float(found.ci or 0), float(found.mean or 0), p)
+    return Figure(float(found.score), (low, high), p)
 
 
 def bleu(

@@ -9,7 +9,7 @@ from regard.data.rows import one_per_row
 from regard.encoder_decoder import EncoderDecoder
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS
-from regard.view.pieces import between_spaces, merged
+from regard.view.pieces import merged, pieces_of_words
 from regard.view.recording import record_attention
 
 WordPairs = list[tuple[int, int]]
@@ -26,15 +26,17 @@ def aligned(
     The weights are the mean of all heads of all layers of encoder-decoder attention. </s> is left
     out, as words without a counterpart often attend to it. The model reads one blank between two
     words, because further blanks would count as words. Returns no pairs if either side is blank,
-    the sentence has more than `longest` pieces, the translation is too long for the model, or the
-    model has no encoder-decoder attention.
+    the sentence has more than `longest` pieces, the translation is too long for the model, the
+    model has no encoder-decoder attention, or it is not known which pieces belong to which word.
     """
     before, after = (re.sub("[ \t]+", " ", t).strip(" ") for t in (sentence, translation))
     [read], [made] = tokenizer.encode([before]), tokenizer.encode_target([after])
     source, written = [*read, EOS], [*made, EOS]
+    keys = pieces_of_words(tokenizer.names(read, "source"), before)
+    queries = pieces_of_words(tokenizer.names(made, "target"), after)
     if (
         "cross" not in model.attentions()
-        or not (read and made)
+        or not (read and made and keys and queries)
         or len(source) > longest
         or len(written) > model.longest
     ):
@@ -43,9 +45,8 @@ def aligned(
         rows = (one_per_row([ids]).to(model.device) for ids in (source, [BOS, *written[:-1]]))
         model(*rows)
     weights = torch.stack([layer[0].float().cpu() for layer in recording.layers("cross")])
-    source_words = between_spaces(tokenizer.names(source, "source"))
-    written_words = between_spaces(tokenizer.names(written, "target"))
-    between = merged(weights.mean((0, 1)).numpy(), written_words, source_words)
+    ends = [len(made)], [len(read)]  # </s>
+    between = merged(weights.mean((0, 1)).numpy(), [*queries, ends[0]], [*keys, ends[1]])
     return [(int(key), query) for query, key in enumerate(between[:-1, :-1].argmax(1))]
 
 

@@ -89,5 +89,5 @@ def _panel(
         for query in range(len(queries)) if only is None else [only]:
             for key, weight in enumerate(weights[head, query]):
                 if weight >= FAINT:
-                    ends = [query, key], [1, 0]
-                    axes.plot(*ends, color=colours[head], alpha=float(weight), linewidth=1.8)
+                    ends, alpha = ([query, key], [1, 0]), min(1.0, float(weight))  # it is rounded
+                    axes.plot(*ends, color=colours[head], alpha=alpha, linewidth=1.8)

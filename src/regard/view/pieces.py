@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 from jaxtyping import Float
@@ -30,6 +32,30 @@ def between_spaces(pieces: Sequence[str]) -> Words:
             found.append([])
         found[-1].append(place)
     return found
+
+
+def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
+    """Group the pieces of a text into the words of the text, which single blanks separate.
+
+    Some tokenizers join words or divide them, so the pieces are told apart by their letters. If the
+    pieces have other letters than the text, for example because a word is unknown, they are grouped
+    at their own spaces. Returns None if there are not as many groups as words then, or if a word
+    has no piece.
+    """
+    given = [_letters(word) for word in text.split(" ")]
+    found, ends, begin = [list[int]() for _ in given], list(accumulate(map(len, given))), 0
+    if "".join(given) != "".join(map(_letters, pieces)):
+        found = between_spaces(pieces)
+        return found if len(found) == len(given) else None
+    for place, piece in enumerate(pieces):
+        found[min(bisect_right(ends, begin), len(ends) - 1)].append(place)
+        begin += len(_letters(piece))
+    return found if all(found) else None
+
+
+def _letters(text: str) -> str:
+    """The text without blanks, case and the compatibility forms that tokenizers replace."""
+    return "".join(unicodedata.normalize("NFKD", text).casefold().split())
 
 
 def _without_punctuation(word: list[int], pieces: Sequence[str]) -> Words:

@@ -229,6 +229,9 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
         return groups
 
     def _unescaped(self, text: str, side: SideName) -> str:
+        """The piece or word as it is in the decoded text: without Moses' marks."""
+        if self.settings.dashes_split and text == "@-@":
+            return "-"
         return str(self._texts[side].unescape_xml(text)) if self.settings.escaped else text
 
 
