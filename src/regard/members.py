@@ -40,8 +40,13 @@ def members(start: Start, count: int) -> Iterator[Start]:
 
 
 def _untuned(run: Path) -> Recipe | str:
-    """The recipe of a run, with the beam and the alpha that it had before it was first tuned."""
-    recipe, journal = run / "recipe.toml", run / "journal.jsonl"
+    """The recipe of a run; if it was tuned, with the beam and alpha from before that."""
+    path, journal = run / "recipe.toml", run / "journal.jsonl"
     records = read_journal(journal) if journal.exists() else []
-    tuned = [one.get("own", {}) for one in records if one["event"] == "tuned"]
-    return Recipe.read(recipe).but(**tuned[0]) if tuned else str(recipe)
+    tuned = [record for record in records if record["event"] == "tuned"]
+    if not tuned:
+        return str(path)
+    recipe, chosen = Recipe.read(path), tuned[-1]["tried"][0]
+    if (recipe.search.beam, recipe.search.alpha) != (chosen["beam"], chosen["alpha"]):
+        return recipe  # other values were asked for after that
+    return recipe.but(**tuned[0].get("own", {}))

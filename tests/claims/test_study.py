@@ -10,9 +10,9 @@ from regard.claims.parts import Size
 from regard.claims.registry import CLAIMS, claims_named
 from regard.claims.study import try_claims
 from regard.errors import DataError, Diverged, RecipeError, TrainingError
+from regard.files.locks import locked
 from regard.run.journal import read_journal
 from regard.study.kept import Finished, Measured
-from regard.study.locks import locked
 from regard.study.verdicts import Judgement
 
 TINY = Size(steps=3, pairs=1000, tested=20)

@@ -66,11 +66,17 @@ def test_members_search_as_the_first_did_before_it_was_tuned(world: World) -> No
     run.mkdir(parents=True)
     tuned = Recipe().but(layers=1, beam=12, alpha=1.4, max_extra=9)
     (run / "recipe.toml").write_text(tuned.to_toml())
+    best = [{"beam": 12, "alpha": 1.4, "bleu": 3.0}]
     for beam, alpha in ((4, 0.6), (8, 1.0)):  # once by the run itself, once by `regard tune`
         own = {"beam": beam, "alpha": alpha}
-        Journal(run / "journal.jsonl").write("tuned", step=4, sentences=9, own=own, tried=[])
-    _, other = members(Start(world.folder / "x", data=world.made / "data"), 2)
+        Journal(run / "journal.jsonl").write("tuned", step=4, sentences=9, own=own, tried=best)
+    start = Start(world.folder / "x", data=world.made / "data")
+    _, other = members(start, 2)
     assert other.recipe == tuned.but(beam=4, alpha=0.6)
+    asked = tuned.but(beam=2)
+    (run / "recipe.toml").write_text(asked.to_toml())
+    _, other = members(start, 2)
+    assert other.recipe == asked
 
 
 def test_members_have_no_seed_in_common(world: World) -> None:

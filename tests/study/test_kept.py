@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError, RegardError
+from regard.files.locks import locked
 from regard.study import kept
 from regard.study.kept import Finished, Measured, Task, do_all, finished
-from regard.study.locks import locked
 
 
 def noted(out: Path, name: str) -> Measured:

@@ -14,6 +14,7 @@ from regard.claims.recipes import ROOM, SHORT_PIECES, VOCABULARY, training_recip
 from regard.corpus import examples, write_corpus
 from regard.data.pairs import Pairs
 from regard.errors import DataError, Diverged
+from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.loss import perplexity
 from regard.measure.validation import loss_and_accuracy
@@ -22,7 +23,6 @@ from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 from regard.score.bleu import bleu
 from regard.study.kept import Measured
-from regard.study.locks import locked
 from regard.study.settings import settings_of
 from regard.translation import Translator
 

@@ -1,5 +1,6 @@
 """`regard train`: trains a model on text, trees or prepared data."""
 
+import os
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -47,6 +48,10 @@ _SeedsOption = Annotated[
     int | None,
     typer.Option("--seeds", min=1, metavar="N", help="Train N models, in OUT/seed-1 and so on."),
 ]
+_DiversifyOption = Annotated[
+    bool,
+    typer.Option("--diversify", help="Learn from two other models' translations of the text, too."),
+]
 _VerifyOption = Annotated[
     int | None,
     typer.Option(
@@ -69,8 +74,12 @@ _DeterministicOption = Annotated[
 ]
 
 
+BEAM = 4
+"""The widest beam for translations that a model is to learn from."""
+
+
 class RunOptions(NamedTuple):
-    """Options for the training of a run that do not depend on its data."""
+    """Options that say how a run is trained, but not on which data."""
 
     accept_changes: Annotated[
         bool,
@@ -108,6 +117,7 @@ def train(
     assign: SetOption = None,
     duration: _TimeOption = None,
     seeds: _SeedsOption = None,
+    diversify: _DiversifyOption = False,
     options: RunOptions,
     verify_resume: _VerifyOption = None,
     plan: _PlanOption = False,
@@ -120,7 +130,7 @@ def train(
     Without validation files, some pairs are held out. Without --recipe, one is chosen to suit the
     text, this machine and --time (for new text, by default 1h); a longer --time continues a run.
     Recipes: base, big, wsj and others of the paper, small, small-parse. --seeds divides the time
-    among models.
+    among models. --diversify first trains two models whose translations add to a small text.
 
     Examples:
 
@@ -133,6 +143,7 @@ def train(
     - `regard train --from runs/x --source law.en --target law.de --out runs/law`   (adapt a model)
     - `torchrun --nproc-per-node 8 -m regard train --data prepared --recipe big --out runs/big`
     """
+    from regard.diversified import diversified
     from regard.members import members
     from regard.start import Start
 
@@ -142,6 +153,9 @@ def train(
         out, files, data, tokenizer, recipe, assign or (), task, start_from, _minutes(duration)
     )
     starts = members(start, seeds) if seeds else [start]
+    if diversify:
+        _refuse_several(seeds, plan, verify_resume)
+        starts = diversified(start, partial(_translate, threads=threads, quiet=quiet))
     for each in starts:
         if verify_resume is not None:
             _verify(each, verify_resume, quiet)
@@ -153,6 +167,28 @@ def _minutes(duration: str | None) -> float | None:
     from regard.amounts import seconds_in
 
     return None if duration is None else seconds_in(duration) / 60
+
+
+def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) -> None:
+    """Raise RegardError for what cannot be combined with --diversify."""
+    from regard.errors import RegardError
+
+    if seeds or plan or verify_resume is not None:
+        raise RegardError(
+            "--diversify trains three different models: leave out --seeds, --plan and "
+            "--verify-resume"
+        )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RegardError("--diversify works in one process: start it without torchrun")
+
+
+def _translate(model: Path, source: Path, out: Path, *, threads: int, quiet: bool) -> None:
+    """Translate a file as `regard translate --out` does, fast: with a beam of at most BEAM."""
+    from regard.cli.translate import translate
+    from regard.recipe import Recipe
+
+    beam = min(Recipe.read(model / "recipe.toml").search.beam, BEAM)
+    translate([model], source, out, beam, precision="auto", threads=threads, quiet=quiet)
 
 
 def _set_up(threads: int, deterministic: bool) -> None:

@@ -99,7 +99,7 @@ def _best(tried: Sequence[Tried]) -> Tried:
 def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
     """Write the first of `tried` into the model's recipe, and all of them into its manifest.
 
-    Raises ModelError if the directory does not hold a model, RegardError if it cannot be written.
+    Raises ModelError if there is no model in the directory, RegardError if writing fails.
     """
     model = open_model(directory)
     beam, alpha, _ = tried[0]
@@ -125,13 +125,14 @@ def tune_run(run: Run) -> None:
     """Tune a finished run on the validation set, if its recipe says so; write into its journal.
 
     The number of averaged checkpoints is chosen first, then beam and alpha. If the run's minutes
-    are limited, the share TUNING of them is for both choices; the first choice takes at most about
-    the share AVERAGES of this time. For the second choice, only as many sentences are translated as
-    the remaining time allows. If these are fewer than FEWEST, beam and alpha stay unchanged. If a
-    run is finished again, the results in its journal are used again, as `_keep_earlier` says.
+    are limited, the two choices together have the share TUNING of these minutes; the first choice
+    takes at most about the share AVERAGES of this time. In the remaining time, beam and alpha are
+    chosen on as many sentences as the time allows. If the time allows fewer than FEWEST sentences,
+    beam and alpha stay unchanged. If a run is finished again, the records in its journal decide, as
+    `_keep_earlier` says.
 
-    Raises Interrupted if a signal comes. Results that are not complete are not written then, so the
-    same command tries the settings again.
+    Raises Interrupted if a signal comes. Incomplete results are not written, so the same command
+    tries the settings again.
     """
     run.leave_if_asked()
     directory, recipe = run.directory.path, run.setup.recipe.training
@@ -140,10 +141,10 @@ def tune_run(run: Run) -> None:
         choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]
     records = read_journal(directory / "journal.jsonl")
-    earlier = [r for r in records if r["event"] == "tuned" and r.get("step") == step]
-    if earlier:
+    ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
+    if earlier := [r for r in ended if r["event"] == "tuned"]:
         _keep_earlier(run, earlier)
-    if earlier or not recipe.tune:
+    if ended or not recipe.tune:
         return
     sources, references = (
         list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
@@ -155,6 +156,7 @@ def tune_run(run: Run) -> None:
         sources, references = sources[:most], references[:most]
     if len(sources) < FEWEST:
         run.warn(f"beam and alpha stay: only {len(sources)} validation sentences to choose them by")
+        run.journal.write("untuned", step=step, sentences=len(sources))
         return
     tried = try_searches(
         translator, sources, references, recipe.bleu_tokenizer, seconds=seconds,
@@ -166,10 +168,10 @@ def tune_run(run: Run) -> None:
 
 
 def _keep_earlier(run: Run, records: Sequence[Record]) -> None:
-    """Keep what was tuned last, unless beam and alpha of the recipe were never tried.
+    """Keep the result of the last tuning, unless the recipe's beam and alpha were never tried.
 
-    The recipe from which a run was tuned has a beam and an alpha that were tried. Others have been
-    asked for since then.
+    A tuning always tries the recipe's own beam and alpha. So values that were never tried were
+    set after the last tuning, and these values stay.
     """
     given = run.setup.recipe.search
     tried = [[Tried(**one) for one in record["tried"]] for record in records]

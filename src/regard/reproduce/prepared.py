@@ -2,10 +2,10 @@
 
 from regard.data.pairs import prepared_manifest
 from regard.errors import DataError
+from regard.files.locks import locked
 from regard.files.whole import refuse_filled, write_file
 from regard.reproduce.scales import data_in
 from regard.reproduce.tables import Study
-from regard.study.locks import locked
 
 
 def refuse_another_scale(study: Study) -> None:
@@ -22,7 +22,7 @@ def prepare_text_once(study: Study) -> None:
     """Prepare the text of the scale once, in `study.out`.
 
     Raises DataError if the directory was begun at another scale, if its data cannot be read, or if
-    a new directory has files where a study keeps what it learns from.
+    a new directory has foreign files in its folders corpus, data or trees.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -36,8 +36,8 @@ def prepare_text_once(study: Study) -> None:
 def begin_directory(study: Study) -> None:
     """Make the directory of a study that needs no text.
 
-    Raises DataError if the directory was begun at another scale, or if a new directory has files
-    where a study keeps what it learns from.
+    Raises DataError if the directory was begun at another scale, or if a new directory has foreign
+    files in its folders corpus, data or trees.
     """
     with locked(study.out / ".prepare.lock"):
         _refuse_foreign(study)
@@ -50,7 +50,7 @@ def _refuse_foreign(study: Study) -> None:
         return
     refuse_filled(study.out / "corpus")
     refuse_filled(data_in(study.out))
-    if not (study.out / ".data-gold.lock").exists():  # Table 4 of an earlier version has no mark
+    if not (study.out / ".data-gold.lock").exists():  # an earlier version wrote this, not scale.txt
         refuse_filled(study.out / "trees")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.tree_files import Treebank
+from regard.files.locks import locked
 from regard.measure.validation import compare_trees
 from regard.paper import TABLE_4
 from regard.parsing import load
@@ -24,7 +25,6 @@ from regard.reproduce.rows import diverged_figures, run_of, state_of, train_row
 from regard.reproduce.scales import Scale
 from regard.reproduce.tables import NONE, Experiment, GrowingTable, Study, cell
 from regard.study.kept import Figures, Measured, Task, numbers_of
-from regard.study.locks import locked
 from regard.study.settings import settings_of
 
 TEACHING_SEED = 1
@@ -172,9 +172,9 @@ def _recipes(study: Study) -> dict[str, Recipe]:
 
 
 def _prepare_trees(study: Study) -> None:
-    """Make the directory; raise DataError if files of trees are missing, or as `begin_directory`.
+    """Make the directory; raise DataError if files of trees are missing.
 
-    Built-in trees are not needed yet: the tasks write them.
+    Raises the errors of `begin_directory`, too. Built-in trees may be missing: tasks write them.
     """
     refuse_without_trees(study.scale, parser_rows(study.scale, study.out).values())
     begin_directory(study)

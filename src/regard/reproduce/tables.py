@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from regard.files.locks import locked
 from regard.files.whole import write_file
 from regard.recipe import Recipe
 from regard.reproduce.scales import Scale
 from regard.study.kept import Figures, Task, finished
-from regard.study.locks import locked
 
 NONE = "–"
 """The text of a cell that has no figure, or none yet."""
@@ -57,7 +57,7 @@ class Experiment:
     table: Callable[[Study, Figures], GrowingTable]
     """Makes the table from the numbers of the finished tasks."""
     recipes: Callable[[Study], dict[str, Recipe]]
-    """Gives the recipe of each row that is trained, by the name of its run."""
+    """Gives the recipe of each trained row; a key is the name of its runs, without the seed."""
 
 
 def all_tasks(study: Study, experiments: Sequence[Experiment]) -> list[Task]:
@@ -93,7 +93,7 @@ def write_tables(
 
 
 def _as_written(study: Study, one: Experiment) -> Study:
-    """The study with the seeds of a table in its directory; tables without seeds keep the study."""
+    """The study with the seeds with which a table was written; unchanged if there are none."""
     try:
         written = json.loads((study.out / f"{one.name}.json").read_text("utf-8"))
         return replace(study, seeds=tuple(written["seeds"]))

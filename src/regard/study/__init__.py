@@ -1,7 +1,6 @@
 """Experiments of many parts: several processes share the parts, and the numbers give verdicts.
 
     verdicts   verdicts from the figures of several seeds
-    locks      locks that end with their process
     kept       parts that are done once, and their numbers on the disk
     settings   the settings of a training, as text
 

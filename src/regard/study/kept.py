@@ -18,9 +18,9 @@ from time import sleep
 from typing import Any, NamedTuple
 
 from regard.errors import DataError
+from regard.files.locks import locked
 from regard.files.whole import write_file
 from regard.machine.workers import Workers
-from regard.study.locks import locked
 
 Measured = dict[str, float]
 """The numbers that a part of an experiment gives, by name."""
@@ -120,7 +120,7 @@ class _Job:
     watching: bool = False
 
     def __call__(self, task: Task) -> Measured | None:
-        """Return the numbers; None if another process does the task, or it cannot be done yet."""
+        """Return the numbers; None if the task cannot be done yet, or another process does it."""
         if os.getpid() != self.parent and not self.watching:
             self.watching = True
             Thread(target=_end_with, args=[self.parent], daemon=True).start()

@@ -9,8 +9,8 @@ def settings_of(recipe: Recipe) -> str:
     """All fields of a recipe that differ from the defaults, as JSON.
 
     `decoder_heads` and `decoder_d_ff` are left out if they equal `heads` and `d_ff`, their default
-    values. A field that a later version of regard adds has its default value in earlier recipes, so
-    their text stays the same.
+    values. If a later version of regard adds a field, earlier recipes have its default value, so
+    that the text of these recipes stays the same.
     """
     defaults = Recipe().model_dump()
     sizes = recipe.model

@@ -1,0 +1,189 @@
+"""Data diversification: a model also learns from two other models' translations of its text.
+
+One of the two translates in the same direction as the model, the other in the opposite direction.
+The method is that of Nguyen et al. (2020), "Data Diversification: A Simple Strategy For Neural
+Machine Translation", with one model in each direction, and one round.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from regard.errors import RegardError
+from regard.files.lines import read_lines
+from regard.files.locks import locked
+from regard.files.whole import refuse_filled, write_file
+from regard.inputs import TrainingFiles
+from regard.recipe import assigned_field
+from regard.run.beginning import begun
+from regard.start import MINUTES, Start
+from regard.text.opening import open_tokenizer
+
+SHARE_OF_EACH = 1 / 6
+"""The share of the whole time that each of the two other models learns for."""
+LEAST_OF_TIME = 1 / 3
+"""The model itself learns for at least this share of the time, however long translating takes."""
+
+Translate = Callable[[Path, Path, Path], object]
+"""A function of a model's directory, a file to translate by this model, and the file to write."""
+
+
+class _Places:
+    """The files of a diversified run in the directory OUT."""
+
+    def __init__(self, out: Path):
+        self.forward, self.backward = out / "forward", out / "backward"
+        """The runs of the two other models."""
+        self.text = out / "text"
+        self.source, self.target = self.text / "source.txt", self.text / "target.txt"
+        """The text to learn from."""
+        self.translated, self.back = self.text / "forward.txt", self.text / "backward.txt"
+        """Translations: of `source` by the model forward, of `target` by the model backward."""
+        self.trained = self.text / "trained"
+        """An empty file, made when both other models are trained."""
+        self.seconds = self.text / "seconds.json"
+        """How long translating has taken so far."""
+        self.tokenizer = self.forward / "tokenizer.json"
+        data = self.forward / "data"
+        self.valid = data / "valid.source.txt", data / "valid.target.txt"
+
+    def validated(self) -> set[tuple[str, str]]:
+        """The pairs that all three runs are validated on."""
+        return set(_pairs(self.valid[:1], self.valid[1:]))
+
+
+def diversified(start: Start, translate: Translate) -> Iterator[Start]:
+    """Yield the starts of three runs: in OUT/forward, in OUT/backward, and in OUT (`start.out`).
+
+    Each run must be trained to its end before the next start is asked for. The first two runs take
+    SHARE_OF_EACH of the time each, even if `start` gives another time after they have begun. Then
+    their models translate the text, and the run in OUT has what is left of the time. A later call
+    yields only the starts of runs that have something left to do, and that of OUT. Raises
+    RegardError for options that do not fit, for files other than those that the runs were begun
+    with, and if another process is at work in OUT.
+    """
+    _refuse_unfit(start)
+    with locked(start.out / ".diversify.lock", wait=False) as alone:
+        if not alone:
+            raise RegardError(f"{start.out}: another process is at work here: wait for it")
+        yield from _three(start, _Places(start.out), translate)
+
+
+def _three(start: Start, its: _Places, translate: Translate) -> Iterator[Start]:
+    own, first = begun(start.out), begun(its.forward)
+    if first is None:
+        if own is not None:
+            raise RegardError(
+                f"{start.out}: was begun without --diversify: choose another --out, or leave it out"
+            )
+        refuse_filled(its.text)
+        whole = start.minutes or (0.0 if start.recipe else MINUTES)
+        share = whole * SHARE_OF_EACH
+    else:
+        _refuse_other(start, its)
+        share = first.training.minutes
+        whole = start.minutes or (0.0 if own else share / SHARE_OF_EACH)
+    if not its.trained.exists():
+        yield replace(start, out=its.forward, minutes=share or None)
+        _keep_text(start.files, its)
+        yield _reverse(start, its, share)
+        write_file(its.trained, "")
+    for model, text, out in (
+        (its.forward, its.source, its.translated),
+        (its.backward, its.target, its.back),
+    ):
+        if not out.exists():
+            with _timed(its.seconds):
+                translate(model, text, out)
+    if own is None:
+        _leave_out_validated(its)
+    yield _last(start, its, whole, 2 * share)
+
+
+def _refuse_unfit(start: Start) -> None:
+    """Raise RegardError if the text is missing, or if an option does not fit --diversify."""
+    if start.is_for_trees:
+        raise RegardError("--diversify is for translators: leave out --trees and --task parse")
+    if start.data or start.start_from or start.files.mix:
+        raise RegardError("--diversify begins with one text: leave out --data, --from and --mix")
+    if "training.minutes" in map(assigned_field, start.assignments):
+        raise RegardError("--diversify divides the time: give --time, not --set training.minutes")
+    if not start.files.can_be_prepared:
+        raise RegardError(f"{start.out}: --diversify needs the text: give --source and --target")
+
+
+def _refuse_other(start: Start, its: _Places) -> None:
+    """Raise RegardError if the model forward has other files or another tokenizer than `start`."""
+    if its.source.exists():  # its data is complete
+        start.files.refuse_other_than(its.forward / "data", start.out)
+        given = start.tokenizer and open_tokenizer(start.tokenizer).fingerprint
+        if given and given != open_tokenizer(its.tokenizer).fingerprint:
+            raise RegardError(
+                f"{start.tokenizer}: {start.out} was begun with another --tokenizer: leave it out"
+            )
+
+
+def _reverse(start: Start, its: _Places, share: float) -> Start:
+    """The start of the model backward, which learns a tokenizer of its own."""
+    files = TrainingFiles([its.target], [its.source], [its.valid[1]], [its.valid[0]])
+    return replace(start, out=its.backward, files=files, tokenizer=None, minutes=share or None)
+
+
+def _last(start: Start, its: _Places, whole: float, teaching: float) -> Start:
+    """The start of the model itself, with the tokenizer of the model forward.
+
+    `whole` and `teaching` are the minutes of all three models and of the other two; if `whole` is
+    0, the time is not limited.
+    """
+    seconds = json.loads(its.seconds.read_text()) if its.seconds.exists() else 0.0
+    files = TrainingFiles(
+        [its.source, its.source, its.back],
+        [its.target, its.translated, its.target],
+        its.valid[:1],
+        its.valid[1:],
+    )
+    asked = [a for a in start.assignments if not assigned_field(a).startswith("tokenizer.")]
+    minutes = max(whole * LEAST_OF_TIME, whole - teaching - seconds / 60) or None
+    return replace(start, files=files, tokenizer=its.tokenizer, assignments=asked, minutes=minutes)
+
+
+@contextmanager
+def _timed(file: Path) -> Iterator[None]:
+    """A context that adds the seconds that its block takes to those in a file."""
+    before, began = json.loads(file.read_text()) if file.exists() else 0.0, time.monotonic()
+    try:
+        yield
+    finally:
+        write_file(file, json.dumps(before + time.monotonic() - began))
+
+
+def _keep_text(files: TrainingFiles, its: _Places) -> None:
+    """Write the pairs of `files`, except those held out for validation, to two files."""
+    held_out = set() if files.valid_source else its.validated()
+    pairs = [pair for pair in _pairs(files.source, files.target) if pair not in held_out]
+    its.text.mkdir(exist_ok=True)
+    for path, side in ((its.source, 0), (its.target, 1)):
+        write_file(path, "".join(f"{pair[side]}\n" for pair in pairs))
+
+
+def _leave_out_validated(its: _Places) -> None:
+    """Empty each translation that makes a pair of the validation set with its sentence.
+
+    When data is prepared, pairs with an empty side are left out.
+    """
+    validated = its.validated()
+    for made, pairs, side in (
+        (its.translated, _pairs([its.source], [its.translated]), 1),
+        (its.back, _pairs([its.back], [its.target]), 0),
+    ):
+        kept = ("" if pair in validated else pair[side] for pair in pairs)
+        write_file(made, "".join(f"{line}\n" for line in kept))
+
+
+def _pairs(sources: Iterable[Path], targets: Iterable[Path]) -> list[tuple[str, str]]:
+    texts = (chain.from_iterable(map(read_lines, paths)) for paths in (sources, targets))
+    return list(zip(*texts, strict=True))
