@@ -30,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public function `name`; its module is imported at first use, as PyTorch loads slowly.
+    """The public function `name`, whose module is imported at first use: PyTorch loads slowly.
 
     Raises AttributeError for any other name.
     """

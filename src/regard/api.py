@@ -125,7 +125,7 @@ def train(
     progress: "RecordListener" = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Train a model in the run directory `out` to its recipe's last step or minute; return `out`.
+    """Train a model in the run directory `out` for the recipe's steps or minutes; return `out`.
 
     The same call continues a run that was stopped. Afterwards, `regard.load(out)` opens the
     translator, or `regard.load_parser(out)` the parser. A table in `regard.start` shows the recipe
@@ -151,11 +151,12 @@ def train(
         warn              called with each warning, a sentence
 
     During training in the main thread, a checkpoint is saved after Ctrl-C or SIGTERM; Ctrl-C then
-    raises KeyboardInterrupt, and SIGTERM raises SystemExit. They do so, too, after the last step,
-    while the model is averaged and tuned. A second signal stops training at once, without a
-    checkpoint; with several processes, it is ignored. Raises RecipeError, DataError or ModelError
-    for a recipe, data or a model that cannot be used, TrainingError if training cannot begin or
-    continue, and RegardError if arguments exclude each other.
+    raises KeyboardInterrupt, and SIGTERM raises SystemExit. After the last step, while the model is
+    averaged and tuned, the two signals raise the same exceptions. A second signal stops training at
+    once, without a checkpoint; with several processes, a second signal is ignored. Raises
+    RecipeError, DataError or ModelError for a recipe, data or a model that cannot be used,
+    TrainingError if training cannot begin or continue, and RegardError if arguments exclude each
+    other.
 
     >>> run = regard.train(source="a.en", target="a.de", out="runs/a")  # doctest: +SKIP
     >>> regard.load(run).translate(["A dog sleeps."])                   # doctest: +SKIP
@@ -221,7 +222,7 @@ def parse(directory: str | Path, sentences: Iterable[str | Sequence[str]]) -> "l
 
 @contextmanager
 def _saving_at_a_signal(patient: bool) -> "Iterator[Interrupt]":
-    """A context for a run: in the main thread, its `Interrupt` records SIGINT and SIGTERM.
+    """A context that yields an `Interrupt`, which records SIGINT and SIGTERM in the main thread.
 
     After a signal the run saves and raises Interrupted. This context then raises KeyboardInterrupt
     for SIGINT, and SystemExit for SIGTERM. If `patient`, signals after the first are ignored.
@@ -271,5 +272,5 @@ def _recipe(given: "Recipe | str | Path | None") -> "Recipe | str | None":
 
 
 def _assignments(changes: Changes | None) -> list[str]:
-    """Texts "section.key=value" for `Recipe.set`, which reads TOML: JSON scalars are valid TOML."""
+    """Texts "section.key=value" for `Recipe.set`; a value is a JSON scalar, which is valid TOML."""
     return [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]

@@ -21,7 +21,7 @@ Lengths = Sequence[int] | NDArray[Any]
 
 
 class Flop(NamedTuple):
-    """Numbers of floating-point operations to train on each of some sentence pairs once."""
+    """Numbers of floating-point operations to train for one epoch on some sentence pairs."""
 
     weights: int
     """Operations of products with weights: projections, feed-forward networks and logits."""
@@ -31,7 +31,7 @@ class Flop(NamedTuple):
 
 
 def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths) -> Flop:
-    """Count the operations of training on each of some sentence pairs once.
+    """Count the operations of training for one epoch on some sentence pairs.
 
     `sources` and `targets` are the lengths of the pairs' sentences in tokens, without padding. A
     multiply-add is two operations. Only matrix products (§3) are counted; for each product of the
@@ -52,8 +52,8 @@ def flop(model: ModelRecipe, vocabulary: int, sources: Lengths, targets: Lengths
 def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArray[Any]:
     """For each sentence length, the number of pairs of positions whose scores are computed.
 
-    The scores are those of self-attention. If a neighbourhood restricts it (§4), each block of
-    queries is multiplied with `windows` blocks of keys.
+    The scores are those of self-attention. If self-attention is restricted (§4), each block of
+    queries in a long row is multiplied with `windows` blocks of keys.
     """
     if not model.neighbourhood:
         return lengths * lengths
@@ -63,12 +63,12 @@ def _own_pairs(model: ModelRecipe, lengths: NDArray[Any], windows: int) -> NDArr
 
 
 def _widths(model: ModelRecipe) -> int:
-    """The sum of the widths of a key and of a value, over all heads of a layer."""
+    """The widths of a key and a value, added up over all heads of a layer."""
     return model.heads * (model.d_k + model.d_v)
 
 
 def _of_a_token(model: ModelRecipe) -> int:
-    """The multiply-adds that one token needs with the weights of one layer.
+    """The multiply-adds of one token in the products with the weights of one layer.
 
     The weights of attention to the encoder's output are not included.
     """
@@ -83,7 +83,7 @@ def _with_weights(model: ModelRecipe, vocabulary: int, source: int, target: int)
         return 6 * (source * sizes.source + target * (sizes.target + of_logits))
     # Attention to the encoder's output has four projections. Two of them, to K and V, are computed
     # for each source token; the other two, to Q and from the joined heads, for each target token.
-    # Both pairs have `memory` weights.
+    # Each of the two pairs has `memory` weights in all layers.
     memory = model.decoder_layers * model.d_model * _widths(model.decoder)
     of_a_source = model.layers * _of_a_token(model) + memory
     of_a_target = model.decoder_layers * _of_a_token(model.decoder) + memory

@@ -33,7 +33,7 @@ class DecoderState:
     filled: Int[Tensor, " sentences"]
     """The number of slots that a sentence uses; its other slots are not attended to."""
     uniform: bool
-    """True while every sentence uses the same number of slots: until the first compaction."""
+    """True until the first compaction or `with_room`: all sentences use equally many slots."""
     length: int
     """The number of tokens decoded so far, <s> included. After `with_room`, it includes the tokens
     of all steps that there is room for."""
@@ -44,7 +44,7 @@ class DecoderState:
     position: Int[Tensor, "sentences beams"]
     """The position by which the last token of each hypothesis was embedded; -1 before <s>."""
     reach: int = 0
-    """If self-attention is restricted (§4): how many positions back a step attends at most."""
+    """If self-attention is restricted (§4): a step attends to at most this many earlier tokens."""
     when: Int[Tensor, "sentences slots"] | None = None
     """If self-attention is restricted (§4): the position of the token in each slot; else None."""
     now: Int[Tensor, " one"] | None = None
@@ -121,7 +121,7 @@ class DecoderState:
         return self.ancestry.shape[1] == 1 and self.when is None
 
     def occupied(self) -> Int[Tensor, ""]:
-        """The number of slots that belong to a hypothesis, in the sentence with the most."""
+        """The largest number of slots that belong to hypotheses of one sentence."""
         return self.ancestry.any(dim=1).sum(dim=1).amax()
 
     def with_room(self, steps: int, occupied: int) -> DecoderState:

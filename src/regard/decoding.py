@@ -56,7 +56,7 @@ code."""
 LOOPS_FROM = 8192
 """For at least this many source tokens, a thread or copy with one core computes by compiled loops
 (`arithmetic.one_core`), which load in 0.25 s. Loops are used only if `exact` is False: they round
-otherwise than PyTorch, so the last bits of a sentence's results depend on the length of the whole
+differently from PyTorch, so the last bits of a sentence's results depend on the length of the whole
 text."""
 FEW_FROM = 4096
 """Once this many source tokens have been decoded, batches of few rows are decoded by `FewRows`, but
@@ -160,7 +160,7 @@ class Decoding:
         # The result of `batches_agree` for each pair of a beam and a number of threads.
         self._tried: dict[tuple[int, int], bool] = {}
         self._tokens = 0  # source tokens that were decoded so far
-        self._few_rows: list[FewRows] | None = None  # one for each member, once they are made
+        self._few_rows: list[FewRows] | None = None  # one for each member; None at first
 
     @property
     def one_by_one(self) -> bool:
@@ -269,7 +269,7 @@ class Decoding:
 
 
 def _workers() -> int:
-    """How many batches to decode at the same time: at most `WORKERS`; few cores stay idle."""
+    """How many batches to decode at the same time: up to `WORKERS`, chosen to use most cores."""
     threads = torch.get_num_threads()
     return threads // -(-threads // WORKERS)
 
@@ -298,8 +298,8 @@ def by_length(sources: Sequence[Sequence[int]], slots: int, workers: int) -> Ite
     """Divide sentences into batches of at most `slots` tokens, the longest sentences first.
 
     Padding counts as tokens. A sentence of more than `slots` tokens is a batch of its own. Yields
-    the batches as lists of indices into `sources`. The limit is lowered, but not to less than
-    `SMALL_BATCH`, if this gives all workers about equally much to decode.
+    the batches as lists of indices into `sources`. To give all workers about equally much to
+    decode, the limit is lowered, but not to less than `SMALL_BATCH`.
     """
     total = sum(map(len, sources))
     rounds = -(-total // (slots * workers))

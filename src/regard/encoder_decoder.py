@@ -61,7 +61,8 @@ class EncoderDecoder(Computing, ABC):
         """Make the embeddings, each by `embed`, and the layer before the softmax.
 
         `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
-        source's, if it differs. Raises ValueError if it differs and one matrix embeds both.
+        source's, if the sizes differ. Raises ValueError if the sizes differ and one matrix embeds
+        source and target.
         """
         super().__init__()
         self.vocabulary, self.source_vocabulary = vocabulary, source_vocabulary or vocabulary

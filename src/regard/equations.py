@@ -304,6 +304,6 @@ class Arithmetic(ABC):
 
 
 class Computing(nn.Module):
-    """A module with the arithmetic that computes its equations, as its attribute `by`."""
+    """A module whose attribute `by` is the arithmetic that computes the module's equations."""
 
     by: Arithmetic

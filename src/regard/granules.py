@@ -2,8 +2,8 @@
 
 To look at the results, the host waits until the GPU has done all its work, and then the GPU waits
 for new work. For this reason, a granule has several steps on a GPU, and one on a CPU. Within a
-granule, no tensor changes its shape, and the host reads no number from the GPU: the states make
-room for the tokens of all steps before the granule begins.
+granule of several steps, no tensor changes its shape, and the host reads no number from the GPU:
+the states make room for the tokens of all steps before the granule begins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Granule:
     def run(self, step: Callable[[Value], Value], value: Value, times: int) -> Value:
         """Call `step` this many times, first with `value`; return the last result.
 
-        `value` may be overwritten. `step` must not change the shape of any tensor in a value.
+        `value` may be overwritten. A step that changes the shape of a tensor cannot be recorded.
         """
         for _ in range(times):
             value = step(value)
@@ -92,8 +92,9 @@ def overwrite(step: Callable[[Value], Value], value: Value) -> None:
     """Overwrite the tensors of `value` with those of `step(value)`.
 
     The next step then reads and writes the same memory, as a recording of the step (a CUDA graph)
-    requires. Raises ValueError, before anything is overwritten, if the step changes the shape or
-    dtype of a tensor, or a number that is not in a tensor, or if tensors to overwrite share memory.
+    requires. Raises ValueError if the step changes the shape or dtype of a tensor, if it changes a
+    number that is not in a tensor, or if tensors to overwrite share memory. Nothing has then been
+    overwritten.
     """
     old, new = list(_leaves(value)), list(_leaves(step(value)))
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]

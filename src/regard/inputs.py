@@ -1,4 +1,4 @@
-"""Files that a model learns from, sentence pairs or trees, and the preparation of their data."""
+"""Files of sentence pairs or trees that a model learns from, and preparing data from them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,8 +67,8 @@ class TrainingFiles:
     def _refuse_unpaired(self) -> None:
         """Raise RegardError if sources and targets are not equally many.
 
-        Text to learn from that has no file of one side is not refused: a run that has begun may
-        need none.
+        Training text without any file for one of the two sides is not refused here: a run that has
+        begun may need no text.
         """
         both = [("--valid-", self.valid_source, self.valid_target)]
         if self.source and self.target:
@@ -98,8 +98,8 @@ class TrainingFiles:
         """The default recipe for these files.
 
         For trees, this is the recipe "small-parse". For text, it is the recipe "small" with a row
-        length that suits the text, and with the size of `tokenizer` as its vocabulary or, without
-        `tokenizer`, a vocabulary that suits the text. Raises DataError if the text cannot be read.
+        length that suits the text. The vocabulary has the size of `tokenizer` or, without
+        `tokenizer`, a size that suits the text. Raises DataError if the text cannot be read.
         """
         if self.trees:
             return SMALL_PARSE
@@ -128,7 +128,7 @@ class TrainingFiles:
             raise RegardError(f"{run}: was begun {how}: {advice}")
 
     def _by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
-        """For each field: the command's option, its name in a manifest, and the files."""
+        """For each field with files: its option, the name of the field in a manifest, the files."""
         return [
             ("--source", "train.source", self.source),
             ("--target", "train.target", self.target),

@@ -83,8 +83,8 @@ class Embedding(Computing):
     ) -> Float[Tensor, "rows length d_model"]:
         """Embed tokens at their positions, all of which are below `longest`.
 
-        Raises ModelError if a position has not been learned. On a GPU, another error is raised, and
-        later, because this method does not wait for the GPU.
+        Raises ModelError if a position has not been learned. On a GPU, a different error is raised
+        at a later time, because this method does not wait for the GPU.
         """
         table = self.table(longest)
         try:

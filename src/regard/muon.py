@@ -65,7 +65,7 @@ class FlatMuon(FlatAdam):
         self._rest = slice(0, min(starts, default=len(self.master)))
 
     def _arranged(self, model: nn.Module) -> list[str]:
-        """The names of the parameters that learn by Adam, then of the matrices, sorted by shape."""
+        """The names of Adam's parameters, then the names of the matrices, sorted by shape."""
         matrices = _matrices(model)
         others = set(dict(model.named_parameters())).difference(matrices)
         return [name for name in super()._arranged(model) if name in others] + matrices
@@ -109,8 +109,8 @@ def orthogonal(
 ) -> Float[Tensor, "count rows columns"]:
     """Matrices with the singular vectors of `matrices`, and singular values from about 0.7 to 1.2.
 
-    A singular value that is very small beside the norm of its matrix becomes a value below 0.7. The
-    matrices are multiplied in `dtype`; the result is in fp32.
+    A singular value that is very small compared with the norm of its matrix becomes a value below
+    0.7. The matrices are multiplied in `dtype`; the result is in fp32.
     """
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices

@@ -18,9 +18,9 @@ BASE = Recipe().but(initial="joined", save_every=1500, save_minutes=0.0, resume_
 
 §6.1 averages 5 checkpoints "written at 10-minute intervals". At 0.4 s a step (§5.2), 10 minutes are
 1,500 steps, so a checkpoint for the average is saved every 1,500 steps, however fast the machine
-is. The checkpoints that are saved every 10 minutes as well serve only to resume the run. The paper
-does not print how weights are initialised; this recipe initialises them as the authors' code does.
-All other values are the defaults of `Recipe`.
+is. Further checkpoints, one every 10 minutes, serve only to resume the run. The paper does not
+print how weights are initialised; this recipe initialises them as the authors' code does. All other
+values are the defaults of `Recipe`.
 """
 
 BASE_EN_FR = BASE.but(kind="wordpiece", vocabulary=32_000)
@@ -72,10 +72,10 @@ group and are not printed in the paper. The paper does not print how many positi
 306 are enough for the longest training sentence, 256 pieces, and the 50 more that its translation
 may have (§6.1).
 
-Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. The last
-validation of a run scores in the same way if newstest2013 is the validation set of the run and all
-3,000 sentences are decoded (`training.validate_sentences = 3000`), because a validation measures
-the weights of one step. The final model of the run is an average, as in Table 2.
+Table 3 was scored on newstest2013 without averaging (§6.2), by beam search as in §6.1. A validation
+measures the weights of one step. So the last validation of a run scores as Table 3 does, if
+newstest2013 is the validation set of the run and all 3,000 sentences are decoded
+(`training.validate_sentences = 3000`). The final model of the run is an average, as in Table 2.
 """
 
 WSJ = BASE.but(
@@ -243,13 +243,14 @@ def parameters(model: ModelRecipe, vocabulary: int, source_vocabulary: int | Non
     """The number of parameters of a model, from its sizes alone (§3.1 to §3.5).
 
     `vocabulary` is the size of the target's vocabulary, in entries, and `source_vocabulary` the
-    size of the source's, if it differs. In the paper's models, source, target and softmax share one
-    embedding matrix (§3.4), the softmax has no bias, and encoder and decoder share one table of
-    learned positions. The four projections of an attention and both layers of a feed-forward
-    network have biases; a LayerNorm has a gain and a bias.
+    size of the source's, if the sizes differ. In the paper's models, source, target and softmax
+    share one embedding matrix (§3.4), the softmax has no bias, and encoder and decoder share one
+    table of learned positions. The four projections of an attention and both layers of a
+    feed-forward network have biases; a LayerNorm has a gain and a bias.
 
     This table has, for each row of Table 3, the millions of parameters that the paper prints, the
-    millions at a vocabulary of 40,960, and the vocabularies whose count rounds to the printed one:
+    millions at a vocabulary of 40,960, and the range of vocabulary sizes at which the number of
+    parameters rounds to the printed millions:
 
         row    printed   at 40,960   vocabulary from - to
         base      65        65.11     39,769 - 41,721     (A) and (D) have the same count

@@ -85,7 +85,7 @@ class SearchRecipe(Section):
     def length_penalty(self, length: int) -> float:
         """The number that divides log p of a hypothesis of this length, </s> included.
 
-        Length 0, of a hypothesis that could not begin, counts as length 1.
+        The length 0, of a hypothesis without any token, counts as 1.
         """
         length = max(1, length)
         return float(length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
@@ -159,7 +159,7 @@ class Recipe(Section):
         return self
 
     def but(self, **changes: Any) -> Recipe:
-        """This recipe changed as by `merged`, with fields named without sections: but(heads=1)."""
+        """This recipe, changed as by `merged`; fields are named without sections: but(heads=1)."""
         sections: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             sections.setdefault(_section_of(key), {})[key] = value

@@ -7,8 +7,8 @@ The search uses nothing of the model except `start` and `step`.
 
 With `finish = "beam"`, the search is that of the library transformers. A candidate is set aside as
 finished only if it is among the best `beam` candidates, and ends in </s> or has the maximum length.
-A sentence ends when it has `beam` finished hypotheses, and its best live hypothesis, at its present
-length, does not score above the worst finished hypothesis.
+A sentence ends when it has `beam` finished hypotheses, and the score that its best live hypothesis
+has at the present length is not above the score of the worst finished hypothesis.
 """
 
 from __future__ import annotations
@@ -92,11 +92,12 @@ def search(
     """The `n_best` hypotheses of highest score for each sentence, the best first.
 
     A sentence ends at its maximum length, when no token can follow, or when it has `beam` finished
-    hypotheses and no live one can reach a higher score than the worst of them. Its result is its
-    finished hypotheses, possibly fewer than `n_best`. If it has none, its result is its live
-    hypotheses or, if no token could follow them, the last live hypotheses that it had. With beam 1,
-    only the best continuation is considered: this is greedy search. Equally likely continuations
-    are in the order of their hypotheses, then of their tokens.
+    hypotheses and no live hypothesis can reach a higher score than the worst finished one. The
+    result of a sentence is its finished hypotheses, possibly fewer than `n_best`. If no hypothesis
+    has finished, the result is the live hypotheses or, if no token could follow them, the last live
+    hypotheses that the sentence had. With beam 1, only the best continuation is considered: this is
+    greedy search. Equally likely continuations are in the order of their hypotheses, then of their
+    tokens.
 
     `max_lengths` counts </s>, is at least 1, and is on the model's device. `bos` and `pad` are
     never produced. `listen` is called after every step. `ranker` and `chooser` compute what
@@ -205,9 +206,9 @@ class _Beams(NamedTuple):
     live: Hypotheses
     finished: Hypotheses
     before: Hypotheses
-    """The results of a sentence that has neither finished nor live hypotheses. They are the live
-    hypotheses before the last step. In a granule of several steps, they are the last live
-    hypotheses that the sentence had, at whichever step."""
+    """The live hypotheses before the last step or, in a granule of several steps, the last live
+    hypotheses that the sentence had, at whichever step. They are the results of a sentence that has
+    neither finished nor live hypotheses."""
     going: Bool[Tensor, " sentences"]
     candidates: Hypotheses | None = None
 
@@ -248,7 +249,7 @@ class _Beams(NamedTuple):
 
 @dataclass(frozen=True)
 class _Rules:
-    """The rules of a search, and its steps, each for all sentences at once."""
+    """The rules of a search, and its step, which is made for all sentences at once."""
 
     model: Steppable[Any, Any]
     recipe: SearchRecipe
@@ -297,7 +298,7 @@ class _Rules:
         return _Beams(state, beams.max_lengths, length, alive, finished, live, going, candidates)
 
     def unseen_step(self, beams: _Beams) -> _Beams:
-        """The beams after one more token, if the host does not look at the results of this step.
+        """The beams after one more token, in a step whose results the host does not look at.
 
         Nothing is added to sentences that have ended.
         """

@@ -163,8 +163,8 @@ _OF_ALL_FAMILIES = {
 _WIDTHS = {
     *("d_ff", "heads", "d_k", "d_v", "decoder_heads", "decoder_d_ff", "relu_dropout", "initial"),
 }
-"""Fields that only the Transformer uses. A recipe of another family may give them any value, so
-that one can change the family in the recipe of a Transformer of any size."""
+"""Fields that only the Transformer uses. In a recipe of another family they may have any value, so
+that a recipe for a Transformer of any size can be changed to that family."""
 
 
 class TokenizerRecipe(Section):
@@ -183,8 +183,8 @@ class DataRecipe(Section):
     max_length: Annotated[int, Field(ge=2, lt=2**31)] = 256
     """A pair is left out of training if a side has more pieces than this, </s> included."""
     max_ratio: Annotated[float, Field(ge=1.0)] = 9.0
-    """A pair is left out if a side has more than ten characters, and more than this many times the
-    characters of the other side."""
+    """A pair is left out if a side has more than ten characters and is more than this many times as
+    long as the other side."""
     deduplicate: bool = False
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000
@@ -237,8 +237,8 @@ class TrainingRecipe(Section):
     label_smoothing: _Fraction = 0.1
     """epsilon_ls: the probability that is spread over the whole vocabulary."""
     consistency: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Weight of the divergence between two passes over each batch, whose dropout differs (R-Drop,
-    Wu et al. 2021); 0, as in the paper, means one pass."""
+    """Weight of the divergence between two passes over each batch, which have different dropout
+    (R-Drop, Wu et al. 2021); 0, as in the paper, means one pass."""
     accumulate: Count = 1
     """The number of batches whose gradients are summed for one step."""
     arithmetic: Literal["auto", "plain", "whole", "halves", "loops"] = "auto"
@@ -260,7 +260,7 @@ class TrainingRecipe(Section):
     """Steps from one validation to the next; the last step is always validated."""
     patience: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Training stops early after this many validations in a row without a lower loss or, if `best`
-    names BLEU or F1, without a higher one. 0 means that training never stops early."""
+    is bleu or f1, without a higher BLEU or F1. 0 means that training never stops early."""
     validate_sentences: Annotated[int, Field(ge=0, lt=2**31)] = 200
     """The number of sentences decoded for BLEU at each validation; 0 means none."""
     bleu_tokenizer: BleuTokenizer = "13a"
@@ -273,10 +273,11 @@ class TrainingRecipe(Section):
     resume_minutes: Annotated[float, Field(ge=0)] = 0.0
     """Minutes between saves that serve only to resume the run; 0 means no such saves. With such
     saves, the final model averages only checkpoints that save_every or save_minutes asked for. If
-    these are too few, or `average` is 1, it also uses others, such as that of the last step."""
+    such checkpoints are too few, or `average` is 1, the final model also uses other checkpoints,
+    such as the last step's."""
     keep: Count = 5
-    """The number of newest checkpoints that are kept. Older ones are removed, except those that may
-    be averaged by `best`."""
+    """The number of newest checkpoints that are kept. Older ones are removed, except those that
+    `best` may choose for the average."""
     average: Count = 5
     """The number of checkpoints averaged to the final model (§6.1: the last 5 for base, 20 for
     big)."""

@@ -148,7 +148,7 @@ def begin(
 
     `progress` is called while data is prepared. `remark` is called with a sentence if the recipe
     takes fields from the data, and `chose` if the recipe is chosen for the time of the run. If the
-    run is not trained now, but planned, `trains` is False, and the model of --from is not kept.
+    run is only planned, `trains` is False, and RUN/from.json, which names a model, is not written.
     Raises RegardError where `decide` does, and the errors of `TrainingFiles.prepare`.
     """
     recipe, data, is_prepared = decide(start, remark, chose)
@@ -217,12 +217,12 @@ def _data(start: Start, is_begun: bool) -> tuple[Path, bool]:
 
 
 def _described(start: Start, tokenizer: Path, earlier: Recipe | None) -> TokenizerRecipe:
-    """The recipe's section [tokenizer]: as RUN was begun or, for a new run, as the tokenizer is."""
+    """The section [tokenizer] of RUN's recipe or, for a new run, one that describes `tokenizer`."""
     return earlier.tokenizer if earlier else described(tokenizer, start.assignments)
 
 
 def _model(start: Start, directory: Path) -> Model:
-    """Open the model of --from; raises RegardError for another task or tokenizer."""
+    """Open the model of --from; raises RegardError if the run has another task or tokenizer."""
     model = open_model(directory)
     made = asked = model.recipe.task.output
     if start.is_for_trees:
@@ -272,7 +272,7 @@ def _recipe(
 def _for_the_time(
     start: Start, text: ParallelText, chose: _Chose, made: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe expected to be best in the run's time, with the data's settings `made` kept."""
+    """The recipe expected to be best in the run's time; it keeps `made`, settings of the data."""
     its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
     minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
     choice = choose(text, minutes, asked=(*made, *start.assignments))

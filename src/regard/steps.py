@@ -43,7 +43,7 @@ def steps_for(
     dtype: torch.dtype,
     warn: Callable[[str], None],
 ) -> Steps:
-    """Choose how the batches of a run are learned from, in the precision `dtype`.
+    """Choose how a run learns from its batches, in the precision `dtype`.
 
     Raises RecipeError if this machine cannot compute by `training.arithmetic`. `warn` is called if
     a step cannot be compiled; TORCH_COMPILE_DISABLE=1 in the environment turns compilation off.

@@ -58,7 +58,7 @@ def train(run: Run, validate: Validate | None = None) -> dict[str, Tensor]:
 
 
 class Loss(NamedTuple):
-    """Sums over one step of all processes: losses in nats, tokens, requests (`Clock.wishes`)."""
+    """Sums of a step over all processes: losses in nats, tokens, flags from `Clock.wishes`."""
 
     smoothed: Tensor
     plain: Tensor
@@ -113,7 +113,7 @@ def update(
 def follow_up(
     run: Run, training: Training, due: Due, rate: float, loss: Loss, validate: Validate | None
 ) -> None:
-    """Do the work that is due after a step: log, validate, save, leave."""
+    """Do the work that is due after a step: log, validate, save, or leave after a signal."""
     state, by = training.state, run.setup.recipe.training
     smoothed, plain = loss.per_token()
     stop_unless_finite(smoothed, training.optimizer, state.step, rate)

@@ -104,7 +104,8 @@ class Transformer(EncoderDecoder):
     """The model of the paper, in the recipe's sizes.
 
     `vocabulary` is the size of the target's vocabulary, and `source_vocabulary` the size of the
-    source's, if it differs. Raises ValueError if it differs and one matrix embeds both.
+    source's, if the sizes differ. Raises ValueError if the sizes differ and one matrix embeds
+    source and target.
     """
 
     def __init__(self, recipe: ModelRecipe, vocabulary: int, source_vocabulary: int | None = None):
@@ -222,7 +223,7 @@ class Transformer(EncoderDecoder):
 
 
 def _stack(layers: Iterable[nn.Module]) -> Any:
-    """A ModuleList; its type is Any, as ModuleList cannot express the type of its modules."""
+    """A ModuleList, typed as Any because ModuleList cannot express the type of its modules."""
     return nn.ModuleList(layers)
 
 

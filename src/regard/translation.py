@@ -70,9 +70,9 @@ def load(
     If `exact` is True, a sentence gets the same translation and score, to the last bit, whatever
     else is translated, in any order and with any number of threads. A test, which may take half a
     second, finds out whether this processor computes the same bits in a batch as for a sentence
-    alone. If it does not, and always on a GPU, sentences are decoded one at a time. If `exact` is
-    None, there is no test: in fp32, results are exact on a processor that would pass the test. In
-    bf16 and int8, which are chosen for their speed, None means False: the last bits may vary.
+    alone. If the test fails, and always on a GPU, sentences are decoded one at a time. If `exact`
+    is None, there is no test: in fp32, results are exact on a processor that would pass the test.
+    In bf16 and int8, which are chosen for their speed, None means False: the last bits may vary.
 
     With `others`, all models translate together, as an `Ensemble`; the first model's recipe gives
     the settings of the search. Raises ModelError if the models have different tokenizers.
@@ -100,7 +100,7 @@ class Translator(Decoding):
     """A model or an ensemble with its tokenizer and search.
 
     A source may have at most `longest` pieces, </s> included. `exact` means the same as in
-    `load`. If it is True or None, `model` must have been opened by `open_to_decode` for this value.
+    `load`. If `exact` is True or None, `open_to_decode` must have opened `model` with this `exact`.
 
     Only one thread may use a translator at a time. On a CPU, the batches of a translation share
     PyTorch's threads, or are decoded by copies of this process if there are many batches.
@@ -124,7 +124,7 @@ class Translator(Decoding):
         return self.model.members[0]
 
     def refuse_other_search(self) -> None:
-        """Do nothing: regard can do any search. Another engine raises RecipeError if it cannot."""
+        """Do nothing: this class can do any search. Other engines refuse some (RecipeError)."""
 
     def accept_longer(self) -> None:
         """Accept sentences of up to `MOST_PIECES` pieces from now on.

@@ -74,7 +74,7 @@ class NormOnly(AddNorm):
 
 
 class PreNormAttention(MultiHeadAttention):
-    """Pre-norm: queries, and in self-attention keys and values, are made from LayerNorm(x)."""
+    """Pre-norm: LayerNorm(x) gives the queries and, in self-attention, also keys and values."""
 
     def __init__(self, *sizes: Any, epsilon: float):
         super().__init__(*sizes)

@@ -10,7 +10,7 @@ how many words have no leaf yet, and allows only these next symbols:
     </s>    if the tree is complete
 
 So every result is one tree with exactly one leaf per word. Allowed symbols keep the probabilities
-of the model: the probability of forbidden symbols is not distributed among them.
+of the model: the probability of forbidden symbols is not given to the allowed symbols.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from regard.trees.linearise import CLOSE, OPEN
 from regard.trees.punctuation import EITHER, MARKS, TAGS
 
 TOGETHER = 10
-"""At most this many phrases may begin at one word; so a chain of unary phrases is not longer. In
+"""At most this many phrases may begin at one word, which also limits chains of unary phrases. In
 treebanks, up to 8 phrases begin at one word, and a chain has up to 4 phrases."""
 DEEPEST = 100
 """Phrases may be nested at most this deep; in treebanks, the depth is at most 28."""
@@ -69,8 +69,8 @@ class Alphabet:
         self.leaves = columns > EOS + 2 * self.labels
         self.closes = (columns > EOS) & ~self.opens & ~self.leaves
         self.follow = self._may_follow(columns == EOS)
-        """For each sum of _OPENS, _ENDS and _LEAF, whether each column may follow. For a
-        symbol )L it is always False here: that depends on the open phrase."""
+        """For each sum of _OPENS, _ENDS and _LEAF, whether each column may follow. The columns
+        of symbols )L are False here: whether )L may follow depends on the open phrase."""
 
     def _may_follow(self, ends: Bool[Tensor, " columns"]) -> Bool[Tensor, "sums columns"]:
         mark = torch.tensor([name in TAGS for name in self.names], device=ends.device)

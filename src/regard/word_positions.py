@@ -62,7 +62,7 @@ class WordEmbedding(Embedding):
     def position_after(
         self, tokens: Int[Tensor, "sentences beams"], position: Int[Tensor, "sentences beams"]
     ) -> Int[Tensor, "sentences beams"]:
-        """The position of each token, given that of the token before it, which is -1 before <s>."""
+        """The position of each token; `position` is that of the token before, or -1 before <s>."""
         word = position // STRIDE * STRIDE
         inside = torch.minimum(position + 1, word + STRIDE - 1)
         return torch.where(self._begins(tokens), word + STRIDE, inside)
@@ -95,7 +95,7 @@ def know_words_of(model: Any, other: Any) -> None:
 
 
 def begin_words(tokenizer: AnyTokenizer) -> NDArray[np.bool_]:
-    """For each id, whether it begins a word: a sub-word after a space, a leaf, <s> and </s>."""
+    """True for each id that begins a word: a sub-word after a space, a leaf, <s> or </s>."""
     names = tokenizer.names(range(tokenizer.size), "source")
     begins = np.array([name.startswith(" ") for name in names])
     for name, number in tokenizer.symbols.items():

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from regard.arithmetic.cpu import Cpu
 
 VECTOR = 16
-"""Keys are padded to a multiple of this: a 512-bit register holds this many fp32 numbers. The
-softmax of a row that does not fill registers is slow."""
+"""The number of keys is padded to a multiple of `VECTOR`: a 512-bit register holds 16 fp32 numbers,
+and the softmax of a row that does not fill registers is slow."""
 SCORES_AT_ONCE = 2**22
 """Without gradients, at most this many scores are computed together: 16 MiB in fp32."""
 QUERIES, KEYS = 256, 128
@@ -35,7 +35,7 @@ QUERIES, KEYS = 256, 128
 at most `KEYS` keys are summed together; `arithmetic.exact` relies on both numbers."""
 GROUP = 4
 """Without gradients, in fp32, the number of queries is padded to a multiple of `GROUP`, because
-another kernel would multiply a smaller group of queries, and may round in another way."""
+a smaller group would be multiplied by another kernel, which may round in another way."""
 MASKED = -1e30  # finite: the softmax of a row of -inf would be NaN
 
 
@@ -63,7 +63,7 @@ class CpuMask(Mask):
 
 
 class CpuAttention(torch.autograd.Function):
-    """Equation (1) with its own backward pass; `by` computes all except the matrix products."""
+    """Equation (1) with its own backward pass; `by` computes what is not a matrix product."""
 
     @staticmethod
     def forward(
@@ -126,7 +126,7 @@ def _in_parts(
 ) -> Tensor:
     """Compute the output for some rows at a time and, if rows are long, some queries at a time.
 
-    The division of a row's queries does not depend on the number of rows.
+    The queries of a row are divided in the same way, however many rows there are.
     """
     rows, heads, queries, _ = query.shape
     scores = heads * max(1, key.shape[2])  # of one query
@@ -154,7 +154,7 @@ def _output(
 ) -> Tensor:
     """Compute the output as a sum over groups of `KEYS` keys, from left to right.
 
-    A further group of keys does not change one bit of the output if all its weights are 0.
+    A group of keys whose weights are all 0 does not change one bit of the output.
     """
     _, _, value, _, weights, _ = _weighed(by, query, key, value, mask, dropout, _product)
     # contiguous(), because a kernel for strided matrices may round in another way.
@@ -167,7 +167,7 @@ def _output(
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """Return torch.bmm(left, right); in fp32, first pad `left` to a multiple of `GROUP` rows.
 
-    Only in fp32 can the result be exact: `ExactInference` attends in no other precision.
+    Other precisions need no padding, because `ExactInference` attends only in fp32.
     """
     rows = left.shape[1]
     if rows % GROUP == 0 or left.dtype != torch.float32:

@@ -3,9 +3,9 @@
 In this module, "an arithmetic" means an implementation: an object of the class `Arithmetic`. The
 recipe's `training.arithmetic` selects the arithmetic that learns from a batch:
 
-    auto      on a CPU, for large batches, "loops" with one or two cores and "halves" with any
-              other even number of cores; in all other cases on a CPU, "whole". On a GPU, `Cuda`,
-              as one compiled program if all batches have one shape
+    auto      on a CPU, large batches use "loops" if there are one or two cores, and "halves" if
+              there is a larger even number of cores; everything else uses "whole". On a GPU,
+              `Cuda`, as one compiled program if all batches have one shape
     plain     `Plain`: the definitions, on any device
     whole     `Cpu`: PyTorch's operations, on all cores
     halves    two `Cpu` at the same time, each with half of the rows and half of the cores
@@ -97,7 +97,7 @@ class ForTraining(NamedTuple):
 def for_training(
     recipe: TrainingRecipe, device: torch.device, dtype: torch.dtype, threads: int
 ) -> ForTraining:
-    """The arithmetics that learn from a run's batches; on a CPU, they use `threads` cores.
+    """The implementations of the equations for training; on a CPU, they use `threads` cores.
 
     Raises RecipeError if this machine lacks the recipe's arithmetic or precision.
     """
@@ -166,8 +166,8 @@ def for_decoding(
     """The arithmetic of decoding.
 
     On a CPU, this function moves the weights of `model` into a packed layout, if oneDNN can pack
-    them. On a GPU, this function copies weights that are multiplied by the same states into one
-    tensor, and the size of the GPU's memory determines how large batches may be.
+    them. On a GPU, this function copies the weights of layers with the same input into one tensor,
+    and the size of the GPU's memory determines how large batches may be.
 
     `precision` is "int8" or the precision of the model's weights. If `exact` is False, the last
     bits of a translation may depend on the other sentences in its batch. If `exact` is True, the
@@ -194,7 +194,7 @@ def for_decoding(
 def _sizes_to_test(model: nn.Module) -> set[tuple[int, int, int]]:
     """The sizes (heads, d_k, d_v) of all attentions, which `ExactInference` tests.
 
-    The set is empty if the model has a module that may give other last bits in another batch.
+    The set is empty if the last bits of some module's results may depend on the batch.
     """
     modules = list(model.modules())
     if any(

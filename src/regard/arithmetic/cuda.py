@@ -20,14 +20,14 @@ from regard.machine.compiled import compiled
 from regard.machine.devices import is_out_of_memory
 
 EFFICIENT = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Attention kernels. The first is fast for short rows and takes masks; MATH computes heads of
-sizes that the first cannot. cuDNN's kernel is not here: for each new shape, it builds a plan."""
+"""Attention kernels. The first is fast for short rows and takes masks; MATH takes head sizes
+that the first refuses. cuDNN's kernel is not here: for each new shape, it builds a plan."""
 CUDNN = [SDPBackend.CUDNN_ATTENTION, *EFFICIENT]
 """Attention kernels for steps in which all batches have one shape: cuDNN's is preferred."""
 STEPS_UNSEEN = 16
-"""The number of steps of a search after which the host looks at its results. After each look, the
-GPU is idle until the host has launched the next step. A sentence that has ended may take part in up
-to 15 more steps, which add nothing to it."""
+"""In a search, the host looks at the results only once in this number of steps. After each look,
+the GPU is idle until the host has launched the next step. A sentence that has ended may take part
+in up to 15 more steps, which add nothing to it."""
 _STRIDES = 16
 """A bias gets strides that are multiples of this, because the first kernel of `EFFICIENT` would
 copy a bias with other strides."""

@@ -10,9 +10,10 @@ from torch import Tensor
 
 
 def keep_mask(x: Tensor, dropout: float, generator: torch.Generator | None) -> Tensor:
-    """A mask of the shape of x: 0 with the probability `dropout`, rounded to 1/65536, else 1.
+    """A mask of the shape of x: 0 with probability `dropout`, else 1.
 
-    Without a generator, PyTorch's default one is used.
+    The probability is rounded to a multiple of 1/65536. Without a generator, PyTorch's default one
+    is used.
     """
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     words.random_(-(2**63), None, generator=generator)
@@ -22,7 +23,7 @@ def keep_mask(x: Tensor, dropout: float, generator: torch.Generator | None) -> T
 
 
 def threshold(dropout: float) -> int:
-    """How many of the 65536 values of 16 random bits drop an element: at most 65535 of them."""
+    """16 random bits have 65536 values; return how many of them drop an element, at most 65535."""
     return min(round(dropout * 2**16), 2**16 - 1)
 
 

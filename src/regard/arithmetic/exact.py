@@ -5,9 +5,10 @@ kernel may then add in another order. All other operations compute each number o
 itself, and `Int8Linear` adds integers, which is exact in any order. For the other products,
 
 - a linear layer multiplies its rows in blocks, which have one of a few sizes (`BlockedLinear`);
-- attention multiplies in fp32, each sentence and head by itself. Each sentence gets as many keys as
-  the longest one has; keys that it does not attend to add zeros at the end of its sums. Sums are
-  made from the left, over groups of `attention.KEYS` values, so a group of zeros changes nothing.
+- attention multiplies in fp32, each sentence and head by itself. Each sentence is padded to as many
+  keys as the longest one has; the added keys only add zeros at the end of the sentence's sums. Sums
+  are made from the left, over groups of `attention.KEYS` values, so a group of zeros changes
+  nothing.
 
 No kernel promises that the result for a row is the same in each place of each block, or that zeros
 at the end of a group change nothing; the kernels that were measured behave so. Before sentences
@@ -36,8 +37,8 @@ BLOCKS = (4, 8, *range(16, 257, 16))
 """The possible numbers of rows of a block. They exclude 1, because another kernel multiplies a
 single row, and reach 256, because many small blocks are slow."""
 WIDTH = 8
-"""Sources are padded to a multiple of this many tokens: another kernel multiplies a smaller number
-of queries."""
+"""Sources are padded to a multiple of this many tokens, because fewer queries are multiplied by
+another kernel."""
 
 
 class BlockedLinear(PackedLinear):

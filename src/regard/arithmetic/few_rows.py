@@ -24,8 +24,8 @@ from regard.arithmetic.one_core import OneCoreInference, array
 from regard.variants import SmoothFeedForward
 
 ROOM_FOR = 32
-"""At first, memory is reserved for the keys and values of this many steps of a beam of 4. Memory
-that is full is doubled."""
+"""At first, space is reserved for the keys and values of this many steps with a beam of 4. When the
+space is full, it is doubled."""
 
 
 class _Past:

@@ -24,7 +24,7 @@ class Fused(Plain):
     """Whether losses have gradients."""
 
     def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
-        """The LSTM by one operation of PyTorch; on a GPU, cuDNN takes its weights in one tensor."""
+        """The LSTM by one operation of PyTorch; on a GPU, cuDNN takes all weights in one tensor."""
         weights = [of_input.weight, of_state.weight, of_input.bias, of_state.bias]
         if x.is_cuda:
             parts = torch.cat([w.flatten() for w in weights]).split([w.numel() for w in weights])

@@ -30,7 +30,7 @@ class RecordedSteps(Granule):
     - if a granule has fewer steps than `WORTH_RECORDING`;
     - on a CPU;
     - in a search whose steps change a shape, or a number on the host;
-    - in all later granules, after a recording failed directly after an unrecorded step.
+    - in all later granules, once PyTorch could not record directly after an unrecorded step.
     """
 
     def __init__(self, steps: int):

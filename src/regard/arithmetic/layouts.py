@@ -48,9 +48,9 @@ class PackedLinear:
 class Int8Linear:
     """A layer that computes x W^T + b with x and W rounded to 8 bits.
 
-    Each row of x and of W has a scale. The scale turns the largest absolute value of a row of x
-    into 127, and of a row of W into `largest`, by default `largest_weight()`. Sums are exact in
-    int32, so rounding is the only error.
+    Each row of x and of W has a scale, which turns the largest absolute value of the row into an
+    integer: 127 for x, and `largest` for W, by default `largest_weight()`. Sums are exact in int32,
+    so rounding is the only error.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ def scale_rows(y: Tensor, scale: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 
 def _scale(entry: Tensor, rounded: int) -> Tensor:
-    """The number that divides `entry` to give the integer `rounded`; the number is never 0."""
+    """The scale for which entry / scale is the integer `rounded`; the scale is never 0."""
     return torch.add(TINY, entry, alpha=1 / rounded)
 
 

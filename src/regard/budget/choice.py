@@ -54,7 +54,7 @@ USED = 0.9
 """The share of the time that steps take; preparing, validating and saving take the rest."""
 ENOUGH = 100
 """A run ends after this many times the expected number of steps, even if there is time left. If
-`training.minutes = 0` is asked for, it ends after the expected number."""
+the user sets `training.minutes = 0`, the run ends after the expected number of steps."""
 FILLED = 0.9
 """The expected share of a batch's target tokens that are not padding."""
 MOST_PARTS = 256
@@ -70,7 +70,7 @@ WARM_UP = 1 / 6
 """Warm-up takes at most this share of a run. In a short run, the rate reaches the same peak
 sooner."""
 TIMED, LEAST_TIMED, MOST_TIMED = 3.0, 3, 12
-"""Steps of a model are timed for TIMED seconds, but at least LEAST_TIMED and at most MOST_TIMED
+"""Steps of a model are timed for TIMED seconds, but more than LEAST_TIMED and at most MOST_TIMED
 steps."""
 RATE = 1e-4
 """The learning rate of timed steps. They learn from arbitrary sub-words; the model is discarded."""
@@ -88,7 +88,7 @@ class Choice(NamedTuple):
     steps: int
     epochs: float
     tokens_per_weight: float
-    """Tokens to learn from for each weight, E / P: repeated tokens count less than new ones."""
+    """E / P (see the module): tokens per weight, where repeated tokens count less than new ones."""
     loss: float
     """The expected loss, in nats per character of the target."""
     perplexity: float
@@ -118,7 +118,7 @@ class Choice(NamedTuple):
 
 
 Speed = Callable[[Recipe, ParallelText], float]
-"""A function that measures how many target tokens of a text a recipe learns from in a second."""
+"""Measures how many target tokens training learns from in a second, for a recipe and a text."""
 
 
 def choose(
@@ -129,7 +129,7 @@ def choose(
     `measure` is called for one model after the other, smallest first, until a model would learn
     from too few tokens for its size. If timing a model would take long, its speed is computed from
     the speed of the last model that was timed. `asked` are the user's changes, as `Recipe.set`
-    takes them, which every recipe keeps. Raises TrainingError if not even the smallest model fits
+    takes them; every recipe keeps them. Raises TrainingError if not even the smallest model fits
     the memory, and RecipeError if `asked` is invalid or does not fit the tokenizer.
     """
     best: Choice | None = None
@@ -194,8 +194,8 @@ def _expected(
 ) -> Choice:
     """The recipe that follows from `start`, at this speed in tokens per second, and its outcome.
 
-    It learns for `minutes`. If a number of steps is asked for that takes less time, or without a
-    limit of time, it learns in these steps.
+    The model learns for `minutes`. But if `asked` sets a number of steps, and these take less time
+    or the time is not limited, the model learns for these steps.
     """
     rule = rule_of_times()
     tokens = 60 * minutes * USED * speed
@@ -241,7 +241,7 @@ def weights_of(recipe: Recipe) -> int:
 
 
 def worth(tokens: float, different: float, repeats: float) -> float:
-    """How many tokens of new text teach as much as `tokens`, of which `different` are distinct.
+    """How many tokens of new text teach as much as `tokens` from a text of `different` tokens.
 
     This number is E of the first formula in this module's docstring, and `repeats` is its r.
     """
@@ -254,8 +254,8 @@ def expected_loss(
 ) -> float:
     """The loss by the second formula in this module's docstring, in nats per target character.
 
-    The model learns from `tokens` target tokens, of which `different` are distinct. `rule` has the
-    constants; by default, they are read from rule.toml.
+    The model learns from `tokens` target tokens, out of a text that has `different` target tokens.
+    `rule` has the constants; by default, they are read from rule.toml.
     """
     rule = rule or rule_of_times()["loss"]
     effective = worth(tokens, different, rule["repeats"])

@@ -99,7 +99,7 @@ class ParallelText(NamedTuple):
     def row_length(self) -> int:
         """The width of rows that suits this text, in sub-words: twice its longest sampled sentence.
 
-        The width is a multiple of 32 from 96 to 256.
+        The width is rounded up to a multiple of 32, and is at least 96 and at most 256.
         """
         longest = max(map(max, self.lengths), default=0) / self.characters_per_token() + 1
         return int(min(max(96, -(-2 * longest // 32) * 32), 256))

@@ -72,7 +72,7 @@ def rotation(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
 
 def convolutions(seed: int) -> Measured:
-    """The largest difference (fp64) between FFN(x) and conv1d, ReLU, conv1d with kernels of 1."""
+    """The largest difference (fp64) between FFN(x) and two conv1d of width 1 around a ReLU."""
     torch.manual_seed(seed)
     d_model, d_ff = BASE.model.d_model, BASE.model.d_ff
     network = FeedForward(d_model, d_ff).double()

@@ -14,7 +14,8 @@ from regard.study.verdicts import (
 )
 
 ROUNDING_FP32 = 2e-7
-"""Larger errors are not due to fp32: it rounds entries by up to 6e-8, and R_k adds two entries."""
+"""Errors above this are not due to rounding: fp32 rounds an entry by up to 6e-8, and R_k adds two
+entries."""
 ROUNDING_FP64 = 1e-12
 
 

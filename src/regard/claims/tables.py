@@ -12,7 +12,7 @@ from regard.study.verdicts import Judgement, Statement, overall
 
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
-"""Matches a table row with a mark `<!-- claim/finding -->`; `filled` replaces what follows it."""
+"""Matches a table row with a mark `<!-- claim/finding -->`; `filled` replaces the text after it."""
 ENGLISH = {verdict: str(verdict) for verdict in Judgement}
 KOREAN = {
     Judgement.HOLDS: "성립",
@@ -88,7 +88,7 @@ def _finding_json(finding: Statement) -> dict[str, Any]:
 
 
 def filled(page: str, result: Mapping[str, Any], words: Mapping[Judgement, str]) -> str:
-    """The page with the figures and verdicts of `result` in its marked rows.
+    """The page, with the figures and verdicts of `result` written into the marked rows.
 
     `result` is the content of result.json, and `words` are the verdicts in the page's language. A
     marked row whose finding has not been measured gets two dashes.

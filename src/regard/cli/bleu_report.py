@@ -27,7 +27,7 @@ from regard.score.report import (
 def chosen_steps(text: str | None) -> TextSteps | None:
     """The steps named in `text`, the value of --steps, in the order of ALL_STEPS.
 
-    Returns None if `text` is None, because the option is left out, and () if `text` is "none".
+    Returns None if `text` is None (the option is left out), and () if `text` is "none".
     Raises RecipeError for an unknown step.
     """
     if text is None:

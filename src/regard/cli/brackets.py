@@ -30,9 +30,10 @@ def score_trees(
     """Compare the trees of two files, and print the scores.
 
     If `rows` is True, a row for each sentence is printed before the summary. If `as_json` is True,
-    only the summary is printed, as JSON. A sentence on standard error says if only one file has
-    brackets without a label around its trees, or if a tree has several lines. Raises DataError for
-    an unreadable or empty file, and typer.Exit(1) after more errors than allowed.
+    only the summary is printed, as JSON. A remark is written to standard error if only one file has
+    brackets without a label around its trees, and if a tree has several lines. Raises DataError for
+    an unreadable file and if only one file is empty, and typer.Exit(1) after more errors than
+    allowed.
     """
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
@@ -90,7 +91,7 @@ def _parameters(name: str | None, max_errors: int | None, cutoff: int | None) ->
 
 
 def _opened(*paths: Path) -> list[Iterator[bytes]]:
-    """The lines of each file; first lines are read at once, so that bad files are refused early.
+    """The lines of each file; each first line is read now, so that bad files are refused early.
 
     Raises DataError if some files are empty and others are not.
     """
@@ -115,7 +116,7 @@ class _Watched:
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the lines; write a remark once if a tree has more than one line.
 
-        The second line of such a tree is indented, or closes brackets that it has not opened.
+        Such a tree has an open bracket, then a line that is indented or closes more than it opens.
         """
         for line in lines:
             self.unlabelled |= bool(_UNLABELLED.match(line))

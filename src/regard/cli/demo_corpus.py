@@ -17,7 +17,7 @@ VALID_SENTENCES, TEST_SENTENCES = 500, 1000
 def write_text(folder: Path, pairs: int) -> "TrainingFiles":
     """Write train.en, train.de, valid.en and valid.de into `folder`; return their paths.
 
-    Each training file has `pairs` lines. Raises DataError if one of these files is no demo's.
+    Each training file has `pairs` lines. Raises DataError if such a file exists that no demo wrote.
     """
     from regard.corpus import example, write_corpus
     from regard.inputs import TrainingFiles
@@ -36,7 +36,7 @@ def write_text(folder: Path, pairs: int) -> "TrainingFiles":
 def write_trees(folder: Path, trees: int) -> "TrainingFiles":
     """Write train.mrg, with `trees` trees, and valid.mrg into `folder`; return their paths.
 
-    Raises DataError if one of these files is no demo's.
+    Raises DataError if such a file exists that no demo wrote.
     """
     from regard.corpus import example
     from regard.files.whole import write_file
@@ -53,9 +53,9 @@ def write_trees(folder: Path, trees: int) -> "TrainingFiles":
 
 
 def _refuse_other_text(path: Path, first: str) -> None:
-    """Raise DataError if a file exists and its first line is not that of a demo's file.
+    """Raise DataError if a file exists and its first line is not `first`, which a demo writes.
 
-    The file of a demo that was interrupted may be replaced; the user's own may not.
+    A file that an interrupted demo left may be replaced; a file of the user may not.
     """
     from regard.errors import DataError
 

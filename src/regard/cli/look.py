@@ -285,7 +285,7 @@ class _View:
 def _refuse_unfit(
     kind: str | None, figure: int | None, out: Path | None, nothing_to_search: bool
 ) -> None:
-    """Raise RecipeError for an unknown --kind, a bad --out, or options that do not fit."""
+    """Raise RecipeError for an unknown --kind, a bad --out, or --search with --target."""
     from regard.errors import RecipeError
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS
@@ -301,7 +301,7 @@ def _refuse_unfit(
 
 
 def _refuse_unfit_word(word: str | None, figure: int | None, page: bool) -> None:
-    """Raise RecipeError if a figure needs a word, or if nothing that is asked for shows it."""
+    """Raise RecipeError if a figure needs --word, or if --word is given but no output shows it."""
     from regard.errors import RecipeError
 
     if figure in (3, 4) and word is None:
@@ -314,7 +314,7 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
     """Raise RecipeError if no sentence is given, although it is needed.
 
     Figures 1 and 2 need no sentence; everything else needs one. `others` are the values of the
-    options that need a sentence even with these figures.
+    options that always need a sentence.
     """
     from regard.errors import RecipeError
 

@@ -127,7 +127,7 @@ def _open_closed_streams() -> None:
 
 
 def _write_utf_8() -> None:
-    """Have standard output written in UTF-8, as all text is read, whatever the locale is."""
+    """Make standard output UTF-8, whatever the locale is; all text is read as UTF-8, too."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 

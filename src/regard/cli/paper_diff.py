@@ -65,7 +65,7 @@ def paper_diff(
 
 
 def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | None]":
-    """The recipe of `what`, other known facts, and the row of the paper's tables, if known.
+    """The recipe of `what`, other facts known about it, and its row of the paper's tables.
 
     `what` names a recipe, its file, a run or a model. The row is None if `what` is not the name of
     a row. Raises RegardError if `assignments` are given for a directory.

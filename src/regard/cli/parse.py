@@ -87,7 +87,7 @@ def parse(
     sentences = map(split, read_lines(input))
     for number, best in enumerate(parser.stream(sentences, window=window), start=1):
         for line in form.lines(best):
-            typer.echo(line, color=True)  # otherwise escape sequences would be left out of words
+            typer.echo(line, color=True)  # otherwise typer would remove escape sequences in words
         if svg is not None and best:
             _write_svg(svg / f"{number}.svg", best[0].tree)
 
@@ -102,7 +102,7 @@ class _Form:
     silver_threshold: float | None
 
     def refuse_unfit(self) -> None:
-        """Raise RecipeError if several forms of output are asked for, or the score is no number."""
+        """Raise RecipeError for several forms of output, or a --write-silver that is not finite."""
         from regard.errors import RecipeError
 
         threshold = self.silver_threshold

@@ -43,7 +43,7 @@ def print_plan(
 def print_budgets(start: "Start", minutes: float) -> None:
     """Print the recipe and the expected perplexity for `minutes` and for other times.
 
-    No data is prepared, and --set training.minutes changes no row.
+    No data is prepared. The setting --set training.minutes is ignored.
     """
     from regard.budget.choice import for_several_times
     from regard.budget.text import ParallelText

@@ -66,7 +66,7 @@ def prepare(
             files, out, recipe=recipe, assignments=assign or (), tokenizer=tokenizer,
             workers=workers, progress=progress,
         )  # fmt: skip
-    # With a time, a recipe is chosen for prepared text, unless the user has named one.
+    # With --time, `regard train` chooses a recipe for prepared text, unless the user has named one.
     time = " --time 1h" if recipe is None and not files.trees else ""
     typer.echo(_summary(report, out, what) + time)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.run.journal import Record
 
 PLAIN_LINE_SECONDS = 10.0
-"""A plain line less than this many seconds after the last is left out, unless it is urgent."""
+"""Unless urgent, a plain line is left out if the last one is less than this many seconds old."""
 
 
 class _Display:

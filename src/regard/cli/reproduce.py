@@ -114,7 +114,7 @@ def reproduce(
 
 
 def _refuse_misplaced(plan: bool, price: float | None, report: list[Path] | None) -> None:
-    """Raise RecipeError for an option that has no effect with, or without, `--plan`."""
+    """Raise RecipeError for --price without --plan, and for --report with --plan."""
     from regard.errors import RecipeError
 
     if price is not None and not plan:
@@ -140,7 +140,7 @@ def _processes(jobs: int) -> int:
 def _progress(
     study: "Study", experiments: "list[Experiment]", quiet: bool
 ) -> "Iterator[Callable[[Finished], object]]":
-    """Show the rows in training each minute; yield a function that shows a finished row.
+    """Each minute, show the rows in training; yield a function that shows a finished row.
 
     If `quiet` is True, nothing is shown.
     """

@@ -163,7 +163,7 @@ def _refuse_mixed(
 
 
 def _refuse_evalb(test: Path | None, options: tuple[object, ...]) -> None:
-    """Raise DataError for a second file, and for the options of EVALB, if there are no trees."""
+    """Raise DataError for a second file or an option of EVALB; both are only for --trees."""
     from regard.errors import DataError
 
     if test:

@@ -21,8 +21,8 @@ The English sentence determines the German one. Where German allows a choice, a 
 - `it` refers to the subject of the previous clause or, if that subject is a person, to the object
   of the previous clause. So does `its` in the subject of a second clause. In other places, `its`
   refers to the subject of its own clause. The gender of er, sie, es, ihn, ihm, sein and ihr thus
-  depends on a noun, which stands 6 words earlier on average. For 31 % of these pronouns, a noun of
-  another gender, or in the plural, stands between that noun and the pronoun.
+  depends on a noun, the antecedent, which stands 6 words earlier on average. For 31 % of these
+  pronouns, a noun of another gender, or in the plural, stands between antecedent and pronoun.
 - `make` is `machen` if its object is followed by `more` and an adjective, and `herstellen` if not:
   `makes the old box of the king more beautiful` is `macht die alte Kiste des Königs schöner`. The
   adjective that decides this stands 6 words after the verb on average, and 14 at most.

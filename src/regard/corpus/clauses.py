@@ -164,7 +164,7 @@ def clause(
 def making(d: Derivation, when: When, *, tail: bool = False) -> Clause:
     """A clause with `make`: made the box, made the path more difficult.
 
-    tail: another clause follows this one, in which `it` may refer to the object.
+    tail: another clause follows, and an `it` in that clause may refer to the object.
     """
     subject = some_subject(d)
     actor = subject.noun or MAN

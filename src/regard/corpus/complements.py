@@ -42,7 +42,8 @@ _PARTICLES = {"back": ("ADVP", "RB"), "away": ("ADVP", "RB")}  # all others have
 class Complement:
     """The phrases that complete a verb, in both languages.
 
-    English phrases are nodes of the tree. German words are in a list for each place in the clause.
+    English phrases are nodes of the tree. For each place in the German clause, a list has the words
+    that stand there.
     """
 
     english: list[Node] = field(default_factory=list)

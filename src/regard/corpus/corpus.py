@@ -186,9 +186,9 @@ def pronoun_accuracy(examples: Sequence[Example], translations: Sequence[str]) -
     """The share, from 0 to 1, of gendered pronouns that have the right form in the translations.
 
     Gendered pronouns are those that translate `it` and `its`. All third-person pronouns, gendered
-    or not, are counted in a translation and in its reference. If the n-th of the reference is
-    gendered, it is compared, in lower case, with the n-th of the translation. A missing pronoun is
-    therefore wrong, and may make later pronouns wrong.
+    or not, are counted in a translation and in its reference. If the n-th pronoun of the reference
+    is gendered, the n-th pronoun of the translation must equal it, in lower case. A missing pronoun
+    is therefore wrong, and may make later pronouns wrong.
 
     If all pronouns are masculine, the accuracy is 0.44; if all are feminine, 0.31; if all are
     neuter, 0.41 (`sein` and `ihm` are both masculine and neuter).

@@ -87,7 +87,8 @@ def _read_nouns() -> Iterator[Noun]:
 def nouns(names: str) -> tuple[Noun, ...]:
     """The nouns in a comma-separated list.
 
-    An item of the list is a noun, or the name of a kind or a group, which stands for all its nouns.
+    An item of the list is a noun, or the name of a kind or a group. Such a name stands for all
+    nouns of this kind or group.
     """
     found: dict[Noun, None] = {}
     for name in names.split(","):
@@ -186,12 +187,12 @@ DOING: dict[Frame, dict[Noun, tuple[Verb, ...]]] = {
     frame: {noun: tuple(v for v in verbs if noun in v.subjects) for noun in NOUNS}
     for frame, verbs in VERBS.items()
 }
-"""For each frame, the verbs that a noun may be the subject of."""
+"""For each frame and each noun, the verbs that may have the noun as subject."""
 SUFFERING: dict[Frame, dict[Noun, tuple[Verb, ...]]] = {
     frame: {noun: tuple(v for v in verbs if noun in v.objects) for noun in NOUNS}
     for frame, verbs in VERBS.items()
 }
-"""For each frame, the verbs that a noun may be the object of."""
+"""For each frame and each noun, the verbs that may have the noun as object."""
 SETTINGS = _read_places(wordlist.SETTING_TABLE, 0)
 DIRECTIONS = _read_places(wordlist.SETTING_TABLE, 1)
 ROADS = tuple(

@@ -16,7 +16,7 @@ SLOTS: tuple[Slot, ...] = ("masculine", "feminine", "neuter", "plural")
 
 
 def _paradigm(**rows: str) -> dict[tuple[str, str], str]:
-    """A table of forms by case and slot; an argument has the forms of a case, ordered as SLOTS."""
+    """A map from (case, slot) to form; each argument has the forms of a case in SLOTS order."""
     return {
         (case, slot): form
         for case, row in rows.items()

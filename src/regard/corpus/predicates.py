@@ -93,7 +93,7 @@ EVENTS = {
     noun: tuple(s for s in shapes if s == "passive" or (s in HAPPENING and HAPPENING[s][noun]))
     for noun, shapes in SHAPES.items()
 }
-"""SHAPES without the shapes that only state how things are."""
+"""For each noun, those of its SHAPES that describe an event, not a state."""
 
 
 @dataclass(frozen=True, slots=True)

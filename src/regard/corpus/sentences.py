@@ -299,8 +299,8 @@ _FORMS: tuple[Callable[[Derivation], SentencePair], ...] = (
 
 
 _OFTEN = tuple(form for one in _FORMS for form in (one,) * 19 + (_made,))
-"""One sentence in 20 has the form `_made`. All other sentences are the same as if their form
-was drawn from `_FORMS`."""
+"""One sentence in 20 has the form `_made`. For each other sentence, the random number gives the
+same form as it would with `_FORMS`."""
 
 
 def make_sentence(d: Derivation) -> SentencePair:

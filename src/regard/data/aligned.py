@@ -68,10 +68,11 @@ class AlignedBlock:
 
 
 class AlignedText:
-    """Source files and their target files, which are read several times.
+    """Source files and their target files; each file is read several times.
 
-    `listen` is called with the progress while files are read. Raises DataError if the numbers of
-    sources and targets differ, or if a file cannot be read or, like a pipe, can be read only once.
+    `listen` is called with the progress while files are read. Raises DataError if the number of
+    source files differs from the number of target files, if a file cannot be read, or if a file,
+    such as a pipe, can be read only once.
     """
 
     def __init__(

@@ -33,10 +33,11 @@ from regard.recipe import DataRecipe
 from regard.text.tokenizer import BOS
 
 WINDOW_PAIRS = 2**19
-"""At most this many pairs are planned together: 15 to 30 million tokens, in less than a second."""
+"""Batches are planned for at most this many pairs at a time (15 to 30 million tokens); this takes
+less than a second."""
 
 Membership = tuple[Integers, Integers]
-"""The pairs of one batch, row by row: their numbers in the window, and the row of each pair."""
+"""The pairs of one batch, sorted by row: the index of each pair in the window, and its row."""
 
 
 @runtime_checkable
@@ -45,11 +46,11 @@ class PairSource(Protocol):
 
     @property
     def source_lengths(self) -> NDArray[Any]:
-        """Tokens of each source sentence, </s> included."""
+        """Number of tokens in each source sentence, </s> included."""
 
     @property
     def target_lengths(self) -> NDArray[Any]:
-        """Tokens of each target sentence, </s> included."""
+        """Number of tokens in each target sentence, </s> included."""
 
     def __len__(self) -> int: ...
 
@@ -116,8 +117,8 @@ class BatchShare(NamedTuple):
     def even(cls, rank: int, processes: int, batches: int, parts: int) -> BatchShare:
         """A share by which every process gets equally many parts in a step of `batches` batches.
 
-        Each batch is divided into at least `parts` parts: into the smallest number of parts that
-        can be dealt out equally.
+        `parts` is the least number of parts of a batch: it is rounded up so that the parts of the
+        step can be dealt out equally.
         """
         least = processes // math.gcd(processes, batches)
         return cls(rank, processes, -(-parts // least) * least)
@@ -297,7 +298,7 @@ class Batches:
                 )
 
     def _room(self, side: str) -> tuple[str, int]:
-        """The field that limits a sentence of this side, and its value, </s> included."""
+        """The field that limits a sentence's length on this side, and the limit, </s> included."""
         key = "row_length" if self._packed else f"{side}_tokens"
         return key, getattr(self._recipe, key)
 

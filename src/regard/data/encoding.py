@@ -123,7 +123,7 @@ def encode(
     vocabularies: tuple[int, int],
     workers: Workers,
 ) -> SplitCounts:
-    """Write a split of the pairs of `text` that `job` keeps; the workers run `job` on each block.
+    """Write a split: all pairs of `text` that `job` keeps. The workers run `job` on each block.
 
     `stem` is the common part of the split's paths, for instance out/train; `vocabularies` are the
     sizes of the source's and the target's vocabulary, in entries. Returns the counts of the split.

@@ -17,8 +17,8 @@ from regard.text.tokenizer import EOS
 def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
     """The largest part that a batch of `pairs` can have, if batches are divided into `parts` parts.
 
-    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, a
-    corpus of few pairs has several pairs in a row. The size is then an estimate, because longer
+    The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, each
+    row holds several pairs if the corpus is small. The size is then an estimate, because longer
     pairs may share a row in another epoch.
     """
     count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)

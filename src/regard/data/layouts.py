@@ -18,8 +18,8 @@ from regard.recipe import DataRecipe
 MOST_PADDING = 0.05
 """Grouped rows are joined if padding is more than this share of all slots of source and target."""
 _LANE = 1024
-"""The largest number of pairs in a lane. A lane is a group of pairs that `_best_fit` puts into rows
-of its own. With smaller lanes, more rows would stay half empty: the last rows of every lane."""
+"""The largest number of pairs in a lane. `_best_fit` divides the pairs among lanes; pairs of two
+lanes never share a row. Smaller lanes would leave more rows half empty: the last of every lane."""
 
 Integers = NDArray[np.int64]
 
@@ -44,9 +44,9 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
     This difference is then about equal in all rows, so that rows of similar source length also have
     similar target lengths. The second time, rows are sorted by their total length instead.
 
-    Little padding has a disadvantage: pairs of equal lengths stay together. About half of the pairs
-    that share a batch with a given pair in one epoch do so in the next epoch, too (Multi30k,
-    batches of 4,096 tokens). Packed rows mix pairs freely.
+    Little padding has a disadvantage: pairs of equal lengths stay together. If two pairs share a
+    batch in one epoch, the probability that they share one in the next epoch, too, is about one
+    half (Multi30k, batches of 4,096 tokens). Packed rows mix pairs freely.
     """
     lengths = np.pad([source, target], ((0, 0), (0, 1)))  # index -1 stands for no pair, of length 0
     limits = np.array([[recipe.source_tokens], [recipe.target_tokens]])
@@ -71,9 +71,9 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
 def _cut_by_length(lengths: Integers, limits: Integers) -> tuple[Integers, Integers, float]:
     """Sort rows by length, and cut them into full batches.
 
-    Rows are sorted by the length of their longer side. Rows with equal longer sides are sorted by
-    source length minus target length: ascending if the longer side is even, descending if it is
-    odd. So both lengths vary little in a batch, and both sides of the batch are full.
+    Rows are sorted by the length of their longer side. Rows for which this length is equal are
+    sorted by source length minus target length: ascending if the equal length is even, descending
+    if it is odd. So both lengths vary little in a batch, and both sides of the batch are full.
 
     `lengths` is [2, rows], the tokens of each row's source and target; `limits` is [2, 1], the most
     tokens of a batch. Returns three things: the order of the rows; an array of the place in this
@@ -148,7 +148,7 @@ def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
 def packed(
     source: Integers, target: Integers, recipe: DataRecipe, random: np.random.Generator
 ) -> BatchPlan:
-    """Fill rows with pairs by best fit; spread the shuffled rows evenly over the fewest batches."""
+    """Fill rows by best fit; divide the shuffled rows evenly among as few batches as possible."""
     row = _best_fit(source, target, recipe.row_length)
     count = int(row.max()) + 1
     place = random.permutation(count)[row]

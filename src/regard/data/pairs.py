@@ -126,7 +126,7 @@ class EncodedSentences(NamedTuple):
     ids: NDArray[Any]
     """[tokens] uint16 if the vocabulary has at most 65,536 entries, otherwise uint32."""
     lengths: NDArray[np.int64]
-    """[sentences] Ids of each sentence, </s> included."""
+    """[sentences] Number of ids of each sentence, </s> included."""
 
     @classmethod
     def of(cls, sentences: Sequence[ArrayLike], vocabulary: int) -> EncodedSentences:

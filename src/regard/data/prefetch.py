@@ -44,8 +44,8 @@ def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> 
 def training_pairs(data: Path, recipe: Recipe) -> Pairs:
     """Open the training pairs in a directory of prepared data.
 
-    Raises DataError if the data is damaged, TrainingError if the recipe has sub-word dropout and
-    the data's tokenizer has no merges.
+    Raises the errors of `RedrawnPairs.open` if the recipe has sub-word dropout, otherwise those of
+    `Pairs.open`.
     """
     return (RedrawnPairs if recipe.data.subword_dropout else Pairs).open(data, "train")
 

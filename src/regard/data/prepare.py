@@ -77,14 +77,14 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, data.held_out of the clean pairs (at most a tenth) are drawn with the
-    recipe's seed. Drawn pairs that are too long are dropped. No drawn pair, and no pair equal to
-    one, is trained on. From validation files, only pairs with an empty side are dropped. `mix` says
-    how often an epoch has the pairs of each source file, by default once; with `mix`, duplicates
-    are dropped within each file only. `tokenizer` is a tokenizer.json, with the other files of a
-    foreign tokenizer beside it. Without `tokenizer`, a tokenizer is learned. Earlier prepared data
-    in `out` is replaced. At most `workers` processes share the work, by default one per usable
-    core. `progress` is called while the corpus is read.
+    Without validation files, as many clean pairs as data.held_out says, but at most a tenth, are
+    drawn with the recipe's seed. Drawn pairs that are too long are dropped. No drawn pair, and no
+    pair equal to one, is trained on. From validation files, only pairs with an empty side are
+    dropped. `mix` says how often an epoch has the pairs of each source file, by default once; with
+    `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json; the other
+    files of a foreign tokenizer must lie beside it. Without `tokenizer`, a tokenizer is learned.
+    Earlier prepared data in `out` is replaced. At most `workers` processes share the work, by
+    default one per usable core. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;
@@ -123,7 +123,7 @@ def prepare_text(
 
 
 def _by_side(split: str, text: AlignedText) -> dict[str, list[Path]]:
-    """The files of each side, by the names that they have in a manifest."""
+    """The files of each side, under the name that the side has in a manifest."""
     return {f"{split}.{side}": [both[i] for both in text.files] for i, side in enumerate(SIDES)}
 
 
@@ -268,9 +268,9 @@ def complete(
     """Write manifest.json, which completes prepared data.
 
     `inputs` are the files that the data was made from, by names such as "train.source".
-    `silver_share` is the requested share of training trees that a parser made, `mix` how often an
-    epoch has the pairs of each file, `sample` the share of the text that the tokenizer was learned
-    from, if it was learned.
+    `silver_share` is the requested share of silver trees among the training trees; a parser made
+    the silver trees. `mix` is how often an epoch has the pairs of each file. `sample` is the share
+    of the text from which the tokenizer was learned; None if the tokenizer was given.
     """
     files = FILES | {*tokenizer_files(folder)}
     manifest = {

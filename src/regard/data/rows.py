@@ -60,7 +60,7 @@ def one_per_row(sentences: Sequence[Sequence[int]]) -> Rows:
 
 
 class Places(NamedTuple):
-    """The place of each token of some sentences in a matrix of rows x length.
+    """Where the tokens of some sentences stand in a matrix of rows x length.
 
     Each array begins with the tokens of the first sentence, then has those of the second, etc.
     """

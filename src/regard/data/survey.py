@@ -90,7 +90,7 @@ class _Found:
     clean: int
     characters: int
     drawn: list[_Drawn]
-    """All pairs of the block that may have one of the lowest random numbers of the corpus."""
+    """The clean pairs of the block whose random numbers may be among the lowest of the corpus."""
     digests: bytes
     """A uint64 for each pair; empty if duplicates are kept."""
 

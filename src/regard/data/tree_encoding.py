@@ -61,7 +61,7 @@ class TreeWriter:
         self._waiting: list[tuple[Tree, int]] = []
 
     def write(self, tree: Tree, copies: int = 1) -> None:
-        """Write a tree so many times; it is encoded later, together with others."""
+        """Write a tree `copies` times; the tree is encoded later, together with other trees."""
         self._waiting.append((tree, copies))
         if len(self._waiting) == TREES_AT_ONCE:
             self._flush()

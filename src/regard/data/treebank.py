@@ -40,7 +40,7 @@ from regard.trees.recombining import Phrases
 from regard.trees.tree import Tree
 
 TOP = "TOP"
-"""Label of the bracket around each tree to score; EVALB does not count this bracket."""
+"""Trees to score are written inside a bracket with this label, which EVALB does not count."""
 MOST_COPIES = 1000
 """If a tree would have to occur more often than this in an epoch, `silver_share` is refused."""
 MOST_NEW = 20
@@ -64,12 +64,13 @@ def prepare_trees(
     and 1, is their share of all training trees: gold or silver trees are repeated to reach it. The
     report counts each repetition.
 
-    Without silver trees, data.recombined trees are made of the gold trees, by exchanging phrases
-    between them, but at most `MOST_NEW` of each.
+    Without silver trees, new trees are made of the gold trees, by exchanging phrases between them:
+    as many as data.recombined says, but at most `MOST_NEW` of each gold tree.
 
-    Without validation trees, some of `trees` are drawn with the recipe's seed: data.held_out trees,
-    but at most a tenth. The drawn trees, other trees with the same words, and trees longer than
-    data.max_length are not trained on. The other rules of the data section are not used.
+    Without validation trees, some of `trees` are drawn with the recipe's seed: as many as
+    data.held_out says, but at most a tenth. The drawn trees, other trees with the same words, and
+    trees longer than data.max_length are not trained on. The other rules of the data section are
+    not used.
 
     Raises DataError if a file cannot be used, no training tree is left, or the given `tokenizer`
     lacks a label; RecipeError for a vocabulary too small to learn, or a share that would repeat
@@ -109,7 +110,7 @@ class _Survey:
 
     @property
     def every(self) -> int:
-        """The n of "the tokenizer is learned from every n-th tree"; 1 means from all trees."""
+        """The number n if the tokenizer is learned from every n-th tree; 1 means all trees."""
         return max(1, -(-(self.gold + self.silver) // LEARNT_PAIRS))
 
 

@@ -26,7 +26,7 @@ class Facts:
     mix: tuple[int, ...] | None = None
     """How often an epoch has the pairs of each text; empty if it has every pair once."""
     dtype: str | None = None
-    """The number formats of training in words, such as "bfloat16"."""
+    """The number formats of training as text, such as "bfloat16"."""
     device: str | None = None
     """The device of training, such as "cpu"."""
     steps: int | None = None

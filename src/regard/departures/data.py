@@ -66,7 +66,7 @@ def _batch(case: Compared) -> Finding | None:
 
 
 def _tokens(recipe: Recipe) -> str:
-    """The tokens of an optimizer step, in words: a batch's limits times the number of batches."""
+    """The tokens of an optimizer step, as text: a batch's limits times the number of batches."""
     times = recipe.training.accumulate
     source, target = recipe.data.source_tokens * times, recipe.data.target_tokens * times
     return f"{source:,} source and {target:,} target tokens"

@@ -1,4 +1,4 @@
-"""`docs/deviations.md`: the departures and the usual settings of other code bases, as Markdown."""
+"""`docs/deviations.md` as Markdown: all departures, and usual settings of other code bases."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -63,7 +63,7 @@ def _optimizer(case: Compared) -> Finding | None:
 def _averages_nothing(row: str) -> bool:
     """Whether the paper prints figures of this row for a single checkpoint only.
 
-    Table 3 has figures of single checkpoints. Base and big are in Table 2, too; its figures are
+    Table 3 has figures of single checkpoints. Base and big are in Table 2, too, whose figures are
     of averaged checkpoints.
     """
     return row in TABLE_3 and row not in ("base", "big")

@@ -27,9 +27,10 @@ class Exported:
 
 
 def open_exported(directory: Path, engine: str, text: str = "tokenizer.json") -> Exported:
-    """Open a directory that was exported for this engine; `text` is its file of our tokenizer.
+    """Open a directory that was exported for this engine; our tokenizer is in the file `text`.
 
-    Raises ModelError if it was not exported for the engine, or if a file is missing or damaged.
+    Raises ModelError if the directory was not exported for the engine, or if a file is missing or
+    damaged.
     """
     if not directory.is_dir():
         raise ModelError(

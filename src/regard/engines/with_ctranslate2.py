@@ -66,7 +66,7 @@ class CTranslate2Model(EngineModel):
 
     def __init__(self, exported: Exported, threads: int):
         super().__init__(int(exported.manifest["positions"]))
-        # At the usual level, CTranslate2 warns of a number format that the processor lacks.
+        # At its usual log level, CTranslate2 warns of a number format that the processor lacks.
         ctranslate2.set_log_level(logging.ERROR)
         self.source_names, self.names = (_names(exported, side) for side in ("source", "target"))
         self.ids = {name: i for i, name in enumerate(self.names)}
@@ -78,7 +78,7 @@ class CTranslate2Model(EngineModel):
             raise ModelError(f"{exported.directory}: CTranslate2 refuses it: {error}") from None
 
     def named(self, source: Sequence[int]) -> list[str]:
-        """The names of the tokens of a source without its </s>, which CTranslate2 adds."""
+        """The names of a source's tokens; </s> is left out, because CTranslate2 adds it."""
         return [self.source_names[i] for i in source[:-1]]
 
     def start(self, source: Rows) -> Prefixes:
@@ -194,7 +194,7 @@ class CTranslate2Translator(EngineTranslator):
         extra: int,
         recipe: SearchRecipe,
     ) -> list[tuple[int, int, Any]]:
-        """Begin to search for the sources whose numbers are `these`.
+        """Begin to decode the sources whose numbers are `these`.
 
         Returns each source's number, its number of steps, and its future answer (see `_ask`).
         """
@@ -248,13 +248,13 @@ class CTranslate2Translator(EngineTranslator):
 def _is_decided(
     pool: Sequence[Hypothesis], steps: int, limit: int, recipe: SearchRecipe, n_best: int
 ) -> bool:
-    """Whether more steps could not change the best hypotheses; `pool` is sorted by score."""
+    """Whether no further step can change the best hypotheses; `pool` is sorted by score."""
     finished = [one for one in pool if one.finished]
     if steps == limit or (recipe.beam == 1 and finished):
         return True
     alive = [one.log_probability for one in pool if not one.finished]
-    # If no live hypothesis was returned, all that were returned for the last step have finished,
-    # and a live one is at most as likely as the least likely of them.
+    # If no live hypothesis was returned, every hypothesis returned for the last step has finished.
+    # A live hypothesis is then at most as likely as the least likely hypothesis of this step.
     if not alive:
         alive = [min(one.log_probability for one in pool if _length(one) == steps)]
     bound = max(alive) / recipe.length_penalty(limit)
@@ -265,8 +265,8 @@ def _was_waited_for(pool: Sequence[Hypothesis], recipe: SearchRecipe, n_best: in
     """Whether our search would surely have found the best hypotheses before it ended.
 
     Our search ends when `beam` hypotheses have finished and the best live hypothesis, scored at its
-    present length, is no better than the worst of the best `beam` finished ones. A live hypothesis
-    is at least as likely as every hypothesis that it grows into.
+    present length, is no better than the `beam`-th best finished hypothesis. A live hypothesis is
+    at least as likely as every hypothesis that it grows into.
     """
     # With a beam of 1, there is one hypothesis. If alpha is 0, the score is log p, which
     # only falls: no hypothesis that finishes after the end of our search would be better.
@@ -286,7 +286,7 @@ def _length(hypothesis: Hypothesis) -> int:
 
 
 def _names(exported: Exported, side: str) -> list[str]:
-    """The names of the vocabulary's entries on a side ("source" or "target"), in our ids' order.
+    """The names of all tokens of a side ("source" or "target"), in the order of our ids.
 
     Raises ModelError if the exported directory has no vocabulary for this side.
     """

@@ -85,7 +85,7 @@ class Certificate(BaseModel):
     difference: float = 0.0
     """The largest absolute difference between corresponding logits of the two sides."""
     range: float = 0.0
-    """The largest minus the least of the other program's logits that were compared."""
+    """The difference between the largest and the smallest compared logit of the other program."""
     greedy: float = 0.0
     """The share of sentences for which greedy search gives the same output on both sides."""
     searched: float = 0.0

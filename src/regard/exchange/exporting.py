@@ -199,7 +199,7 @@ def _certified(
     positions: int,
     tolerance: float | None,
 ) -> Certificate:
-    """Compare the model with `theirs`; both sides use the same search, which both can do."""
+    """Compare the model with `theirs`; both sides use the same search, one that both can do."""
     search = model.recipe.search
     rules = search if format == "onnx" else search.but(finish="beam")
     # `transformers` lacks the penalty of §6.1, so both sides search without a penalty.

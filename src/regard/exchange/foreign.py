@@ -17,7 +17,7 @@ LONGEST_SOURCE = 512
 
 
 class NotRunError(Exception):
-    """The foreign side of a certificate cannot be run here; the message says why."""
+    """The foreign model cannot be run here for a certificate; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Foreign:
     files: dict[str, str]
     """SHA-256 of the files that were read, by name; by path if several have the same name."""
     side: Callable[[], Side]
-    """Makes the foreign side of the certificate; raises NotRunError if it cannot be run here."""
+    """Opens the foreign model for the certificate; raises NotRunError if it cannot be run here."""
 
 
 def not_run(why: str) -> Callable[[], Side]:

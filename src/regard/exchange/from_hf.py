@@ -93,9 +93,9 @@ def _config(directory: Path) -> ForeignConfig:
 def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
     """The settings of the foreign search, from generation_config.json and config.json.
 
-    A setting that generation_config.json lacks is read from config.json, where older models have
-    all settings. But if there is a generation_config.json that does not say that it was made
-    from config.json, only the ids of special tokens are read from config.json.
+    Older models have all settings in config.json, so a setting that generation_config.json lacks
+    is read from there. But if generation_config.json lacks the mark `_from_model_config`, the model
+    is a newer one: then only the ids of special tokens are read from config.json.
     """
     path = directory / "generation_config.json"
     older = {key: config.get(key) for key in _GENERATION_KEYS if key in config}
@@ -239,8 +239,8 @@ def _tables(
 def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The stored positional encodings as learned positions, and the recipe's fields for them.
 
-    Both are empty if no encodings are stored, or if the stored ones are the sinusoids of §3.5 with
-    all sines before all cosines.
+    Both dicts are empty if no encodings are stored, or if the stored ones are the sinusoids of §3.5
+    with all sines before all cosines.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model
@@ -261,7 +261,7 @@ def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tenso
 
 
 def _close(table: Tensor, d_model: int) -> Tensor:
-    """The sinusoids of §3.5, with all sines first, or `table` itself if it nearly equals them."""
+    """Return `table` if it nearly equals the sinusoids of §3.5, all sines first; else these."""
     usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
     return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
 

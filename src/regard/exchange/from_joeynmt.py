@@ -78,8 +78,8 @@ def _checkpoint(directory: Path) -> Path:
     """The path of the directory's checkpoint.
 
     This is the first of `_CHECKPOINTS` that exists, else the only .ckpt file; raises ModelError if
-    there is neither. In place of a link, the file in `directory` with the name of the link's target
-    is taken.
+    there is neither. If the checkpoint is a link, the path is that of the file in `directory` which
+    has the name of the link's target.
     """
     for name in _CHECKPOINTS:
         path = directory / name
@@ -115,9 +115,9 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
 
 
 def _cuts(config: ForeignConfig) -> bool:
-    """Whether JoeyNMT divides words into pieces, and only into pieces of the vocabulary.
+    """Whether JoeyNMT itself divides words, and only into pieces that are in the vocabulary.
 
-    JoeyNMT 1, which reads text that has been divided, does not.
+    JoeyNMT 1 does not: it reads text whose words have been divided already.
     """
     return isinstance(config.section("data").get("src"), dict)
 
@@ -129,7 +129,7 @@ def _section(config: ForeignConfig, side: str) -> ForeignConfig:
 
 
 def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
-    """Raise ModelError if text is changed or divided as no tokenizer here does it."""
+    """Raise ModelError if JoeyNMT changes or divides text in a way that no tokenizer here does."""
     if "special_symbols" in data:
         symbols = data.section("special_symbols")
         symbols.only("lang_tags", [])
@@ -143,7 +143,7 @@ def _refuse_other_text(data: ForeignConfig, sides: list[ForeignConfig]) -> None:
 
 
 class _Side(NamedTuple):
-    """How a side is cut; the file of sub-words and Moses' language are "" if they are not used."""
+    """How a side is cut: `file` has the sub-words, `language` is for Moses; "" means not used."""
 
     kind: str
     file: str
@@ -192,8 +192,8 @@ def _recipe(config: ForeignConfig, weights: ForeignWeights, targets: int) -> Rec
 def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
     """Whether a stack multiplies its embeddings by sqrt(d_model).
 
-    Raises ModelError for a stack that computes otherwise than the model. `usual` is the value of
-    `layer_norm` if there is none; `pre` tells that the encoder has a norm after its last layer.
+    Raises ModelError for a stack that cannot be imported. `usual` is the default of the key
+    `layer_norm`; `pre` tells whether the weights have a norm after the encoder's last layer.
     """
     stack.only("type", "transformer")
     stack.only("alpha", 1.0, 1)
@@ -209,7 +209,8 @@ def _scale(stack: ForeignConfig, usual: str, *, pre: bool) -> bool:
 def _search(config: ForeignConfig) -> dict[str, Any]:
     """The recipe's fields for the configured beam search; JoeyNMT has the penalty of §6.1, too.
 
-    Raises ModelError for a search that no recipe has. Without a key, JoeyNMT searches greedily.
+    Raises ModelError for a search that no recipe has. Without the key `beam_size`, JoeyNMT searches
+    greedily.
     """
     testing = config.section("testing") if isinstance(config.get("testing"), dict) else config
     for key, values in _SEARCH.items():
@@ -243,7 +244,7 @@ def _converted(
 def _own(
     weights: ForeignWeights, keys: ForeignConfig, tied: str, name: str, other: Tensor, entries: int
 ) -> Tensor:
-    """[entries, d_model] The matrix `name`; `other` if the key `tied` says that both are one."""
+    """[entries, d_model] The matrix `name`; if the key `tied` is true, `other` in its place."""
     if keys.flag(tied, False):
         weights.drop([name])
         return other

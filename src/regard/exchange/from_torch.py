@@ -136,8 +136,8 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
 
     The matrices that `program` does not name are found by the words that such names usually
     contain, for example "generator"; raises RecipeError if no matrix or several could be meant. But
-    if there is only one embedding, both sides have it. The table of positions is the only tensor
-    that is left; its name is "" if none or several are left.
+    if there is only one embedding, it is taken for both sides. If exactly one other tensor is left,
+    it is the table of positions; otherwise, the name of the table is "".
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -161,7 +161,7 @@ def _only_other(names: list[str], taken: set[str]) -> str:
 
 
 def _matrices(weights: ForeignWeights, names: list[str], prefix: str) -> list[str]:
-    """The names, from among `names`, of weight matrices with d_model columns."""
+    """Return the `names` that belong to weight matrices with d_model columns."""
     width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")[1]
     flat = [name for name in names if name.endswith("weight") and weights.ndim(name) == 2]
     return [name for name in flat if weights.shape(name)[1] == width]

@@ -12,7 +12,7 @@ from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD, SPECIAL, Tokenizer
 
 OURS = "regard.tokenizer.json"
-"""Our tokenizer's file in an exported directory, whose tokenizer.json is for `transformers`."""
+"""The name of our tokenizer's file in an export, where tokenizer.json is for `transformers`."""
 
 
 def write_text_files(tokenizer: AnyTokenizer, positions: int, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The ids of an exported model: our ids or, for an imported model, those before the import."""
+"""The ids of an exported model: our ids or, if it was imported, its ids before the import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Matrix = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MarianVocabulary:
-    """The vocabulary of an exported model: our id for each of its ids, and its special ids."""
+    """The vocabulary of an exported model: our id for each exported id, and the special ids."""
 
     theirs: NDArray[np.int64]
     """[size] For each exported id of the target, our id."""
@@ -84,7 +84,7 @@ class MarianVocabulary:
         return np.ascontiguousarray(matrix[self.theirs_of_source])
 
     def bias(self, bias: _Matrix | None) -> _Matrix:
-        """[size] The target's bias by exported ids; 0 if `bias` is None or forbids the entry."""
+        """[size] `bias` by exported ids, with 0 for forbidden entries; zeros if `bias` is None."""
         if bias is None:
             return np.zeros(self.size, np.float32)
         found: _Matrix = np.where(bias < IMPOSSIBLE, np.float32(0), bias)[self.theirs]

@@ -13,7 +13,7 @@ from regard.run.journal import read_journal
 from regard.run.model_directory import Model, open_model
 
 _FIGURES = "loss", "perplexity", "accuracy", "bleu", "f1"
-"""The figures of a validation that `info_of` returns."""
+"""Names of the figures that `info_of` takes from the last validation."""
 
 
 def info_of(directory: Path) -> dict[str, Any]:

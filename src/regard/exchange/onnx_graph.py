@@ -138,7 +138,7 @@ class Graph:
                 return self.node("Mul", half, self.node("Add", erf, self.number(1.0)))
 
     def by_head(self, x: str, name: str, heads: int) -> str:
-        """[rows, length, d_model] -> [rows, heads, length, d]: a projection, divided by head."""
+        """[rows, length, d_model] -> [rows, heads, length, d]: a projection, split into heads."""
         y = self.linear(x, name)
         y = self.node("Reshape", y, self.integers(0, 0, heads, -1))
         return self.node("Transpose", y, perm=[0, 2, 1, 3])

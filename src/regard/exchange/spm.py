@@ -4,9 +4,10 @@ SentencePiece merges characters; our merges join bytes. An entry of complete cha
 piece of the SentencePiece model, and the order of the merges gives its score. A character without a
 piece is written as byte pieces, such as <0xE2>.
 
-SentencePiece cannot express two things. An entry of ours may end within a character. And an entry
-is the result of merging one pair of parts only, while SentencePiece merges every pair that spells
-the piece. Both matter rarely, so each model is tested on text before it is used.
+SentencePiece cannot express two things. First, an entry of ours may end within a character. Second,
+only one pair of parts is merged into an entry of ours, while SentencePiece merges every pair that
+spells the piece. The cuts rarely differ for these reasons, but each model is tested on text before
+use.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def sentence_pieces(tokenizer: Tokenizer) -> Pieces:
 def refuse_other_cuts(pieces: Pieces, tokenizer: AnyTokenizer, lines: Sequence[str]) -> None:
     """Raise ModelError if Argos Translate cuts or joins a line differently from our tokenizer.
 
-    It joins pieces as SentencePiece does, and then puts a space for every "_".
+    Argos Translate joins pieces as SentencePiece does, and then replaces every "_" by a space.
     """
     processor: Any = SentencePieceProcessor(model_proto=pieces.model)
     found = processor.encode(list(lines), out_type=str)

@@ -22,7 +22,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b"}
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of a tokenizer: one of each kind, or one for the source and one for the target."""
+    """The files of a tokenizer; of each kind, one for both sides, or one for each of the sides."""
 
     vocabularies: Sequence[Path] = ()
     """Files of pieces and their ids: .json, .yml, or text with a piece on each line."""
@@ -36,7 +36,7 @@ class Texts:
     def checksums(self, *others: Path) -> dict[str, str]:
         """SHA-256 of the tokenizer's files and of the files `others`, by file name.
 
-        Files of one name in different folders have their paths instead.
+        If files in different folders have the same name, their paths are used instead.
         """
         paths = {*others, *self.vocabularies, *self.cutters, *self.codes}
         times = Counter(path.name for path in paths)

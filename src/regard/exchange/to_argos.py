@@ -41,9 +41,9 @@ def write_argos(
     """Write the package `out`, and return its certificate, which `prove` makes.
 
     `lines` are text of both languages, on which the SentencePiece model is tested. Raises
-    RecipeError if `pair` is not of the form en-de or the name of `out` does not end in ENDING, and
-    ModelError if SentencePiece cannot cut text as the model's tokenizer does, or if CTranslate2
-    cannot compute the model.
+    RecipeError if `pair` is not of the form en-de, or if the name of `out` does not end in ENDING.
+    Raises ModelError if SentencePiece cannot cut text as the model's tokenizer does, or if
+    CTranslate2 cannot compute the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -64,7 +64,7 @@ def write_argos(
 
 
 def _pack(folder: Path, out: Path) -> None:
-    """Write a folder, under its own name, as a zip file."""
+    """Write the zip file `out`, which contains the folder under its own name."""
     with (
         refusing_write_errors(out),
         new_file(out) as file,

@@ -34,7 +34,8 @@ def write_ctranslate2(
 ) -> None:
     """Write model.bin, config.json and the vocabularies into a folder.
 
-    `vocabulary` names the entries, for source and target alike; by default, the tokenizer does.
+    `vocabulary` has the entries' names, for source and target alike; by default, the tokenizer
+    gives the names.
     Raises ModelError if CTranslate2 cannot compute the model.
     """
     recipe = model.recipe.model
@@ -109,12 +110,12 @@ def _specified(recipe: ModelRecipe) -> Any:
 
 
 def _attentions(layer: Any) -> list[Any]:
-    """The attention sub-layers of a layer of either stack."""
+    """The attention sub-layers of an encoder layer or a decoder layer."""
     return [layer.self_attention, *([layer.attention] if hasattr(layer, "attention") else [])]
 
 
 def _set_layer(layer: Any, weights: NamedWeights, name: str, *, pre_norm: bool) -> None:
-    """Fill a layer of either stack. In CTranslate2, each sub-layer contains its own LayerNorm."""
+    """Fill an encoder or decoder layer. In CTranslate2, each sub-layer has its own LayerNorm."""
     own, *cross = _attentions(layer)
     _set_attention(own, weights, f"{name}.self_attention", ["qkv", "o"])
     for attention in cross:

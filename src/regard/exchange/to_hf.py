@@ -93,7 +93,7 @@ def positions_of(model: Model) -> int:
 
 
 def order_of_dimensions(recipe: ModelRecipe) -> NDArray[np.int64]:
-    """[d_model] For each dimension of MarianMTModel, which has all sines first, our dimension."""
+    """[d_model] Our dimension's index, for each dimension of MarianMTModel (all sines first)."""
     dimensions = np.arange(recipe.d_model)
     if recipe.positions == "halves":
         return dimensions

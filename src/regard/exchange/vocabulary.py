@@ -27,9 +27,9 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
 
 
 def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:
-    """Which of the target's `names` stands for names that the vocabulary lacks.
+    """The name, from the target's `names`, that stands for names which the vocabulary lacks.
 
-    For a tokenizer of ours, which has all bytes and so lacks nothing, it is the name of <pad>.
+    A tokenizer of ours has all bytes, and so lacks nothing: for it, this is the name of <pad>.
     """
     unknown = tokenizer.unknown("target") if isinstance(tokenizer, ForeignTokenizer) else None
     return names[PAD if unknown is None else unknown]

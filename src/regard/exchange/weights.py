@@ -125,7 +125,7 @@ def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[
 
 
 def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
-    """Linear layers by our names: the part as in `PartName`, the width of output and of input."""
+    """For each linear layer, by our name: its part (see `PartName`), output width, input width."""
     d, keys, values = sizes.d_model, sizes.heads * sizes.d_k, sizes.heads * sizes.d_v
     if kind == "ff":
         return {"W_1": ("ff.1", sizes.d_ff, d), "W_2": ("ff.2", d, sizes.d_ff)}

@@ -57,7 +57,7 @@ class DilatedBlock(Computing):
     def forward(
         self, x: Float[Tensor, "rows length d"], real: Float[Tensor, "rows length 1"] | None = None
     ) -> Float[Tensor, "rows length d"]:
-        """The block's output; `real`, in the encoder, is 1 where the encoder writes, else 0."""
+        """The block's output; in the encoder, `real` is 1 where the encoder writes, else 0."""
         inner = self.narrowed(x)
         return self.widened(x, self.convolution(inner if real is None else inner * real))
 
@@ -68,7 +68,7 @@ class DilatedBlock(Computing):
     def widened(
         self, x: Float[Tensor, "*batch d"], convolved: Float[Tensor, "*batch inner"]
     ) -> Float[Tensor, "*batch d"]:
-        """The residual sum of x and the convolution's outputs, which are widened."""
+        """The residual sum of x and the convolution's outputs, widened to the width of x."""
         y = self.by.linear(F.relu(self.norms[2](convolved)), self.W_2)
         return x + (self.by.drop(y, self.dropout) if self.training and self.dropout else y)
 

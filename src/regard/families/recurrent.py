@@ -37,7 +37,7 @@ class Lstm(Computing):
         self.W_x, self.W_h = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width)
         self.dropout = dropout
         for layer in (self.W_x, self.W_h):
-            draw_glorot(layer, outputs=width)  # the limit for one gate, not for four
+            draw_glorot(layer, outputs=width)  # the outputs of one gate, not of all four
         self.W_x.bias.data[width : 2 * width] = 1.0  # forget gates: at first, cells forget little
 
     def forward(self, x: Float[Tensor, "rows length inputs"]) -> Float[Tensor, "rows length width"]:
@@ -68,7 +68,7 @@ class BothDirections(nn.Module):
     def forward(
         self, x: Float[Tensor, "rows length width"], turned: Int[Tensor, "rows length"]
     ) -> Float[Tensor, "rows length both"]:
-        """Both outputs side by side; `turned` is the `reversal` of the rows."""
+        """Both LSTMs' outputs, side by side; `turned` has the positions that `reversal` gives."""
         index = turned.unsqueeze(-1).expand_as(x)
         back = self.backwards(x.gather(1, index)).gather(1, index)
         return torch.cat([self.forwards(x), back], dim=-1)

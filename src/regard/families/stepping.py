@@ -30,7 +30,7 @@ class StepState:
         return sentences, beams
 
     def select(self, rows: Int[Tensor, "sentences beams"]) -> Self:
-        """Keep these rows, in this order; `rows[s]` has the old row numbers of one sentence."""
+        """Keep these rows, in this order; `rows[s]` has the old numbers of sentence s's rows."""
         sentences, beams = self.shape
         past = tuple(x.flatten(0, 1)[rows] for x in self.past)
         if len(rows) == sentences:

@@ -211,7 +211,7 @@ class Blocks:
         weakref.finalize(self, os.close, self._claims)
 
     def _claim(self, number: int, *, wait: bool = False) -> bool:
-        """Lock byte `number` of the file "claims"; the file may be shorter than that.
+        """Lock byte `number` of the file "claims", even if the file is shorter.
 
         If another process holds the lock, wait for the lock if `wait` is True, else return False.
         """

@@ -20,7 +20,7 @@ MANIFEST = "manifest.json"
 SEAL = ("format", "files", "checksum")
 """Keys of a manifest that `seal` writes itself."""
 SEALED_FORMAT = 1
-"""Version of all sealed directories: models, checkpoints, unfinished translations of files."""
+"""Format version of sealed directories: models, checkpoints, unfinished translations of files."""
 LONGEST_MANIFEST = 2**20
 """A manifest with more bytes than this is refused, unless the user made it. The manifest of a model
 has hundreds of bytes."""
@@ -54,7 +54,7 @@ def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> 
 
 
 def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
-    """Write the manifest: `about`, checksums of the named files, and a checksum of all of this."""
+    """Write the manifest: format, `about`, checksums of the named files, and its own checksum."""
     manifest = {"format": SEALED_FORMAT, **about}
     manifest["files"] = {name: checksum(directory / name) for name in names}
     manifest["checksum"] = _own_checksum(manifest)
@@ -103,7 +103,7 @@ def unseal(directory: Path) -> dict[str, Any]:
 
 
 def _model_inside(directory: Path) -> Path | None:
-    """The first model in a folder of a directory, or in a folder of such a folder."""
+    """The first model that is one or two folders below a directory."""
     found = (
         path for depth in ("*", "*/*") for path in sorted(directory.glob(f"{depth}/{MANIFEST}"))
     )

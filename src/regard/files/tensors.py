@@ -26,7 +26,7 @@ def write_tensors(
         for name, tensor in tensors.items()
     }
     path.touch()
-    # The umask gives this mode, restored below: safetensors lets only the owner read the file.
+    # safetensors lets only the owner read the file: its mode, by the umask, is restored below.
     mode = path.stat().st_mode
     try:
         safetensors.torch.save_file(copies, path, metadata)

@@ -9,7 +9,7 @@ from regard.machine.interrupt import signals_blocked
 
 
 def started(program: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a process that runs the Python code `program`, with more environment variables.
+    """Start a process that runs the Python code `program`, with extra environment variables.
 
     The child ignores SIGINT and SIGTERM: only this process reacts to them. Raises OSError if the
     system cannot start another process.

@@ -117,8 +117,8 @@ class Copies(Generic[_Task, _Result]):
     def _copy(self, run: Callable[[Connection, Connection], NoReturn]) -> None:
         here, there = Pipe()
         try:
-            # A child that multiprocessing makes closes its standard input at the start, and would
-            # have to wait for a thread of the parent that reads from it; os.fork() does neither.
+            # Not multiprocessing: its child first closes standard input. If a thread of the parent
+            # reads from standard input, the child would have to wait for this thread.
             pid = os.fork()
             if not pid:
                 run(here, there)
@@ -146,7 +146,7 @@ def _wait_for_rest() -> None:
     products.
     """
     until = time.monotonic() + _REST
-    # Look twice: a thread seen idle may then be woken by a thread that is looked at later.
+    # Look twice: a thread that was seen idle may be woken by one that is looked at later.
     while _others_run() or _others_run():
         if time.monotonic() > until:
             raise BlockingIOError("another thread is still running")

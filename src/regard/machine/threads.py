@@ -1,4 +1,4 @@
-"""How many threads compute, and threads that work at the same time and divide the cores."""
+"""Set how many threads compute, and run threads that divide the cores among themselves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -24,8 +24,8 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""At most this many tasks per process are queued, in work, or done with a result that is not yet
-fetched. This limits memory."""
+"""The most tasks per process that are begun and have no result fetched yet: tasks that wait, tasks
+in work, and finished tasks. This limits memory."""
 
 
 def usable_cores() -> int:
@@ -38,8 +38,8 @@ def usable_cores() -> int:
 class Workers:
     """`count` processes, started by the constructor and ended at the end of a `with` block.
 
-    If `count` is 0, this process does the work. `option` is the command's option for the number of
-    processes, which errors name. Raises RegardError if a process cannot be started.
+    If `count` is 0, this process does the work. `option` is the option of the command line that
+    sets `count`; errors name this option. Raises RegardError if a process cannot be started.
     """
 
     def __init__(self, count: int, option: str = "--workers"):

@@ -32,11 +32,11 @@ class Average(NamedTuple):
 def choose_average(run: Run, seconds: float = float("inf")) -> None:
     """Make the model of a finished run from fewer checkpoints, if this lowers its validation loss.
 
-    At first, the model is the average of `training.average` checkpoints. The loss of averages of
-    fewer and fewer of these checkpoints is measured until the loss rises. Another average is tried
-    only if its measurement is expected to end within `seconds` of the call. The losses are written
-    into the journal; if it already has the losses of this step, those are used. Raises Interrupted
-    if a signal comes before they are written.
+    At first, the model is the average of `training.average` checkpoints. Averages of fewer and
+    fewer of these checkpoints are measured until the loss rises. Another average is tried only if
+    its measurement is expected to end within `seconds` of the call. The losses are written into the
+    journal. If the journal already has losses of this step, those losses are used instead. Raises
+    Interrupted if a signal comes before the losses are written.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
@@ -58,8 +58,8 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 def _try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[Average]:
     """Measure the average of all checkpoints in `found`, then of fewer, until the loss rises.
 
-    An average of n checkpoints is that of the first n in `found`. Raises Interrupted if a signal
-    has come: a list that was cut short by it would be used for ever.
+    An average of n checkpoints is made from the first n in `found`. Raises Interrupted if a signal
+    has come: a list that the signal cut short would be used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()
     validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))

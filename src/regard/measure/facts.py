@@ -96,7 +96,7 @@ def _of_data(data: Path) -> dict[str, Any]:
 
 
 def _of_run(directory: Path) -> dict[str, Any]:
-    """Facts that the journal of a run shows, by its last start and its last step."""
+    """Facts from the journal of a run: the steps done, and values in its last `start` record."""
     if not (directory / "journal.jsonl").is_file():
         return {}
     records = [_Record.model_validate(one) for one in read_journal(directory / "journal.jsonl")]

@@ -13,9 +13,9 @@ from regard.text.tokenizer import BOS, EOS, PAD
 from regard.translation import Translator
 
 AT_ONCE = 1024
-"""A batch has at most this many slots in its source, and as many in its target, because for each
-target slot, memory must hold logits of the whole vocabulary. A longer sentence is a batch of its
-own."""
+"""The source of a batch has at most this many positions, padding included, and so has the target:
+for each position of the target, memory must hold logits of the whole vocabulary. A longer sentence
+is a batch of its own."""
 
 
 class Likelihood(NamedTuple):
@@ -54,8 +54,8 @@ def likelihoods(
 def _ended(sentences: Sequence[list[int]], first: int, longest: int) -> list[list[int]]:
     """Put </s> at the end of each sentence.
 
-    Raises DataError if a sentence then has more than `longest` pieces. `first` sentences
-    precede these, and the number in the error counts them, too.
+    Raises DataError if a sentence then has more than `longest` pieces. The error has the number of
+    the sentence; `first` other sentences come before `sentences` and are counted, too.
     """
     encoded = [[*pieces, EOS] for pieces in sentences]
     for number, pieces in enumerate(encoded, start=first + 1):

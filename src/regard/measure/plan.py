@@ -38,8 +38,9 @@ from regard.training import update
 MOST_STEPS, MOST_SECONDS = 5, 60.0
 """Timing ends after this many steps, or when they have taken this many seconds."""
 PROBED = 8
-"""On a CPU, the system may kill a process that runs out of memory. So the trial starts with a part
-this many times smaller than the largest, and estimates from it the memory of larger parts."""
+"""On a CPU, the system may kill a process that runs out of memory. So the trial first measures a
+part of a batch that is this many times smaller than the largest part, and estimates from it the
+memory that larger parts need."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,13 @@ def plan(
     shard: bool = False,
     tell: Callable[[str], None] = lambda message: None,
 ) -> Plan:
-    """Plan a run on prepared data in the directory `out`; the run may have begun already.
+    """Plan a run in the directory `out` on prepared data; the run may have begun already.
 
-    With several processes, each must call this; with `shard`, they divide weights and moments. The
-    trial first divides each process's share of a batch into `micro_batches` parts, by default one.
-    `tell` is called with a message for each trial. Raises the errors of `train` if the recipe or
-    the data cannot be used, and TrainingError if not even one row fits the memory.
+    With several processes, each must call this function; with `shard`, the processes divide weights
+    and moments among themselves. The trial first divides each process's share of a batch into
+    `micro_batches` parts, by default one. `tell` is called with a message for each trial. Raises
+    the errors of `train` if the recipe or the data cannot be used, and TrainingError if not even
+    one row fits the memory.
     """
     setup = Setup.open(recipe, data, processes, shard=shard)
     target, source = setup.tokenizer.size, setup.tokenizer.source_size
@@ -195,7 +197,7 @@ class _Trial:
         return largest_batch(self.setup.pairs, self.recipe.data, entries, parts)
 
     def _taken_by(self, batch: Batch) -> int | None:
-        """Make a step on a batch; return the bytes it needs besides those kept from step to step.
+        """Return the bytes that a step on a batch needs besides those kept from step to step.
 
         With several processes, the result is the largest number of bytes that any of them needs.
         Returns None if memory runs out.

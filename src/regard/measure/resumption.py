@@ -27,11 +27,12 @@ def verify_resume(
     """Repeat up to `steps` steps of a run with a stop, and test that the stop changes nothing.
 
     The steps are repeated in a temporary directory, from the second newest checkpoint. At the end,
-    weights, moments and random states must equal those of the newest checkpoint. This test is not
-    possible if there is only one checkpoint, if the newest is more than `steps` steps after the
-    second newest, or if one of the two was made by several processes, because one process cannot
-    repeat their sums. In these cases, the steps, at least two, are repeated once more without a
-    stop, and both repetitions must end with equal numbers.
+    weights, moments and random states must equal those of the newest checkpoint.
+
+    This test needs two checkpoints that are at most `steps` steps apart. Each must have been made
+    by one process, because one process cannot repeat the sums of several processes. Otherwise, the
+    steps, at least two, are made once without a stop and once with a stop, and both repetitions
+    must end with equal numbers.
 
     Returns a sentence that says what was compared. Raises TrainingError if the numbers differ,
     ModelError if there is no checkpoint.

@@ -1,1 +1,1 @@
-"""Finds translations that look wrong, and replaces them by a second search."""
+"""Finds translations that look wrong, and searches a second time for better ones."""

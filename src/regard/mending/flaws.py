@@ -13,7 +13,7 @@ COPIES, _LONGEST_PERIOD = 3, 4
 FEWEST_ECHOED = 3
 """A text with fewer words than this is never an echo: it may be a name, which is not translated."""
 _UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]|{UNSPACED.pattern}")
-"""Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese, which have no blanks."""
+"""Characters of Thai, Lao, Burmese, Khmer, Chinese and Japanese: scripts without spaces."""
 SHORTEST, SHARE = 10, 3
 """If a source has at least 10 pieces, a translation with less than a third as many is truncated."""
 

@@ -15,8 +15,8 @@ class Mended:
     """The translations of a sentence, found by the first search or by a second search."""
 
     translations: list[Translation]
-    """At least one translation; the best comes first. All scores have one length penalty, but those
-    of a second search have the order that it found."""
+    """At least one translation; the best comes first. All scores use the length penalty of the
+    first search, but the translations of a second search keep the order of that search."""
     flaws: tuple[Flaw, ...] = ()
     """Flaws of the best translation."""
     retried: bool = False

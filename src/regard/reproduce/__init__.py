@@ -3,8 +3,8 @@
 Each row is trained once, in its run directory, by any of several processes (`regard.study`). In
 this list, a module uses only modules that come before it:
 
-    scales, small, wmt      the text of each size, and the recipe in place of the paper's base
-    rows                    a row of a table as a recipe of any size, and its training
+    scales, small, wmt      the text of each scale, and the recipe in place of the base model
+    rows                    a row of a table as a recipe at any scale, and its training
     chart, tables           a table as Markdown, JSON, a drawing and a page
     layers, path, costs     the layers of Table 1, and the measures of their cost
     prepared, parsers       the data of translation, prepared once; the parsers and their data

@@ -23,7 +23,7 @@ delayed that pass least."""
 
 
 def operations(layer: str, sizes: Sizes) -> int:
-    """Floating-point operations of a forward pass, as PyTorch counts products and convolutions."""
+    """Floating-point operations of all products and convolutions in a forward pass, by PyTorch."""
     counter = FlopCounterMode(display=False)
     with _device(layer), torch.no_grad():
         module, x = _made(layer, sizes)
@@ -57,7 +57,7 @@ def seconds(layer: str, sizes: Sizes) -> tuple[float, float]:
 
 
 def _device(layer: str) -> torch.device:
-    """The meta device, which computes nothing; for recurrent layers the CPU, which is faster."""
+    """The meta device, which computes no values; for recurrent layers the CPU, which is quicker."""
     return torch.device("cpu" if layer == "recurrent" else "meta")
 
 

@@ -22,7 +22,7 @@ from regard.view.look import Look, look_at
 from regard.view.multihead import multihead
 
 SEED = 24
-"""The sentences come from the built-in corpus of this seed; no model learns from that corpus."""
+"""Seed of the sentences, which are of the built-in corpus; no training text has this seed."""
 _SHORT = 14
 """Only sentences of at most this many words are drawn, so that the figure is legible."""
 CAPTIONS = {

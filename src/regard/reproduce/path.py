@@ -12,7 +12,7 @@ from regard.complexity import Sizes
 from regard.reproduce.layers import LAYERS, Convolutional, OneStep, Recurrent
 
 _NARROW = 2
-"""The width d of the stacks whose gradients are followed."""
+"""The width d of the layers that are stacked to measure a path length."""
 
 
 def path_length(layer: str, sizes: Sizes) -> int:

@@ -40,7 +40,7 @@ class PlannedRow:
 
     @property
     def p100_hours(self) -> float:
-        """Hours on the eight P100 of §5.2, at the speed of the paper's base model there."""
+        """Hours on the eight P100 of §5.2, at the speed that the paper's base model had there."""
         base = _flop_of(BASE, BASE.tokenizer.vocabulary)
         return BASE_TIME.hours * self.flop / base
 
@@ -51,8 +51,9 @@ def planned_rows(
     """The rows that the tables train; a row of several tables is listed once.
 
     The time follows from this machine's speed at products of large matrices in fp32, which this
-    function measures: with one thread if several processes share the work, because each of them
-    has one. Models with smaller matrices are slower; models in bf16 may be faster.
+    function measures. If several processes share the work, one thread is measured, because each
+    process computes with one thread. Models with smaller matrices are slower; models in bf16 may be
+    faster.
     """
     speed = single_precision_speed(choose_device(), 1 if processes > 1 else 0)
     trainings = Counter(task.part for task in all_tasks(study, experiments))
@@ -119,9 +120,9 @@ def plan_lines(
 
 
 def _seconds_of_all(rows: Sequence[PlannedRow], processes: int) -> float:
-    """Seconds until all trainings are done, the longest first, each by the first process free.
+    """Seconds until all trainings are done, if each free process takes the longest that is left.
 
-    More processes than cores gain nothing, and neither does more than one on a GPU.
+    More processes than cores save no time, and more than one process on a GPU saves none.
     """
     useful = 1 if computes_beside(choose_device()) else min(processes, usable_cores())
     ends = [0.0] * useful

@@ -26,9 +26,9 @@ class _Words(NamedTuple):
     title: str
     opening: str
     learned: str
-    """Names the text that models as large as the paper's learn from."""
+    """A sentence that names the training text, if models are as large as the paper's."""
     learned_smaller: str
-    """Names the text that smaller models learn from, and says what a verdict then means."""
+    """A sentence that names smaller models' training text, and says what their verdicts mean."""
     method: str
     head: tuple[str, ...]
     verdicts: Mapping[Judgement, str]

@@ -17,7 +17,7 @@ from regard.study.kept import Measured, Task
 from regard.study.settings import settings_of
 
 _COPIED = ("dropout", "label_smoothing", "positions")
-"""Fields that are not scaled: if a row changes one of them, our row takes the paper's value."""
+"""Fields that are not scaled: if a row of Table 3 changes one, our row takes the paper's value."""
 _SAVED = ("steps", "save_every", "keep", "average")
 """Fields that decide which checkpoints are averaged."""
 
@@ -30,8 +30,8 @@ def scaled(row: str, base: Recipe) -> Recipe:
     h d_k and h d_v; they are rounded. Dropout, label smoothing and the kind of positions are not
     scaled: if the row changes them, the paper's values are taken. A table of learned positions is
     long enough for the longest sentence and for its translation, which may be longer (§6.1). Every
-    row averages checkpoints as `base` does; if that is as in the paper's base model, row big
-    averages as the paper's big model.
+    row averages checkpoints as `base` does, with one exception: if `base` averages as the paper's
+    base model does, row big averages as the paper's big model does.
     """
     its, paper, ours = TABLE_3[row].model, BASE.model, base.model
     heads = _by_ratio(its.heads, paper.heads, ours.heads)
@@ -119,7 +119,7 @@ def _cost(result: dict[str, Any]) -> Measured:
 
 
 def state_of(out: Path, row: str, found: Mapping[int, object], steps: int) -> str:
-    """The progress of a row: `done`, or that of each seed whose figures in `found` are None."""
+    """How far a row is: `done`, or the progress of each seed whose figures in `found` are None."""
     waiting = [
         f"seed {seed}: {_progress(run_of(out, row, seed), steps)}"
         for seed, one in found.items()

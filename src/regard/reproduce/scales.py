@@ -19,8 +19,8 @@ TestSet = tuple[list[str], list[str]]
 class Scale(Protocol):
     """A size at which the tables are made.
 
-    Its repr is part of the settings of kept numbers (`study.kept`), so the repr leaves out what a
-    later version may add to: a recipe has its own settings.
+    The settings that are kept with numbers (`study.kept`) include the repr of a scale. So the repr
+    leaves out fields that a later version may extend: a recipe has its own settings.
     """
 
     @property
@@ -38,7 +38,7 @@ class Scale(Protocol):
     def fetch(self, out: Path) -> None:
         """Find or download what `prepare` reads; raises DataError if that is not possible.
 
-        Nothing in `out` then depends on the scale yet: another scale may still be chosen.
+        After this call, nothing in `out` depends on the scale: another one may still be chosen.
         """
 
     def prepare(self, out: Path) -> None:
@@ -63,7 +63,7 @@ def data_in(out: Path) -> Path:
 def prepare_folder(
     out: Path, folder: Path, recipe: Recipe, valid: str = "valid", workers: int | None = None
 ) -> None:
-    """Prepare the data of `out` from the files train and `valid` of a folder, in .en and .de."""
+    """Prepare the data of `out` from train.en, train.de, `valid`.en and `valid`.de in a folder."""
     prepare(
         out=data_in(out),
         source=folder / "train.en",
@@ -127,6 +127,6 @@ class Mini:
         return self.recipe
 
     def unseen(self, out: Path) -> TestSet:
-        """Pairs from a seed of the corpus that no training uses."""
+        """Pairs of the built-in corpus, from a seed that no training uses."""
         found = list(islice(examples(_TEST), self.tested))
         return [one.source for one in found], [one.target for one in found]

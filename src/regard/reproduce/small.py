@@ -26,7 +26,7 @@ class Small:
     """Multi30k, English to German, from the folder that REGARD_DATA names."""
 
     minutes: float = field(default=30.0, repr=False)
-    """The recipe of row base is chosen so that its training takes this many minutes on one core."""
+    """The recipe of the row "base" is chosen to train for this many minutes on one core."""
     name: str = "small"
     text: str = "Multi30k, English to German"
     seeds: int = 1
@@ -88,9 +88,9 @@ def _folder() -> Path:
 
 @cache
 def _chosen(folder: Path, minutes: float) -> Choice:
-    """The recipe for the text of a folder, chosen once, because this measures the machine.
+    """The recipe for a folder's text; it is chosen once only, as choosing measures the machine.
 
-    It is measured with one thread, because each row is trained with one thread.
+    The machine is measured with one thread, because each row is trained with one thread.
     """
     text = ParallelText.of([folder / "train.en"], [folder / "train.de"])
     with computing_with(1):

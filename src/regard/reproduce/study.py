@@ -1,6 +1,6 @@
 """Make the paper's tables in a directory that any number of processes may share.
 
-DIR/data                      the prepared text, DIR/corpus its files
+DIR/corpus, DIR/data          text, and data prepared from it
 DIR/runs/ROW-SEED             the run directory of a row
 DIR/parts/ROW-SEED.json       the figures of a finished row
 DIR/table3.md .json .svg      a table, written anew after each row; index.html shows all

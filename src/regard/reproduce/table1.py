@@ -42,7 +42,7 @@ _PRINTED = {
 
 
 def measured_layer(layer: str) -> Measured:
-    """All figures of a layer, by name, n and d, such as `operations_2048_64`."""
+    """All figures of a layer; a key has the name, n and mostly d, such as `operations_2048_64`."""
     found: Measured = {}
     for n in NS:
         for d in DS:
@@ -78,7 +78,7 @@ def _slug(layer: str) -> str:
 def exponents(found: Measured) -> dict[str, float]:
     """The exponent with which each cost grows in n or d, computed from the two largest sizes.
 
-    For the longest chain, it is computed from all sizes, because a chain's length is exact.
+    The exponent of the longest chain is computed from all sizes, as a chain's length is exact.
     """
     n, d = NS[-1], DS[0]
     return {
@@ -201,9 +201,10 @@ def _drawing(found: dict[str, Measured | None]) -> str:
 
 
 def _prepare_nothing(study: Study) -> None:
-    """Make the directory; a layer needs no data, and has no scale, but the page of tables has one.
+    """Make the directory; no data is needed.
 
-    Raises DataError if the directory was begun at another scale.
+    Raises DataError if the directory was begun at another scale: this table is the same at every
+    scale, but it is shown on a page with tables of one scale.
     """
     refuse_another_scale(study)
     study.out.mkdir(parents=True, exist_ok=True)

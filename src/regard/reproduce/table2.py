@@ -42,13 +42,13 @@ SYSTEMS = {
 """For each published system, our row with a model of the same kind; None if there is none."""
 ENSEMBLE = "ensemble"
 LANGUAGE = "de"
-"""The language of the translations; the paper's BLEU divides text by this language's rules."""
+"""The language of the translations; its rules divide text into words for the paper's BLEU."""
 
 
 def family_recipes(base: Recipe) -> dict[str, Recipe]:
     """The recipe of each row by name: base, big, and other families of about the size of base.
 
-    All rows have the batches of base, for as many steps; big takes three times as many.
+    All rows have the batches and the number of steps of base, but big has three times the steps.
     """
     model, longest = base.model, base.data.max_length + base.search.max_extra
     learned = {"positions": "learned", "max_positions": longest}

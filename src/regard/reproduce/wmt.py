@@ -145,7 +145,7 @@ def _checksum(path: Path) -> str:
 
 
 def unpack(archives: Sequence[Archive], folder: Path, out: Path) -> None:
-    """Write the members of the archives to train, valid and test, in .en and .de, in `out`.
+    """Write the members of the archives to the files {train,valid,test}.{en,de} in `out`.
 
     Raises DataError if a member is missing, or if an English file and its German translation differ
     in their number of lines.

@@ -46,8 +46,8 @@ def refuse_another_recipe(directory: Path, recipe: Recipe) -> None:
 def refuse_less_time(directory: Path, recipe: Recipe, seconds: float, ended: float) -> None:
     """Raise TrainingError if the recipe's new time is less than what the run has taken already.
 
-    The newest checkpoint tells these `seconds`, and `ended`, the minutes that were over, or 0. A
-    run whose time does not change is never refused.
+    The run has taken `seconds`; `ended` is the value of `training.minutes` that was over, or 0. The
+    newest checkpoint tells both numbers. An unchanged or unlimited time is never refused.
     """
     minutes = recipe.training.minutes
     if minutes == 0 or minutes == (begun(directory) or recipe).training.minutes:

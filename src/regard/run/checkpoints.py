@@ -161,9 +161,9 @@ def step_of(path: Path) -> int:
 def newest(directory: Path, count: int, warn: Callable[[str], None]) -> list[Checkpoint]:
     """The newest `count` undamaged checkpoints, newest first; `warn` is called for damaged ones.
 
-    The list is shorter if there are fewer. Raises ModelError if all are damaged. ModelError is also
-    raised if a checkpoint that may be undamaged cannot be read, because a run that continued from
-    an earlier checkpoint would remove the unreadable one.
+    The list is shorter if there are fewer undamaged checkpoints. Raises ModelError if all are
+    damaged, and also if a checkpoint that may be undamaged cannot be read: otherwise, the run would
+    continue from an earlier checkpoint, and remove the unreadable one.
     """
     return _undamaged(directory, reversed(paths(directory)), count, warn)
 

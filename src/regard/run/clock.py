@@ -46,7 +46,7 @@ class Clock:
         self._counted_at = now
 
     def wishes(self, state: TrainingState) -> list[int]:
-        """The requests of this process for the time after the step, as flags that are 0 or 1.
+        """Return what this process wants done after the step, as flags that are 0 or 1.
 
         The first three flags ask to save a checkpoint for averaging, to save one for resuming, and
         to end the run because its time is over; only the first process sets them. One flag follows
@@ -82,17 +82,17 @@ class Clock:
         )
 
     def _is_late(self, seconds: float) -> bool:
-        """Whether the work at the end must start now, when the run has taken `seconds`.
+        """Whether the work at the end must start now to end in time; the run has taken `seconds`.
 
-        The work at the end is to validate, save, average and tune; started later, it would not end
-        in time. False if the run's time is not limited.
+        The work at the end is to validate, save, average and tune. Returns False if the run's time
+        is not limited.
         """
         budget = 60 * self._recipe.minutes
         closing = max(self._closing, CLOSING * budget)
         return 0 < budget <= seconds + closing + TUNING * budget * self._recipe.tune
 
     def saved(self, *, extra: bool) -> None:
-        """Start again to count the minutes to the next save; an `extra` save delays no due save.
+        """Count the minutes to the next save from now on; an `extra` save delays no regular save.
 
         Also estimate how long the work at the end takes: 1.5 times the longest time so far between
         a call of `due` and the end of the save after it. The added half is for averaging.

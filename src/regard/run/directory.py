@@ -117,8 +117,8 @@ class RunDirectory:
     def finish(self, setup: Setup, state: TrainingState) -> dict[str, Tensor]:
         """Average checkpoints into the final model (§6.1); return its weights.
 
-        The newest checkpoints are averaged or, unless training.best is "last", the nearest ones to
-        the best validation. Processes that do not write return {}.
+        If training.best is "last", the newest checkpoints are averaged; otherwise, the nearest ones
+        to the best validation. Processes that do not write return {}.
         """
         if not self._writes:
             return {}

@@ -69,7 +69,7 @@ class NoJournal(Journal):
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The records of a journal, oldest first; damaged lines are left out, as `rewind` removes them.
+    """The records of a journal, oldest first, without the damaged lines that `rewind` would remove.
 
     The run may still be writing the journal.
     """

@@ -48,7 +48,7 @@ class Resumption:
 
         Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
         recipe, the tokenizer or the data; TrainingError if there is a finished model without
-        checkpoints, if the processes have different setups, or as `refuse_less_time` does.
+        checkpoints, if the processes have different setups, or if `refuse_less_time` raises it.
         """
         setup = self._setup
         setup.refuse_differences()
@@ -115,7 +115,7 @@ class Resumption:
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             state = TrainingState.restored(about["state"])
-            before = begun(self._directory.path) or setup.recipe  # for checkpoints without the key
+            before = begun(self._directory.path) or setup.recipe  # if "judged_by" is missing
             judge = about.get("judged_by", judged_by(before.training.best))
             if judge != judged_by(setup.recipe.training.best):
                 state.forget_best()

@@ -1,4 +1,4 @@
-"""A run, for `training.train`: it joins a run directory, a clock and a resumption."""
+"""The run that `training.train` uses: a run directory, a clock and a resumption together."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ from regard.run.state import Training, TrainingState, judged_by
 
 
 class Run:
-    """Training on prepared data, in a directory that keeps everything it needs to continue.
+    """Training on prepared data, in a directory that keeps all that is needed to continue.
 
     Opening a run locks its directory, so that two runs never train in it. A run that cannot be
     trained is refused before anything is written.

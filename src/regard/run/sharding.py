@@ -193,7 +193,7 @@ class _Shards:
         return whole[: shape[0]]
 
     def first_joins(self, name: str, mine: Tensor) -> Tensor | None:
-        """`join` the shards in the first process, on the CPU; the others take part and get None."""
+        """Join the shards in the first process, on the CPU; the others take part and get None."""
         whole = self.join(name, mine)
         return whole.cpu() if self._processes.first else None
 
@@ -237,7 +237,7 @@ def model_and_optimizer(
 
 
 class _Root(nn.Module):
-    """Computes functions of the model in `forward`, because FSDP gathers weights only there."""
+    """A module whose `forward` calls functions on the model: FSDP gathers weights only there."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -250,7 +250,7 @@ class _Root(nn.Module):
 def _divided(
     model: EncoderDecoder, dtype: torch.dtype, device: torch.device, exchange: "Exchange"
 ) -> Any:
-    """Divide the model, layer by layer and then the rest, on the device; return its `_Root`."""
+    """Divide each layer of the model, then the rest, on the device; return the model's `_Root`."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 

@@ -77,7 +77,7 @@ class Due(NamedTuple):
     resume: bool
     """Save a checkpoint which, if `save` is False, serves only to continue from."""
     leave: bool
-    """Whether a signal has come. Then save, even if no save is due, and raise Interrupted."""
+    """Whether a signal has come; if so, save, even if no save is due, and raise Interrupted."""
 
 
 class Training(NamedTuple):

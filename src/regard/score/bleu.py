@@ -68,8 +68,8 @@ class Figure:
     interval: tuple[float, float]
     """The ends of the 95 % interval, by 1,000 bootstrap samples of the sentences."""
     p: float | None
-    """The p-value by paired bootstrap: the probability of a larger difference from the first system
-    than was measured, if both systems were equally good. None for the first system."""
+    """The p-value by paired bootstrap: if this system and the first were equally good, a difference
+    larger than the measured one would have this probability. None for the first system."""
 
 
 def compare_translations(
@@ -77,7 +77,7 @@ def compare_translations(
     references: Sequence[Sequence[str]],
     tokenizer: BleuTokenizer = "13a",
 ) -> tuple[list[dict[str, Figure]], dict[str, str]]:
-    """The bleu, chrf and ter of each system, with intervals, and sacreBLEU's signature of each.
+    """The bleu, chrf and ter of each system, with intervals, and sacreBLEU's signature by score.
 
     Each system is compared with the first one. Samples are drawn from a fixed seed, unless
     SACREBLEU_SEED is in the environment. Raises the same errors as `score_translations`, and
@@ -112,7 +112,7 @@ def compare_by(
     signatures, results = test()
     ((name, signature),) = signatures.items()
     column = cast(list[Result], results[name])
-    # The samples of the first system come once alone, then again before those of each other system.
+    # The samples are of systems 1, 1, 2, 1, 3, ...: every other row, from the first, is a new one.
     drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
     figures = [_figure(one, its, column[0]) for one, its in zip(column, drawn, strict=True)]
     return figures, str(signature)
@@ -121,8 +121,8 @@ def compare_by(
 class _Sampled:
     """A metric that keeps the score of each bootstrap sample.
 
-    sacreBLEU tells only their mean and half the distance between their percentiles, but the mean is
-    not in the middle, and the sum of the two may be more than 100.
+    sacreBLEU returns only the mean of these scores and half the width of their 95 % interval. The
+    mean is not in the middle of this interval, and the mean plus the half may be more than 100.
     """
 
     def __init__(self, metric: Metric):

@@ -111,8 +111,8 @@ _WORD_AND_STOP = regex.compile(r"^(.*[^.])\.$")
 def _separating(language: str) -> _Rules:
     """Rules that put blanks around every character except letters, digits, and . , - ' and `.
 
-    Further rules put blanks around some of these exceptions, too. `tokenise` then makes
-    one blank of several.
+    Further rules put blanks around some of these exceptions, too. `tokenise` then replaces
+    several blanks in a row by one.
     """
     inside = {"fi": ":", "sv": ":", "ca": "·"}.get(language, "")
     return (
@@ -177,7 +177,7 @@ def _abbreviations(language: str) -> dict[str, str]:
     """When each of Moses' abbreviations keeps its full stop: "always" or "before a number".
 
     Lines are read as the script reads them: if a line ends in a blank, the blank belongs to the
-    abbreviation, and no word of a text equals it.
+    abbreviation, which then matches no word of a text.
     """
     lists = _lists()
     found = {}

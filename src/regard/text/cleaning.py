@@ -42,9 +42,10 @@ def judge_text(source: str, target: str, rules: DataRecipe) -> Verdict:
 
 
 def judge_length(source_tokens: int, target_tokens: int, rules: DataRecipe) -> Verdict:
-    """Judge a pair by its numbers of tokens, without </s>: TOO_LONG or KEPT.
+    """Judge a pair by its numbers of tokens: TOO_LONG or KEPT.
 
-    A pair is too long if a side has more than `rules.max_length` tokens, </s> included.
+    A pair is too long if a side has more than `rules.max_length` tokens. This limit counts </s>;
+    `source_tokens` and `target_tokens` do not.
     """
     fits = max(source_tokens, target_tokens) < rules.max_length
     return Verdict.KEPT if fits else Verdict.TOO_LONG

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
-"""Places in a text; a place is the number of a byte, counted from 0 through all words."""
+"""Places in a text: the numbers of bytes, counted from 0 through all words."""
 
 
 class Meetings:
@@ -37,9 +37,9 @@ class Meetings:
 class DividedText:
     """The words of a text as arrays over their bytes, one word after another.
 
-    The elements at the first byte of a piece describe the piece. In `words`, each byte is written
-    as one character c. `ids[c]` is the piece for c at the beginning of a word, and `ids[mark + c]`
-    the piece for c inside a word.
+    In each array, the element at the first byte of a piece describes the piece. In `words`, each
+    byte is written as one character c. `ids[c]` is the piece for c at the beginning of a word, and
+    `ids[mark + c]` the piece for c inside a word.
     """
 
     def __init__(self, words: Sequence[tuple[str, int]], ids: Mapping[str, int], mark: str):

@@ -1,4 +1,4 @@
-"""The protocol of tokenizers, regard's own and foreign ones: all that other modules use of them.
+"""The protocol of all tokenizers, regard's own and foreign ones: what other modules may use.
 
 Every tokenizer has ids 0 = <pad>, 1 = <s> and 2 = </s>. Source and target may have vocabularies
 of their own; a tokenizer with one shared vocabulary gives the same ids to both.
@@ -35,7 +35,7 @@ class AnyTokenizer(Protocol):
 
     @property
     def symbols(self) -> Mapping[str, int]:
-        """Ids of symbols that no text is encoded as, such as `(NP` in trees; often empty."""
+        """Ids of symbols, such as `(NP` in trees, that are never in encoded text; often empty."""
 
     @property
     def foreign_ids(self) -> list[int] | None:

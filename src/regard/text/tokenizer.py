@@ -1,9 +1,10 @@
 """§5.1 Sub-words: "Sentences were encoded using byte-pair encoding, which has a shared source-
 target vocabulary", or for English-French "a 32000 word-piece vocabulary".
 
-Both kinds are learned over the 256 bytes of UTF-8, so that no character is unknown: every Unicode
-text is restored exactly by encoding and decoding it. A space is put before the first word, and the
-line is cut before each space, so that a word has the same sub-words (pieces) wherever it stands:
+Both kinds of sub-words, also called pieces, are learned over the 256 bytes of UTF-8, so that no
+character is unknown: every Unicode text is restored exactly by encoding and decoding it. A space is
+put before the first word, and the line is cut before each space. Therefore, a word has the same
+pieces wherever it stands:
 
     "a rose is a rose"  ->  " a" " rose" " is" " a" " rose"  ->  pieces of each word
 
@@ -81,11 +82,12 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn a tokenizer with at most `vocabulary` entries.
 
-        It has fewer if no further pair of pieces occurs twice or, for word pieces, if joining a
-        further pair would not make the text more likely. The last entries are `symbols`; no text is
-        encoded as one of them. Lines of more than LONGEST_LEARNT characters are ignored. Equal
-        lines in equal order give an equal tokenizer. Raises RecipeError for a `vocabulary` that
-        cannot hold the bytes and symbols, DataError for a lone surrogate in the text.
+        The tokenizer has fewer entries if no other pair of pieces occurs twice. A tokenizer of word
+        pieces also has fewer if joining another pair would not make the text more likely. The last
+        entries are `symbols`; no text is encoded as a symbol. Lines of more than LONGEST_LEARNT
+        characters are ignored. Equal lines in equal order give an equal tokenizer. Raises
+        RecipeError for a `vocabulary` that cannot hold the bytes and symbols, DataError for a lone
+        surrogate in the text.
         """
         # A byte is one entry of BPE. It is two word pieces: one begins a word, one continues it.
         forms = 1 if kind == "bpe" else 2
@@ -320,7 +322,7 @@ def _read(path: Path) -> str:
 
 
 def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
-    """The kind and the model in a tokenizer.json; may raise any exception for another file."""
+    """The kind and the model in a tokenizer.json; other files may cause any exception."""
     vocabulary: dict[str, int] = content["vocab"]
     if not all(type(i) is int for i in vocabulary.values()):
         raise TypeError
@@ -330,7 +332,7 @@ def _model(content: dict[str, Any]) -> tuple[TokenizerKind, models.Model]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether `given` equals `ours`, except for keys that an older library did not write."""
+    """Whether `given` equals `ours`; an older library may have left keys out of `given`."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(key in ours and _agrees(value, ours[key]) for key, value in given.items())
     if isinstance(given, list) and isinstance(ours, list):

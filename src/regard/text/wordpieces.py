@@ -132,7 +132,7 @@ class Learner:
         """Subtract from the counts the pairs of pieces that are no longer neighbours."""
         for left, right, _, weight in parted.by_pair():
             pair = self._pairs.find(left, right)
-            if pair is not None:  # None is the pair that was joined: it has no number any more
+            if pair is not None:  # only the pair that was joined has no number any more
                 self._pairs.change(pair, -weight)
 
     def _meet(self, met: Meetings) -> None:
@@ -241,10 +241,10 @@ class _Pairs:
         self._gain[pairs] = np.where(n >= LEAST, self._gain_of(of), -np.inf)
 
     def score_around(self, pieces: Sequence[int], ways: list[int]) -> None:
-        """Compute again the gains of all pairs that contain one of these pieces.
+        """Compute again the gains of all pairs that contain one of `pieces`.
 
-        The counts of the pieces have changed. `ways` are the pairs that would become the last of
-        the pieces; their gains have changed, too.
+        The counts of these pieces have changed. `ways` are the pairs that would become
+        `pieces[-1]` if they were joined; the gains of these pairs have changed, too.
         """
         into = pieces[-1]
         self._into[ways] = into

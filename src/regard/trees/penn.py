@@ -21,8 +21,8 @@ from regard.errors import DataError
 from regard.trees.tree import Tree
 
 MOST_TOKENS = 1_000_000
-"""A tree with more brackets and words than this, over several lines, is refused: it must lack a
-bracket."""
+"""A tree that is still open at the end of a line, after more brackets and words than this, is
+refused: it must lack a bracket."""
 DEEPEST_INDENT = 30
 """The most levels by which `pretty` indents a line."""
 
@@ -42,9 +42,9 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """Read the trees of a file, called `name` in messages; one tree is in memory at a time.
 
     Lines may end in a line feed, with or without a carriage return, or have no end. Raises
-    DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty,
-    a word that stands outside all brackets or, without a tag, beside a bracketed phrase or word,
-    and a tree of over MOST_TOKENS.
+    DataError, with file, line and column (from 1), for a bracket that is missing, surplus or empty;
+    for a word outside all brackets; for a word without a tag beside a bracketed phrase or word; and
+    for a tree of over MOST_TOKENS.
     """
     reader = _Reader(name)
     for number, line in _numbered(lines):
@@ -178,7 +178,7 @@ class _Reader:
             )
 
     def _begin_child(self, at: int) -> None:
-        """Make a text before this child the label of the open bracket, such as S in `( S (NP`."""
+        """Make the text before this child, if any, the open bracket's label, as S in `( S (NP`."""
         if self._open and (around := self._open[-1]).texts:
             if around.label or len(around.texts) > 1:
                 raise self._beside(around.texts[-1], at)
@@ -254,7 +254,7 @@ def _clipped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A tree and its length when written on one line, so that each subtree is measured once."""
+    """A tree with its length on one line, which is stored to measure each subtree only once."""
 
     tree: Tree
     length: int

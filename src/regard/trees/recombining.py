@@ -20,7 +20,7 @@ MOST_TREES = 20_000
 
 
 class Phrases:
-    """The phrases of some trees, by the label of the phrase around them and their own label."""
+    """The phrases of some trees, grouped by their label and the label of the phrase around them."""
 
     def __init__(self, trees: Iterable[Tree]):
         self._longest = 0

@@ -25,8 +25,8 @@ Fate = Literal["lives", "dies", "dropped", "finished", "too low", "left"]
     dies       it is kept, but none of its continuations is kept
     dropped    it does not end in </s>, and is not among the `beam` best such candidates
     finished   it ends in </s>, and is among the `beam` best finished hypotheses
-    too low    it ends in </s>, and is not among the `beam` best finished hypotheses or, with
-               search.finish = "beam", not among the `beam` best candidates
+    too low    it ends in </s>, but is not among the `beam` best finished hypotheses; with
+               search.finish = "beam", also if it is not among the `beam` best candidates
     left       it was still live when the search ended
 """
 
@@ -149,7 +149,7 @@ class SearchRecorder:
 
 
 def _paths(hypotheses: Hypotheses) -> list[_Path]:
-    """The hypotheses of the only sentence, without <s> and padding; empty places are left out."""
+    """The hypotheses of the batch's only sentence, without <s>, padding and empty places."""
     fields = (field[0].tolist() for field in hypotheses._replace(rows=hypotheses.log_p))
     found = []
     for tokens, _, log_p, score in zip(*fields, strict=True):

@@ -13,19 +13,19 @@ from regard.view.pieces import merged, pieces_of_words
 from regard.view.recording import record_attention
 
 WordPairs = list[tuple[int, int]]
-"""Pairs of a word of the source and a word of the translation, by their numbers from 0. One or more
-blanks separate words."""
+"""Each pair has the number of a source word and the number of a word of the translation, both
+counted from 0. One or more blanks separate words."""
 
 
 @torch.no_grad()
 def aligned(
     model: EncoderDecoder, tokenizer: AnyTokenizer, sentence: str, translation: str, longest: int
 ) -> WordPairs:
-    """Each word of a translation with the word of the sentence that it attends to most.
+    """Pair each word of a translation with the word of the sentence that has the largest weight.
 
-    The weights are the mean of all heads of all layers of encoder-decoder attention. </s> is left
-    out, as words without a counterpart often attend to it. The model reads one blank between two
-    words, because further blanks would count as words. Returns no pairs if either side is blank,
+    The weights are the mean over all heads and layers of encoder-decoder attention. </s> is left
+    out, as words without a counterpart often attend to </s>. The model reads one blank between two
+    words, because further blanks would count as words. Returns no pairs if either text is blank,
     the sentence has more than `longest` pieces, the translation is too long for the model, the
     model has no encoder-decoder attention, or it is not known which pieces belong to which word.
     """

@@ -16,8 +16,8 @@ BLUE, LILAC, GREEN, PALE = "#c2e8f7", "#dcdfef", "#cbe7d3", "#f3f3f5"
 FIGURE_1 = (1010.0, 942.0)
 """The width and height of the sheet of Figure 1, in points."""
 _HIGHER = 190.0
-"""Points by which the sheet is higher if a LayerNorm ends each stack, as in a pre-norm model, where
-each LayerNorm has its own box."""
+"""The sheet is this many points higher if a LayerNorm ends each stack, as in a pre-norm model,
+because each LayerNorm then has its own box."""
 _ENCODER, _DECODER = 315.0, 695.0
 """The x of the middle of the encoder, and of the decoder."""
 _BOX, _FRAME = 250.0, 165.0
@@ -167,7 +167,7 @@ class _Stack:
         )
 
     def _times(self, y: float) -> None:
-        """Write beside the stack: the number of layers, the parameters of one layer and of all."""
+        """Write beside the stack: the number of layers, the parameter counts of one and of all."""
         drawing, count = self.drawing, len(self.layers)
         x = self.x + self.side * (_FRAME + 14)
         end = "right" if self.side < 0 else "left"
@@ -204,7 +204,7 @@ def _outputs(drawing: Drawing, y: float, parts: dict[str, Label]) -> None:
 
 
 def _sums(drawing: Drawing, model: Transformer) -> None:
-    """Write the parameters of the model and of its parts in the upper left corner."""
+    """Write how many parameters the model and its parts have, in the upper left corner."""
     y, rows = sheet_size(model)[1] - 40, part_counts(model)
     drawing.text(60, y, f"The {type(model).__name__}", size=16, side="left")
     for row, (name, count) in enumerate(rows, 1):

@@ -89,5 +89,6 @@ def _panel(
         for query in range(len(queries)) if only is None else [only]:
             for key, weight in enumerate(weights[head, query]):
                 if weight >= FAINT:
-                    ends, alpha = ([query, key], [1, 0]), min(1.0, float(weight))  # it is rounded
+                    # Rounding may make a weight larger than 1.
+                    ends, alpha = ([query, key], [1, 0]), min(1.0, float(weight))
                     axes.plot(*ends, color=colours[head], alpha=alpha, linewidth=1.8)

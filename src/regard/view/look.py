@@ -64,7 +64,7 @@ class Look:
         raise ModelError(f"this model has no {wanted} attention: it has {has}")
 
     def queries(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Labels of the queries; in encoder-decoder attention, these are the written pieces."""
+        """Labels of the queries; in encoder-decoder attention, the labels are `written`."""
         return {"encoder": self.source, "decoder": self.read, "cross": self.written}[kind]
 
     def keys(self, kind: AttentionKind) -> tuple[str, ...]:

@@ -55,9 +55,9 @@ def numbered(stack: str, layers: Sequence[nn.Module]) -> str:
 def sublayers(stack: str, layers: Sequence[nn.Module], causal: bool) -> Iterator[Sublayer]:
     """Each sub-layer of a layer, from the bottom up.
 
-    A box gives the sizes of one layer; its first line names all layers with such a module. `causal`
-    says whether the decoder's self-attention is masked; it is ignored for the encoder. Raises
-    TypeError for a module that Figure 1 does not have.
+    A box gives the sizes of a module in one layer; the first line of the box names the module in
+    all layers. `causal` says whether the decoder's self-attention is masked; it is ignored for the
+    encoder. Raises TypeError for a module that Figure 1 does not have.
     """
     which = numbered(stack, layers)
     modules = list(layers[0].named_children())
@@ -93,7 +93,7 @@ def _about(module: nn.Module, masked: bool) -> tuple[str, str]:
 
 
 def _addition(module: nn.Module) -> tuple[bool, nn.LayerNorm | None]:
-    """Whether a sub-layer's output is added to its input, and the LayerNorm of the result."""
+    """Whether a sub-layer's output is added to its input, and the LayerNorm that follows."""
     match module:
         case AddNorm():
             return not isinstance(module, NormOnly), module.norm

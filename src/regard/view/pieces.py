@@ -37,10 +37,10 @@ def between_spaces(pieces: Sequence[str]) -> Words:
 def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
     """Group the pieces of a text into the words of the text, which single blanks separate.
 
-    Some tokenizers join words or divide them, so the pieces are told apart by their letters. If the
-    pieces have other letters than the text, for example because a word is unknown, they are grouped
-    at their own spaces. Returns None if there are not as many groups as words then, or if a word
-    has no piece.
+    Some tokenizers join words or divide them, so each piece is assigned to a word by its letters.
+    If the pieces have other letters than the text, for example because a word is unknown, they are
+    grouped at their own spaces. Returns None if this does not give as many groups as words, or if
+    a word has no piece.
     """
     given = [_letters(word) for word in text.split(" ")]
     found, ends, begin = [list[int]() for _ in given], list(accumulate(map(len, given))), 0
@@ -54,7 +54,7 @@ def pieces_of_words(pieces: Sequence[str], text: str) -> Words | None:
 
 
 def _letters(text: str) -> str:
-    """The text without blanks, case and the compatibility forms that tokenizers replace."""
+    """The text casefolded, in NFKD and without blanks: tokenizers may change all of these."""
     return "".join(unicodedata.normalize("NFKD", text).casefold().split())
 
 

@@ -67,7 +67,7 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
 class _Recorder:
     """An arithmetic that computes attention by its definition, and stores the attention weights.
 
-    `by` is the arithmetic that it replaces for one layer, and computes everything else.
+    It replaces the arithmetic `by` in the attention of one layer; `by` computes everything else.
     """
 
     def __init__(self, by: Arithmetic, weights: dict[int, Tensor], layer: int):

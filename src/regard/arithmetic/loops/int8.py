@@ -29,7 +29,7 @@ def round_signed(x: Numbers, factors: Numbers, out: Numbers, scale: Numbers) -> 
         largest = u32(0)
         for j in range(columns):
             product[j] = read(row[j]) * factors[j]
-            # The bits of |product[j]|; as integers, they are in the order of the absolute values.
+            # The bits of |product[j]| as an integer: a larger absolute value has a larger integer.
             largest = max(largest, u32(bits(product[j]) & u32(0x7FFFFFFF)))
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         inverse = f32(1) / scale[r]

@@ -23,7 +23,7 @@ def round_unsigned_rows(x: Numbers, out: Numbers, scale: Numbers) -> None:
         row, out_row = x[r], out[r]
         largest = u32(0)
         for j in range(columns):
-            # The bits of |row[j]|; as integers, they are in the order of the absolute values.
+            # The bits of |row[j]| as an integer: a larger absolute value has a larger integer.
             largest = max(largest, u32(bits(row[j]) & u32(0x7FFFFFFF)))
         scale[r] = from_bits(largest) * f32(1 / 127) + f32(1e-30)
         factor = f32(1) / scale[r]

@@ -65,7 +65,7 @@ def _cache() -> Iterator[None]:
     """A context in which Numba's cache is a folder named by a hash of all files of this package.
 
     If any of these files changes, all loops are compiled again. Numba itself compiles a loop again
-    if the file of the loop changes, but not if the file of a function that the loop calls changes.
+    only if the loop's own file changes. It does not check the files of functions that a loop calls.
     """
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     config: Any = numba.config
@@ -117,7 +117,7 @@ def _read(number: Any) -> Any:
 
 
 def write(row: Any, place: int, number: Any) -> None:
-    """Write an fp32 number to row[place]; if the row is in bf16, round the number to the nearest.
+    """Write an fp32 number to row[place]; if the row is in bf16, round to the nearest bf16 number.
 
     Only compiled functions can call `write`; the call goes to the function that `_write` returns.
     """

@@ -8,7 +8,7 @@ def put_back(gold: EvalbSentence, test: EvalbSentence, parameters: EvalbParamete
     """Put a deleted mark back into its sentence if the other sentence keeps one at that place."""
     deleted = parameters.deleted
     for number, mark in enumerate(test.quotes):
-        place = mark.place  # as in EVALB: the old place is compared even if the mark moves
+        place = mark.place  # as in EVALB: the place before `_insert` moves the mark
         for other_number, other in enumerate(gold.quotes):
             if other.place != place or other.tag == mark.tag:
                 continue

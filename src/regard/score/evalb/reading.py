@@ -17,8 +17,8 @@ QUOTE_MARKS = {b"'", b'"', b"/"}
 """The words that count as quotation marks."""
 
 # `(label blanks string)` is a word; any other `(label` begins a constituent. A constituent is
-# sound, that is, well formed, in two cases: a bracket follows its label, or blanks, a string and a
-# bracket "(" follow it. A string may be empty.
+# sound, that is, well formed, if its label is followed by a bracket, or by blanks, a string and a
+# bracket "(". A string may be empty.
 _TOKEN = re.compile(
     rb"""\( (?P<label> [^()\s]*+ )
             (?: \s++ (?P<word> [^()\s]*+ ) \)

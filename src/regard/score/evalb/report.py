@@ -25,7 +25,7 @@ class Status(IntEnum):
 
 
 class Row(NamedTuple):
-    """A row of the table: line number, length in gold words, status and counts of a sentence."""
+    """A row of the table: line number, length of the gold tree in words, status and counts."""
 
     line: int
     length: int
@@ -141,7 +141,7 @@ class BracketScores:
         return f"{_RULE}\n{brackets if c.gold_brackets and c.test_brackets else ''}{tags}"
 
     def summary(self) -> str:
-        """Both summaries, with one figure on each line."""
+        """`all` and `short` as text, with one figure on each line."""
         lines = ["=== Summary ==="]
         for title, block in (("All", self.all), (f"len<={self.cutoff}", self.short)):
             lines += ["", f"-- {title} --"]

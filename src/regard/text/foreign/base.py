@@ -41,8 +41,8 @@ class Description(Section):
 
 
 LeftOutIfFalse = Annotated[bool, Field(exclude_if=lambda value: not value)]
-"""A setting that tokenizer.json has only if it is true. So a tokenizer that was saved before there
-was such a setting keeps its fingerprint."""
+"""A setting that is written to tokenizer.json only if the setting is true. So a tokenizer that was
+saved before the setting existed keeps its fingerprint."""
 S = TypeVar("S", bound=Section)
 
 
@@ -130,7 +130,7 @@ class ForeignTokenizer(ABC, Generic[S]):
         return self.order_of("source").foreign_ids
 
     def unknown(self, side: SideName) -> int | None:
-        """Our id of the piece for what the vocabulary lacks; None if there is no such piece."""
+        """Our id of the piece that stands for unknown pieces; None if there is no such piece."""
         return None
 
     def order_of(self, side: SideName) -> IdOrder:

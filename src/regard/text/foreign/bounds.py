@@ -79,10 +79,11 @@ def _decoded(text: str) -> bytes:
 
 
 def longest_replacement(charsmap: bytes) -> int:
-    """The length, in bytes, of the longest text by which SentencePiece's table replaces characters.
+    """The length, in bytes, of the longest text in SentencePiece's table of replacements.
 
-    The table begins with the size of an index, in four bytes, and the index. The replacing texts
-    follow, each with a zero byte at its end. If no text follows, the result is 1.
+    The table replaces characters by texts. Four bytes at its beginning give the size of an index;
+    the index follows, and then the texts, each with a zero byte at its end. If there is no text,
+    the result is 1.
     """
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     return max(1, *map(len, texts.split(b"\0"))) if texts else 1

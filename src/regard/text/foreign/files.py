@@ -68,7 +68,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Original:
-    """The vocabulary that is given as a file or as a map from pieces to ids; raises ModelError."""
+    """A vocabulary as a file, from a file or a map from pieces to ids; raises ModelError."""
     if isinstance(given, Mapping):
         return Original(Path(name), json.dumps(dict(given), ensure_ascii=False).encode())
     return read_original(given)

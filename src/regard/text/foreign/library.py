@@ -53,7 +53,7 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         size: int | None = None,
         source_size: int | None = None,
     ) -> Self:
-        """Read a tokenizer.json for both sides, or one for each.
+        """Read one tokenizer.json for both sides, or one for each side.
 
         `specials` and `size` describe the target; `source_specials` and `source_size` describe the
         source, if there are two files. By default, special symbols are looked up by the names

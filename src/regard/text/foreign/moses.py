@@ -56,7 +56,7 @@ class MosesSettings(Section):
     separator: _Pieces = "@@"
     """The mark at the end of each piece of a word except the last."""
     threshold: int | None = None
-    """The least count of a piece in target.counts: rarer pieces are divided into smaller ones. With
+    """A piece whose count in target.counts is less than this is divided into smaller pieces. With
     None, no piece in that file is divided."""
     source_threshold: int | None = None
     unknown: str = "<unk>"
@@ -149,7 +149,7 @@ class MosesTokenizer(ForeignTokenizer[MosesSettings]):
             self._merges[side] = codes and _merges(codes, its.separator, frequent)
 
     def unknown(self, side: SideName) -> int:
-        """Our id of the piece for what the vocabulary lacks."""
+        """Our id of the piece that stands for unknown pieces."""
         return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:

@@ -100,7 +100,7 @@ class _Scanner:
         return ways
 
     def _interval(self, once: _Ways, is_group: bool) -> _Ways:
-        """Read the rest of {2}, {2,3} or {2,}; `once` are the ways of the repeated part."""
+        """Read the rest of {2}, {2,3} or {2,}; `once` has the ways of one repetition."""
         least, comma, most = self._until("}").partition(",")
         if not (least + most).isascii() or not (least + most).isdecimal():
             raise _Unsafe

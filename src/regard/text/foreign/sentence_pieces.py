@@ -156,7 +156,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
     @property
     def cutter(self) -> bytes:
-        """The SentencePiece model that cuts the source: the file, unless it is restricted."""
+        """The model that cuts the source: the file or, if `restricted` is set, a changed copy."""
         if self.settings.restricted:
             return bytes(self._models["source"].serialized_model_proto())
         return self.files["source.spm"].content
@@ -183,7 +183,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
         return _model(own) if own else self._models["source"]
 
     def unknown(self, side: SideName) -> int:
-        """Our id of the piece for what the vocabulary lacks."""
+        """Our id of the piece that stands for unknown pieces."""
         return self._tables[side].unknown
 
     def _encoded(self, lines: Sequence[str], side: SideName) -> Iterator[list[int]]:
@@ -223,7 +223,7 @@ class SentencePieceTokenizer(ForeignTokenizer[SentencePieceSettings]):
 
 
 def _model(file: Original, allowed: Container[str] | None = None) -> SentencePieceProcessor:
-    """The model in a file; with `allowed`, it cuts text only into these and single characters."""
+    """A file's model; with `allowed`, it cuts text only into these pieces and single characters."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
@@ -242,13 +242,13 @@ def _model(file: Original, allowed: Container[str] | None = None) -> SentencePie
 
 
 def _restricted(content: bytes, allowed: Container[str]) -> bytes:
-    """A model whose longer pieces are unused unless they are allowed.
+    """A copy of a model that uses only the allowed pieces and single characters.
 
-    SentencePiece itself did this by `SetVocabulary`, which its newest versions do not have.
+    Older versions of SentencePiece, unlike the newest, have `SetVocabulary` for this purpose.
     """
     try:
         from sentencepiece import sentencepiece_model_pb2
-    except ImportError:  # it needs protobuf
+    except ImportError:  # protobuf is missing
         raise MissingExtra("a restricted SentencePiece tokenizer", "exchange") from None
     model = cast(Any, sentencepiece_model_pb2).ModelProto.FromString(content)
     kinds = model.SentencePiece
