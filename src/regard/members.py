@@ -13,10 +13,10 @@ from regard.start import MINUTES, Start
 def members(start: Start, count: int) -> Iterator[Start]:
     """Yield the starts of `count` runs, which differ only in their seeds and directories.
 
-    The runs are in seed-1, seed-2 and so on, in `start.out`. If `start` has a time, or the first
-    run chooses its recipe for MINUTES, each run gets an equal share of that time. The other runs
-    use the data, the tokenizer and the recipe of the first run, so the first run must have begun
-    before another run begins. Raises RecipeError if `start` assigns a seed.
+    The runs are in seed-1, seed-2 and so on, in `start.out`. They share the time of `start`
+    equally; if it has none, and the first run chooses its recipe for the text, they share MINUTES.
+    The other runs use the data, the tokenizer and the recipe of the first run, so the first run
+    must have begun before another run begins. Raises RecipeError if `start` assigns a seed.
     """
     if "training.seed" in map(assigned_field, start.assignments):
         raise RecipeError("--seeds counts the seeds from 1: leave out --set training.seed")

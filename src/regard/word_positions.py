@@ -1,10 +1,10 @@
-"""§3.5 with positions counted in words, so that a symbol of a tree stands where its word stands.
+"""§3.5 with positions counted in words: a symbol of a tree stands where the next word stands.
 
 A parser writes a tree without its words (§6.3), and must know which word comes next. With the
 positions of the paper, it has to count the leaves it has written and the sub-words it has read.
 In this module, both sides have the positions of words: a sub-word has the number of its word, and a
-symbol of the tree has the number of the word that the next leaf stands for. experiments/table4
-measures the effect.
+symbol of the tree has the number of the word whose leaf comes after it. experiments/table4 measures
+the effect.
 """
 
 from __future__ import annotations

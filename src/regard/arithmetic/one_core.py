@@ -131,7 +131,7 @@ class Loops(Cpu):
         length: Tensor,
         rules: Choosing,
     ) -> Chosen:
-        """Choose the live and the finished hypotheses of all sentences in one call of a loop."""
+        """Choose the live and the finished hypotheses of all sentences, in one compiled loop."""
         like, places = candidates.tokens, (len(max_lengths), rules.beam)
 
         def empty() -> Hypotheses:

@@ -11,11 +11,11 @@ def average(
     out: Annotated[Path, typer.Option(help="The model directory to make.")],
     last: Annotated[
         int | None,
-        typer.Option(min=1, help="How many of the newest checkpoints; by default 5."),
+        typer.Option(min=1, help="How many checkpoints are averaged; by default 5."),
     ] = None,
     best: Annotated[
         bool,
-        typer.Option("--best", help="Instead, the checkpoints nearest to the best validation."),
+        typer.Option("--best", help="Not the newest, but those nearest to the best validation."),
     ] = False,
     steps: Annotated[
         str | None, typer.Option(metavar="STEPS", help="The checkpoints of these steps: 1000,2000.")

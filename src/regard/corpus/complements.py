@@ -55,7 +55,7 @@ class Complement:
     object: Nominal | None = None
     negative: bool = False
     result: tuple[Word, Word] | None = None
-    """The adjective after `more` and the German comparative."""
+    """The English adjective, which follows `more`; the German comparative."""
 
     @property
     def ending(self) -> Nominal | None:

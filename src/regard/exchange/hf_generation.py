@@ -46,7 +46,7 @@ class Generation:
     end: int
     pad: int
     forbidden: frozenset[int]
-    """Ids that are never written; if `excluded` is False, they still take part in the softmax."""
+    """Ids that a search never chooses; unless `excluded`, they still take part in the softmax."""
     excluded: bool
     """The value of `renormalize_logits`: whether the softmax leaves out the forbidden ids."""
 

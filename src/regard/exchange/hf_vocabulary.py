@@ -29,7 +29,7 @@ class MarianVocabulary:
     ids: dict[str, int]
     """The exported ids of special tokens, by keys of a configuration, such as "eos_token_id"."""
     never: list[int]
-    """Exported ids that are never written."""
+    """Exported ids that a search never chooses."""
     excluded: bool = False
     """Whether the softmax leaves out the ids of `never`."""
     tokenizer_class: str = "PreTrainedTokenizerFast"

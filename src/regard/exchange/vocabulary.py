@@ -27,9 +27,9 @@ def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
 
 
 def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:
-    """The name, from the target's `names`, that stands for names which the vocabulary lacks.
+    """The target's name of the piece that stands for unknown pieces; of <pad> if there is none.
 
-    A tokenizer of ours has all bytes, and so lacks nothing: for it, this is the name of <pad>.
+    A tokenizer of ours has no such piece: it has all bytes, so nothing is unknown to it.
     """
     unknown = tokenizer.unknown("target") if isinstance(tokenizer, ForeignTokenizer) else None
     return names[PAD if unknown is None else unknown]

@@ -1,4 +1,4 @@
-"""Functions for loops: numbers in fp32 and bf16, the exponential, random bits."""
+"""What compiled loops share: numbers in fp32 and bf16, the exponential, random bits."""
 
 import hashlib
 import os
