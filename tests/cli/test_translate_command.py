@@ -22,9 +22,11 @@ from cli.test_refused_places import NOWHERE
 from files.limits import files_of_at_most
 from machine.ended import assert_gone
 from regard.cli.main import main
+from regard.cli.translating import ParagraphLines
 from regard.machine.copies import can_be_copied
 from regard.translation import Translation, Translator
 from run.killing import PROCESSES
+from serve.conftest import Shouting
 
 COUNT = 3_840
 LINES = 256
@@ -418,6 +420,13 @@ def test_lines_of_several_sentences(made: Path) -> None:
     assert [fact["text"] for fact in facts] == plain.stdout.splitlines()
     assert [one["source"] for one in facts[0]["sentences"]] == ["The dog sees.", "The cat likes!"]
     assert facts[1]["sentences"] == facts[3]["sentences"] == []
+
+
+def test_each_sentence_of_a_paragraph_gets_the_code_of_its_line() -> None:
+    translator = Shouting()
+    lines = ParagraphLines(translator, Path("-"), 1, False, True, False, False, 9, "en")
+    written = lines.translated([">>de<< The dog. A cat.", "A bird."])
+    assert list(written) == [">>DE<<THE DOG. >>DE<<A CAT.", "A BIRD."]
 
 
 def test_paragraphs_in_a_file_are_those_of_standard_output(world: World) -> None:

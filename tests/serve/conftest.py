@@ -35,7 +35,7 @@ class Shouting(Translator):
             encode_target=lambda lines: [line.split() for line in lines],
             prefix=lambda line: ">>de<<" * line.startswith(">>de<<"),
         )
-        self.model: Any = SimpleNamespace(longest=1000)
+        self.model: Any = SimpleNamespace(longest=1000, members=())
         self.gate, self.asked, self.said = threading.Event(), list[list[str]](), list[str]()
         self.gate.set()
 

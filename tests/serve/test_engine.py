@@ -99,7 +99,7 @@ def test_each_sentence_gets_the_code_that_the_text_begins_with(
     engine = start(shouting)
     passage = engine.read(">>de<< - Go home. Now!\nOr later.", is_html=False)
     assert passage.sentences == (">>de<<Go home.", ">>de<<Now!", ">>de<<Or later.")
-    assert passage.joined(["A", "B", "C"]) == " - A B\nC"
+    assert passage.joined(["A", "B", "C"]) == "- A B\nC"
     passage = engine.read(">>de<<<p>Go home.</p>", is_html=True)
     assert passage.sentences == (">>de<<Go home.",)
     assert passage.joined(["A"]) == "<p>A</p>"

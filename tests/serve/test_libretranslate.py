@@ -11,6 +11,7 @@ from regard.serve.keys import Keys
 from regard.serve.languages import LanguagePair
 from serve.conftest import Serve, Shouting, listening
 
+DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
 
 
@@ -57,17 +58,27 @@ def test_a_form_may_be_as_large_as_the_limits_allow(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("charset", "text"), [("unicode_escape", b"\\ud800"), ("utf-7", b"+2AA-"), ("undefined", b"a")]
+    ("charset", "text", "status"),
+    [
+        ("unicode_escape", b"\\ud800", 400),
+        ("utf-7", b"+2AA-", 400),
+        ("undefined", b"a", 400),
+        ("punycode", b"a-", 400),  # its time grows with the square of the length
+        ('"UTF-8"', "ä".encode(), 200),
+        ("ISO-8859-1", b"\xe4", 200),
+    ],
 )
-def test_text_that_no_charset_should_give_is_refused(
-    client: TestClient, charset: str, text: bytes
+def test_a_form_names_its_charset(
+    client: TestClient, charset: str, text: bytes, status: int
 ) -> None:
     head = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
-    fields = (b"source", b"en"), (b"target", b"de"), (b"q", text)
-    body = b"".join(head % field for field in fields) + b"--x--\r\n"
+    end = b"-" * (charset == "punycode")  # in it, source- is the name source
+    fields = (b"source", b"en" + end), (b"target", b"de" + end), (b"q", text)
+    body = b"".join(head % (name + end, value) for name, value in fields) + b"--x--\r\n"
     kind = {"content-type": f"multipart/form-data; boundary=x; charset={charset}"}
     answer = client.post("/translate", content=body, headers=kind)
-    assert (answer.status_code, list(answer.json())) == (400, ["error"])
+    told = {"error": DAMAGED} if status == 400 else {"translatedText": "Ä"}
+    assert (answer.status_code, answer.json()) == (status, told)
 
 
 def test_a_list_gives_a_list_in_its_order(client: TestClient, shouting: Shouting) -> None:
@@ -114,6 +125,15 @@ def test_what_is_in_the_target_language_already_stays(client: TestClient) -> Non
     answer = client.post("/translate", json=ASKED | {"source": "auto", "q": german}).json()
     assert answer["translatedText"] == german
     assert client.post("/translate", json=ASKED | {"source": "de", "q": german}).status_code == 200
+
+
+def test_the_language_of_html_is_told_from_its_text(client: TestClient) -> None:
+    style = "<style>header { display: block } .button:hover { color: black }</style>"
+    german = f"{style}<p class='card shadow'>Sch&ouml;nes\n<b>Wetter</b></p>"
+    asked = ASKED | {"source": "auto", "q": [german, "<br>"], "format": "html"}
+    answer = client.post("/translate", json=asked).json()
+    assert answer["translatedText"] == [german, "<br>"]
+    assert answer["detectedLanguage"][0]["language"] == "de"
 
 
 def test_of_a_list_only_what_is_in_another_language_is_translated(client: TestClient) -> None:

@@ -58,6 +58,12 @@ def test_a_full_queue_is_said_at_once_while_the_rest_goes_on(
     assert client.post("/translate", json=ASKED).status_code == 200
 
 
+def test_a_list_is_taken_as_a_whole(serve: Serve, shouting: Shouting) -> None:
+    """The first text alone would fill the queue, and the second would never be translated."""
+    answer = serve(waiting=2).post("/translate", json=ASKED | {"q": ["one. two.", "", "three."]})
+    assert answer.json() == {"translatedText": ["ONE. TWO.", "", "THREE."]}
+
+
 def test_what_takes_too_long_is_given_up(serve: Serve, shouting: Shouting) -> None:
     shouting.gate.clear()
     client = serve(seconds=0.2)

@@ -40,6 +40,30 @@ def test_sentences_end_by_the_rules_of_the_language() -> None:
     assert read_text("안녕하세요. 반갑습니다!", "ko").sentences == ("안녕하세요.", "반갑습니다!")
 
 
+JAPANESE = "委員会は月曜日に、川に架かる新しい橋を来年建設することを決定した。"
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "sentence"),
+    [
+        ("A long sentence ends here. " * 260, "en", "A long sentence ends here."),
+        ("ah " + JAPANESE * 200, "ja", JAPANESE),
+    ],
+)
+def test_no_sentence_of_a_very_long_line_is_cut(text: str, language: str, sentence: str) -> None:
+    passage = read_text(text, language)
+    assert {one.removeprefix("ah ") for one in passage.sentences} == {sentence}
+    assert passage.joined(passage.sentences) == text
+
+
+def test_chinese_and_japanese_sentences_get_blanks_between_them_in_other_languages() -> None:
+    text, english = "犬が寝ている。猫が来た。元気?", ["A dog.", "A cat.", "Well?"]
+    for passage in (read_text(text, "ja"), read_html(text, "ja")):
+        assert passage.joined(english) == "A dog. A cat. Well?"
+        assert passage.joined(["狗。", "猫。", "好?"]) == "狗。猫。好?"
+    assert shouted("see x.org/a?B=1") == "SEE X.ORG/A?B=1"
+
+
 def test_what_has_no_letters_is_not_translated() -> None:
     assert read_text("😀 12,50 €\n---\n", "en").sentences == ()
 
@@ -63,6 +87,8 @@ def test_html_keeps_its_tags_to_the_character() -> None:
         "<code>print x</code>",
         "<span translate=no>not <span>this</span> here</span>",
         "<div class='x notranslate'>nor this</div>",
+        "<p translate='NO'>nor that</p>",
+        "<![if\n!vml]><![endif]><![x]><![\n1]><code>nor this</code>",
         "<!doctype html>",
         "<?php echo one ?>",
         "<script>never closed",
@@ -113,7 +139,8 @@ def test_a_sentence_that_html_breaks_over_lines_is_one() -> None:
 markup = st.lists(
     st.sampled_from(
         ["<", ">", "</", "<p>", "</p>", "<b a='", '"', "'", "&", "&amp;", "&#60;", "<!--", "-->",
-         "<script>", "</script>", "<![CDATA[", "]]>", "<?", "dog. Cat", " ", "\n", "translate=no"]
+         "<script>", "</script>", "<![CDATA[", "]]>", "<![x", "<![\n", "<?", "dog. Cat", " ",
+         "\n", "translate=no"]
     )
 ).map("".join)  # fmt: skip
 
@@ -129,7 +156,7 @@ def test_html_of_any_kind_is_read_and_its_tags_stay(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<a ", "<a b='", "<!--", "<", "&", "</", "<![CDATA[", "<a b=''>'"]
+    "piece", ["<a ", "<a b='", "<!--", "<", "&", "</", "<![CDATA[", "<![x", "<a b=''>'"]
 )
 @pytest.mark.timeout(20)
 def test_crafted_markup_takes_no_time(piece: str) -> None:

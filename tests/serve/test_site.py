@@ -286,8 +286,10 @@ def test_attention_that_cannot_be_shown_is_said_in_korean(site: Open, shouting: 
     page = site(shouting, locale="ko-KR")
     page.fill("#text", "one")
     result(page, "ONE")
-    page.click("#tab-attention")  # this translator has no attention
-    playwright.expect(page.locator("#problem")).to_contain_text("한 문장의 어텐션만")
+    page.click("#tab-attention")
+    playwright.expect(page.locator("#problem")).to_have_text(
+        "이 모델은 어텐션을 보여 주지 않습니다."
+    )
 
 
 def test_both_interfaces_have_every_text(site: Open, shouting: Shouting) -> None:

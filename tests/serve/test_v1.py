@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from regard.families.choose import new_model
+from regard.recipe import ModelRecipe, SearchRecipe
 from regard.serve import engine, schema
 from regard.serve.app import create_app
 from regard.serve.languages import LanguagePair
 from regard.text.tokenizer import EOS
-from regard.translation import Translator
+from regard.translation import Translation, Translator
 from regard.view.look import Look, seen
 from regard.view.recording import KINDS
 from serve.conftest import Serve, Shouting, listening
+from untrained import TOKENIZER
 
 ASKED = {"text": "one.\n- two. ", "source": "en", "target": "de"}
 
@@ -203,6 +206,42 @@ def test_attention_that_is_too_much_is_refused(
     monkeypatch.setattr(engine, "MOST_CELLS", 10)
     (sentence,) = real.post("/v1/translate", json=asked | {"attention": False}).json()["sentences"]
     assert "alignment" not in sentence
+
+
+def untrained(family: Any) -> Translator:
+    model = new_model(ModelRecipe(family=family, layers=2, d_model=16), TOKENIZER.size).eval()
+    return Translator(model, TOKENIZER, SearchRecipe(beam=1, max_extra=1), 100)
+
+
+def test_a_model_shows_the_attention_that_it_has() -> None:
+    asked = {"text": "one", "source": "en", "target": "de"}
+    pairs = {family: LanguagePair("en", family[:2]) for family in ("recurrent", "dilated")}
+    app = create_app([(pair, untrained(family)) for family, pair in pairs.items()])
+    with TestClient(app) as client:
+        asked["target"] = pairs["recurrent"].target
+        answer = client.post("/v1/translate", json=asked | {"attention": True}).json()
+        found = answer["sentences"][0]["attention"]
+        assert set(found) == {"source", "read", "written", "cross"}
+        assert client.post("/v1/look", json=asked).status_code == 200
+        asked["target"] = pairs["dilated"].target
+        assert client.post("/v1/translate", json=asked | {"alignment": True}).status_code == 200
+        for path, more in (("translate", {"attention": True, "stream": True}), ("look", {})):
+            answer = client.post(f"/v1/{path}", json=asked | more)
+            assert answer.status_code == 400
+            assert answer.json()["error"].endswith("this model shows no attention")
+
+
+def test_the_blank_before_a_translation_from_japanese_is_told(
+    shouting: Shouting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"text": "犬。猫。", "source": "ja", "target": "en"}
+    cat = [[Translation("cat", 0.0)]]
+    monkeypatch.setattr(shouting, "stream", lambda some, **_: cat * len(some))
+    with TestClient(create_app([(LanguagePair("ja", "en"), shouting)])) as client:
+        whole = client.post("/v1/translate", json=asked).json()
+        streamed = events(client.post("/v1/translate", json=asked | {"stream": True}).text)
+    assert (whole["text"], [one["before"] for one in whole["sentences"]]) == ("cat cat", ["", " "])
+    assert streamed == [*(("sentence", one) for one in whole["sentences"]), ("done", whole)]
 
 
 def test_a_stream_gives_alignments_once(real: TestClient) -> None:

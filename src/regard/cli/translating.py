@@ -38,7 +38,7 @@ class SentenceLines:
         return "standard input" if str(self.input) == "-" else str(self.input)
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line. The first line has number `first`, from 0."""
+        """Yield the text to write for each line; the first line has the index `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             for number, its in enumerate(self._sentences(some, count(first + 1)), first):
@@ -133,7 +133,7 @@ class ParagraphLines(SentenceLines):
     """Translates lines of any number of sentences; the text between sentences is kept."""
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line. The first line has number `first`, from 0."""
+        """Yield the text to write for each line; the first line has the index `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
             passages = [self._passage(line) for line in some]
@@ -157,16 +157,16 @@ class ParagraphLines(SentenceLines):
         from regard.errors import MissingExtra
 
         try:
-            from regard.serve.passages import read_text
+            from regard.serve.passages import read_passage
         except ModuleNotFoundError:
             raise MissingExtra("regard translate --paragraphs", "serve") from None
-        return read_text(line, self.language)
+        return read_passage(line, self.language, self.translator.tokenizer)
 
 
 def _numbered(passages: "Iterable[Passage]", first: int) -> tuple[list[str], list[int]]:
     """All sentences of some lines, and for each sentence the number of its line, from 1.
 
-    The first line has the number `first`, from 0.
+    The first line has the index `first`, which counts from 0.
     """
     both = [(s, number) for number, its in enumerate(passages, first + 1) for s in its.sentences]
     return [sentence for sentence, _ in both], [number for _, number in both]

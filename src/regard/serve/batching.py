@@ -35,10 +35,10 @@ class Batcher(Generic[_Item, _Result]):
     """A queue of sentences, and one thread that translates sentences of similar length together.
 
     Only this thread calls `translate`. When no sentence has come for `idle` seconds, the thread
-    calls `rest` once. `measure` returns the number of tokens of each sentence. `most` is the limit
-    of the queue in sentences, `budget` the limit of a batch in tokens, and `wait` the most seconds
-    that the thread waits for a batch to fill. If the future of a waiting sentence is cancelled, the
-    sentence is not translated.
+    calls `rest` once. `measure` returns the number of tokens of each sentence. The queue refuses
+    sentences while it has `most` or more. A batch has at most `budget` tokens, or one sentence. The
+    thread waits at most `wait` seconds for a batch to fill. If the future of a waiting sentence is
+    cancelled, the sentence is not translated.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Batcher(Generic[_Item, _Result]):
                 results = self._translate([w.item for w in active])
                 for waiting, result in zip(active, results, strict=True):
                     waiting.result.set_result(result)
-            except Exception as error:  # raised where the result is read; this thread goes on
+            except Exception as error:  # reading a result will raise the error; this thread goes on
                 for waiting in active:
                     if not waiting.result.done():
                         waiting.result.set_exception(error)

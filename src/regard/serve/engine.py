@@ -12,7 +12,7 @@ from regard.mending.mend import mended
 from regard.serve.batching import Batcher
 from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
-from regard.serve.passages import Passage, read_html, read_text
+from regard.serve.passages import Passage, read_passage
 from regard.text.tokenizer import EOS
 from regard.translation import PartialListener, Translation, Translator
 from regard.view.look import Look, seen
@@ -61,10 +61,10 @@ class Rendering:
     """Whether a second search was made."""
     alignment: WordAlignment | None = None
     """The word alignment of the best translation. None if it is not requested, the sentence is too
-    long, or the model runs in another program, such as CTranslate2."""
+    long, or the engine does not attend."""
     look: Look | None = None
     """The attention weights of every head. None if they are not requested, the sentence is too
-    long, or the model runs in another program, such as CTranslate2."""
+    long, or the engine does not attend."""
 
 
 class Engine:
@@ -98,16 +98,18 @@ class Engine:
         """Whether `submit` would raise QueueFull."""
         return self._batcher.full
 
-    def read(self, text: str, *, is_html: bool) -> Passage:
-        """Split a text into sentences by the rules of the source language.
+    @property
+    def attends(self) -> bool:
+        """Whether there are attention weights to return.
 
-        If the text begins with a code that tells the model the target language, such as `>>de<<`,
-        the code is put before each sentence.
+        A dilated model has none, and a model in another program, such as CTranslate2, shows none.
         """
-        code = self._translator.tokenizer.prefix(text)
-        read = read_html if is_html else read_text
-        passage = read(text.removeprefix(code), base(self.pair.source))
-        return replace(passage, sentences=tuple(code + one for one in passage.sentences))
+        return bool(self._translator.model.members and self._translator.network.attentions())
+
+    def read(self, text: str, *, is_html: bool) -> Passage:
+        """Split a text into sentences by the rules of the source language, as `read_passage`."""
+        tokenizer = self._translator.tokenizer
+        return read_passage(text, base(self.pair.source), tokenizer, is_html=is_html)
 
     def submit(self, requests: Sequence[SentenceRequest]) -> list[Future[Rendering]]:
         """Add sentences to the queue; return the future result of each. Raises QueueFull."""
@@ -149,19 +151,19 @@ class Engine:
     def _attended(self, request: SentenceRequest, rendering: Rendering) -> Rendering:
         """Add the requested attention weights of the best translation.
 
-        They are left out if there are none or too many, if the sentence or its translation is too
-        long for the model, or if the model runs in another program, such as CTranslate2.
+        They are left out if there are none or too many, or if the sentence or its translation is
+        too long for the model.
         """
-        if not self._translator.model.members:
+        if not self.attends:
             return rendering
         texts = [request.sentence, rendering.translations[0].text]
         model, tokenizer = self._translator.network, self._translator.tokenizer
         [read], [made] = tokenizer.encode(texts[:1]), tokenizer.encode_target(texts[1:])
         source, written = [*read, EOS], [*made, EOS]
         cells = len(source) ** 2 + len(written) ** 2 + len(source) * len(written)
-        heads = max((sum(m.heads for m in of) for of in model.attentions().values()), default=0)
-        split = len(source) > self._translator.longest  # the model read only parts of it
-        if not 0 < cells * heads <= MOST_CELLS or split or len(written) > model.longest:
+        heads = max(sum(m.heads for m in of) for of in model.attentions().values())
+        split = len(source) > self._translator.longest  # the model never read the whole sentence
+        if cells * heads > MOST_CELLS or split or len(written) > model.longest:
             return rendering
         look = seen(model, tokenizer, request.sentence, source, written, by_words=True)
         # The mean over all layers, because the layer that aligns best differs by model

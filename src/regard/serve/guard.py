@@ -86,7 +86,7 @@ class Guard:
             await _refusal(408, "The request was received too slowly")(scope, receive, answer)
             return
         if scope["method"] == "POST" and scope["path"] in TRANSLATING:
-            # Let one such request pass per turn of the event loop; other tasks run in between.
+            # These requests pass one by one, so that other tasks of the event loop run in between.
             async with self._turn:
                 await asyncio.sleep(0)
             if self._service.busy:  # refused here: the route would take ten times as long

@@ -56,7 +56,7 @@ class Allowance:
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic):
         self._a_minute, self._clock = a_minute, clock
-        # For each client, how many requests were left after its last one, and the time of that one.
+        # For each client, the requests left after its last request, and the time of that request.
         self._left: dict[str, tuple[float, float]] = {}
 
     def wait(self, client: str) -> float:
@@ -65,7 +65,7 @@ class Allowance:
         return 0.0 if left >= 1 else (1 - left) * 60 / self._a_minute
 
     def take(self, client: str) -> float:
-        """Return the seconds until the client may make a request; if they are 0, count one now."""
+        """Return the seconds until the client may make a request; if 0, count a request now."""
         wait, left = self.wait(client), self._saved(client)
         self._left.pop(client, None)
         self._left[client] = (left if wait else left - 1, self._clock())
@@ -74,7 +74,7 @@ class Allowance:
         return wait
 
     def _saved(self, client: str) -> float:
-        """The number of requests that the client has left now, which may have a fraction."""
+        """The number of requests that the client may make now, which may be a fraction."""
         now = self._clock()
         left, before = self._left.get(client, (float(self._a_minute), now))
         return min(self._a_minute, left + (now - before) * self._a_minute / 60)

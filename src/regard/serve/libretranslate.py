@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
 from regard.serve.bodies import read_fields, unless_disconnected
 from regard.serve.engine import Engine, SentenceRequest
 from regard.serve.languages import Detected, language_name, usual
+from regard.serve.passages import readable
 from regard.serve.service import Job, Service
 
 
@@ -149,21 +151,30 @@ async def _translate(service: Service, request: Request, fields: dict[str, Any])
     form = _text(fields, "format", "text") or "text"
     if form not in ("text", "html"):
         raise HTTPException(400, f"{form[:20]} format is not supported")
-    wanted = _count(fields.get("alternatives"))
+    is_html, wanted = form == "html", _count(fields.get("alternatives"))
     service.check_size(request, texts)
-    guesses = [service.detect(text, target) for text in texts] if source == "auto" else []
+    guesses = await _guesses(service, texts, target, is_html) if source == "auto" else []
     sources = [g.language for g in guesses] or [source] * len(texts)
     jobs = [
         (service.engine(code, target), text)
         for code, text in zip(sources, texts, strict=True)
         if code != target or target not in service.languages
     ]
-    made = iter(await _made(service, request, jobs, wanted, form == "html"))
+    made = iter(await _made(service, request, jobs, wanted, is_html))
     # A text that is already in the target language has no job.
     found = [
         [text] if code == target else next(made) for code, text in zip(sources, texts, strict=True)
     ]
     return _answer(found, wanted, guesses, as_list)
+
+
+async def _guesses(
+    service: Service, texts: list[str], target: str, is_html: bool
+) -> list[Detected]:
+    """The most probable language of each text; HTML is judged by the text between its tags."""
+    if is_html:
+        texts = await run_in_threadpool(lambda: list(map(readable, texts)))
+    return [service.detect(text, target) for text in texts]
 
 
 async def _made(
@@ -182,7 +193,7 @@ async def _made(
 def _answer(
     found: list[list[str]], wanted: int, guesses: list[Detected], as_list: bool
 ) -> Translated:
-    """The answer to a request: lists if `as_list` is True, otherwise the only item of each list."""
+    """The answer to a request: each field is a list or, unless `as_list`, the list's only item."""
     fields: dict[str, list[Any]] = {"translatedText": [versions[0] for versions in found]}
     if wanted:
         fields["alternatives"] = [versions[1:] for versions in found]
@@ -203,9 +214,10 @@ async def _versions(job: Job, n_best: int) -> list[str]:
 
 
 def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
-    """The text of a field; `default` if it is missing or null.
+    """The text of a field; `default` if the field is missing or null.
 
-    Raises HTTPException if the value is not text, or if it is missing and there is no default.
+    Raises HTTPException if the value is not text, or if there is no default and the field is
+    missing, null or empty.
     """
     value = fields.get(key)
     value = default if value is None else value
@@ -232,7 +244,7 @@ def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
 
 
 def _count(value: Any) -> int:
-    """`value` as a number from 0 to 1000; raises HTTPException if it is not a number."""
+    """`value` as a number, clipped to 0 ... 1000; raises HTTPException if it is not a number."""
     try:
         return max(0, min(int(value or 0), 1000))
     except (TypeError, ValueError, OverflowError):

@@ -33,7 +33,7 @@ ENDED_BY = {
     }.items()
     for name in names.split()
 }
-"""For each element whose end tag may be left out, the elements whose start tags also end it."""
+"""Elements that need no end tag; for each, the elements whose start tags end it, too."""
 HOLDERS = frozenset(["datalist", "dl", "menu", "ol", "ruby", "select", "table", "ul"])
 """Elements that protect the elements around them: for example, a start tag inside a <ul> ends no
 element that is open around the <ul>."""
@@ -72,7 +72,7 @@ def _merged(
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
     """Whether the content of an element with this start tag is not to be translated."""
-    untranslated = attributes.get("translate") == "no"
+    untranslated = (attributes.get("translate") or "").lower() == "no"
     classes = (attributes.get("class") or "").split()
     return tag in KEPT_INSIDE or untranslated or "notranslate" in classes
 
@@ -87,8 +87,8 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=False)
         lines = markup.split("\n")
         self._lines = [0, *accumulate(len(line) + 1 for line in lines)]
-        # How many elements of each name are open: first `keeping` and the elements inside it, then
-        # the elements around it.
+        # Open elements, counted by name: `_inside` counts `keeping` and the elements inside it,
+        # `_around` counts the elements around it.
         self._inside = Counter[str]()
         self._around = Counter[str]()
         self.starts: list[tuple[int, StretchKind]] = []
@@ -98,6 +98,15 @@ class _Reader(HTMLParser):
     def _note(self, kind: StretchKind) -> None:
         line, column = self.getpos()
         self.starts.append((self._lines[line - 1] + column, kind))
+
+    def parse_html_declaration(self, i: int) -> int:
+        """Read what begins with `<!`; sections such as `<![if x]>` are comments, as in browsers.
+
+        The base class raises AssertionError for sections that it does not know.
+        """
+        if self.rawdata.startswith("<![", i) and not self.rawdata.startswith("<![CDATA[", i):
+            return self.parse_bogus_comment(i)
+        return super().parse_html_declaration(i)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._note(StretchKind.KEPT)

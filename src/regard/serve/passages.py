@@ -3,18 +3,20 @@
 import html
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentencex import segment
 
 from regard.serve.markup import StretchKind, stretches
+from regard.text.protocol import AnyTokenizer
+from regard.translation import UNSPACED
 
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•‣·–—>#]{1,6}|\d{1,3}[.)]|[a-z]\))\s+)*")
 """Marks that may precede the first sentence of a line: blanks, bullets, numbers, and > of quoted
 text."""
 _LONGEST = 5000
-"""A line of more characters than this is cut into parts before it is divided into sentences: the
-time of the division may grow with the square of the length."""
+"""At most this many characters are divided into sentences at once: the time of the division may
+grow with the square of the length."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,45 @@ class Passage:
         line = " ".join(translation.splitlines())
         return html.escape(line, quote=False) if self.is_html else line
 
+    def before(self, number: int, previous: str, translation: str) -> str:
+        """The text before the translation of a sentence; `previous` is the translation before it.
+
+        Chinese and Japanese sentences may have nothing between them. Between their translations
+        into another language, there is a blank.
+        """
+        kept = self.kept[number]
+        if number == 0 or kept or not previous or not translation:
+            return kept
+        glued = _is_unspaced(self.sentences[number - 1], self.sentences[number])
+        return " " if glued and not _is_unspaced(previous, translation) else ""
+
     def joined(self, translations: Sequence[str]) -> str:
         """The text with each sentence replaced by its translation."""
-        parts = [self.kept[0]]
-        for translation, kept in zip(translations, self.kept[1:], strict=True):
-            parts += self.written(translation), kept
-        return "".join(parts)
+        parts, previous = list[str](), ""
+        for number, translation in zip(range(len(self.sentences)), translations, strict=True):
+            parts += self.before(number, previous, translation), self.written(translation)
+            previous = translation
+        return "".join([*parts, self.kept[-1]])
+
+
+def read_passage(
+    text: str, language: str, tokenizer: AnyTokenizer, *, is_html: bool = False
+) -> Passage:
+    """Split a text into sentences for the model that has this tokenizer.
+
+    If the text begins with a code that tells the model the target language, such as `>>de<<`, the
+    code is put before each sentence. A blank after the code is left out.
+    """
+    code = tokenizer.prefix(text)
+    rest = text.removeprefix(code).removeprefix(" ") if code else text
+    passage = (read_html if is_html else read_text)(rest, language)
+    return replace(passage, sentences=tuple(code + one for one in passage.sentences))
+
+
+def readable(markup: str) -> str:
+    """The text between the tags of HTML, on one line; `markup` itself if there is no such text."""
+    texts = (html.unescape(part) for part, kind in stretches(markup) if kind is StretchKind.TEXT)
+    return " ".join(" ".join(filter(_has_letters, texts)).split()) or markup
 
 
 def read_text(text: str, language: str) -> Passage:
@@ -95,12 +130,27 @@ def _sentences(line: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def _segments(line: str, language: str) -> Iterator[str]:
-    """Cut a line at the ends of sentences; first cut a very long line into parts."""
+    """Cut a line at the ends of sentences.
+
+    A very long line is read in parts. The last sentence of a part may go on in the next part, so it
+    is read again with that part, unless it is longer than half of its own part.
+    """
     while line:
-        cut = len(line) if len(line) <= _LONGEST else line.rfind(" ", 0, _LONGEST) + 1 or _LONGEST
+        cut = len(line)
+        if cut > _LONGEST:
+            cut = line.rfind(" ", _LONGEST // 2, _LONGEST) + 1 or _LONGEST
         part, line = line[:cut], line[cut:]
         pieces = segment(language, part)
-        yield from pieces if "".join(pieces) == part else [part]
+        if "".join(pieces) != part:
+            pieces = [part]
+        if line and len(pieces[-1]) <= len(part) // 2:
+            line = pieces.pop() + line
+        yield from pieces
+
+
+def _is_unspaced(left: str, right: str) -> bool:
+    """Whether Chinese or Japanese characters are where `left` ends and `right` begins."""
+    return bool(UNSPACED.search(left[-2:] + right[:1]))
 
 
 def _has_letters(text: str) -> bool:

@@ -101,8 +101,12 @@ class Attention(BaseModel):
         list[str], Field(description="What the decoder reads: <s>, then the translation.")
     ]
     written: Annotated[list[str], Field(description="What it writes: the translation, then </s>.")]
-    encoder: Annotated[Heads, Field(description="Self-attention over source.")]
-    decoder: Annotated[Heads, Field(description="Self-attention over read.")]
+    encoder: Annotated[
+        Heads | None, Field(description="Self-attention over source, if the model has it.")
+    ] = None
+    decoder: Annotated[
+        Heads | None, Field(description="Self-attention over read, if the model has it.")
+    ] = None
     cross: Annotated[Heads, Field(description="From written to source.")]
 
 
@@ -130,16 +134,20 @@ class Answer(BaseModel):
 
 
 def translated_sentence(
-    passage: Passage, number: int, rendering: engine.Rendering, query: Query
+    passage: Passage, done: Sequence[TranslatedSentence], rendering: engine.Rendering, query: Query
 ) -> TranslatedSentence:
-    """A sentence of the answer; raises HTTPException if its attention has too many weights."""
+    """The sentence of the answer that follows those that are `done`.
+
+    Raises HTTPException if its attention has too many weights.
+    """
+    number, previous = len(done), done[-1].translations[0].text if done else ""
     return TranslatedSentence(
         source=passage.sentences[number],
         translations=[
             ScoredTranslation(text=t.text, score=t.score)
             for t in rendering.translations[: query.n_best]
         ],
-        before=passage.kept[number],
+        before=passage.before(number, previous, rendering.translations[0].text),
         flaws=list(rendering.flaws),
         retried=rendering.retried,
         alignment=_alignment(rendering.alignment),

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 from fastapi import HTTPException, Request
 from starlette.concurrency import run_in_threadpool
@@ -34,7 +35,7 @@ class ServerLimits:
     items: int = 128
     """The most texts in one request."""
     seconds: float = 30.0
-    """The longest time in seconds to read a request, and the longest to wait for translations."""
+    """The most seconds to read a request, and the most seconds to wait for its translations."""
     waiting: int = 512
     """A model refuses requests while at least this many sentences are in its queue."""
     a_minute: int = 0
@@ -52,9 +53,9 @@ class Job:
 
     engine: Engine
     passage: Passage
-    futures: Sequence[Future[Rendering]]
+    futures: list[Future[Rendering]]
     until: float
-    """The time of the event loop until which one may wait for results."""
+    """The time at which waiting for results ends, by the clock of the event loop."""
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
@@ -101,7 +102,7 @@ class Service:
         """The most probable language of a text.
 
         If several languages are equally probable, a language with a model into `target` is
-        preferred or, if there is none, `target` itself.
+        preferred. If none of them has such a model, `target` itself is preferred.
         """
         ranked = self.detector.rank(text)
         likeliest = [one for one in ranked if one.confidence == ranked[0].confidence]
@@ -181,8 +182,9 @@ class Service:
             for engine, text in texts:
                 if engine.full:
                     raise QueueFull
-                passage = await _read(engine, text, is_html)
-                jobs.append(Job(engine, passage, _submit(engine, passage, ask), until))
+                jobs.append(Job(engine, await _read(engine, text, is_html), [], until))
+            for engine in {engine for engine, _ in texts}:
+                _submit(engine, [job for job in jobs if job.engine is engine], ask)
             request.state.sentences = sum(len(job.futures) for job in jobs)
             yield jobs  # not in a time limit, as that would interrupt a stream in the middle
         except QueueFull:
@@ -197,9 +199,13 @@ class Service:
 
 
 def _submit(
-    engine: Engine, passage: Passage, ask: Callable[[int, str], SentenceRequest]
-) -> list[Future[Rendering]]:
-    return engine.submit([ask(*numbered) for numbered in enumerate(passage.sentences)])
+    engine: Engine, jobs: Sequence[Job], ask: Callable[[int, str], SentenceRequest]
+) -> None:
+    """Submit the sentences of all jobs together: the first could fill the queue for the others."""
+    asked = [ask(*numbered) for job in jobs for numbered in enumerate(job.passage.sentences)]
+    futures = iter(engine.submit(asked))
+    for job in jobs:
+        job.futures.extend(islice(futures, len(job.passage.sentences)))
 
 
 def busy() -> HTTPException:

@@ -53,8 +53,7 @@ def v1_routes(service: Service) -> APIRouter:
         """
         service.admit(request, None)
         service.check_size(request, [query.text])
-        engine = service.engine(query.source, query.target)
-        request.state.pair = str(engine.pair)
+        engine = _engine(service, request, query)
         if query.stream:
             if engine.full:
                 raise busy()  # before the stream starts, as the status cannot be changed later
@@ -73,14 +72,21 @@ def v1_routes(service: Service) -> APIRouter:
         """Show how every head attends while a sentence is translated: an HTML page."""
         service.admit(request, None)
         service.check_size(request, [query.text])
-        engine = service.engine(query.source, query.target)
-        request.state.pair = str(engine.pair)
         whole = Query(text=query.text, source=query.source, target=query.target, attention=True)
+        engine = _engine(service, request, whole)
         return HTMLResponse(
             await unless_disconnected(request, _page(service, request, engine, whole))
         )
 
     return router
+
+
+def _engine(service: Service, request: Request, query: Query) -> Engine:
+    engine = service.engine(query.source, query.target)
+    request.state.pair = str(engine.pair)
+    if query.attention and not engine.attends:
+        raise HTTPException(400, "Invalid request: attention: this model shows no attention")
+    return engine
 
 
 def _job(
@@ -113,9 +119,10 @@ async def _answer(service: Service, request: Request, engine: Engine, query: Que
         renderings = [rendering async for rendering in job.renderings()]
 
         def whole() -> str:
-            numbered = enumerate(renderings)
-            sentences = [translated_sentence(job.passage, i, found, query) for i, found in numbered]
-            return answer(job.passage, sentences).model_dump_json(exclude_none=True)
+            done: list[TranslatedSentence] = []
+            for found in renderings:
+                done.append(translated_sentence(job.passage, done, found, query))
+            return answer(job.passage, done).model_dump_json(exclude_none=True)
 
         return await _made(query, whole)
 
@@ -128,7 +135,7 @@ async def _page(service: Service, request: Request, engine: Engine, query: Query
             raise HTTPException(
                 400, "Invalid request: text: give one sentence that is not too long"
             )
-        return await run_in_threadpool(attention_page, found[0])
+        return await run_in_threadpool(attention_page, found[0], found[0].kind(None))
 
 
 class _Stream(StreamingResponse):
@@ -158,7 +165,7 @@ async def _events(
         async with aclosing(_steps(service, request, engine, query)) as steps:
             async for event in steps:
                 yield event
-                # Let other requests run, which sending an event rarely does.
+                # Let other requests run: sending an event rarely lets them run.
                 await asyncio.sleep(0)
     except HTTPException as refusal:
         yield _event("error", {"error": refusal.detail})
@@ -181,7 +188,7 @@ async def _steps(
         while (number := len(done)) < len(job.futures):
             future = job.futures[number]
             if future.done():
-                make = partial(translated_sentence, job.passage, number, future.result(), query)
+                make = partial(translated_sentence, job.passage, done, future.result(), query)
                 done.append(await _made(query, make))
                 yield await _made(query, partial(_event, "sentence", done[-1]))
                 continue

@@ -46,6 +46,8 @@ const TEXTS = {
         "글이 너무 깁니다. 나누어 번역해 주세요.",
       "Invalid request: text: give one sentence that is not too long":
         "너무 길지 않은 한 문장의 어텐션만 볼 수 있습니다.",
+      "Invalid request: attention: this model shows no attention":
+        "이 모델은 어텐션을 보여 주지 않습니다.",
       "Internal error": "서버에서 오류가 났습니다.",
     },
   },
