@@ -218,6 +218,7 @@ def test_damaged_files_beside_the_tokenizer_are_refused(made: Made, tmp_path: Pa
         ({"order": {"size": -1, "specials": [0, 1, 2]}}, "order.size: Input should be greater"),
         ({"order": {"size": 10**9, "specials": [0, 1, 2]}}, "order.size: Input should be less"),
         ({"order": {"size": 400, "specials": [0, 1, -7]}}, "a special symbol has id -7"),
+        ({"order": {"size": 400, "specials": [-1, 2, 2]}}, "two special symbols have the id 2"),
         ({"settings": {"command": "rm"}}, "command: Extra inputs are not permitted"),
         ({"extra": 1}, "extra: Extra inputs are not permitted"),
         ({"files": content["files"] | {name: "0" * 64}}, "its checksum does not match"),

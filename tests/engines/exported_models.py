@@ -31,6 +31,7 @@ SHAPES = {
         embedding_scale=False,
     ),
     "pre-norm": RECIPE.but(norm="pre", layers=2, embeddings="apart", output_bias=True),
+    "sources without </s>": RECIPE.but(norm="pre", source_end=False),
 }
 """Recipes that every engine can compute."""
 

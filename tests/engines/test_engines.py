@@ -1,5 +1,6 @@
 """An engine writes what regard writes for the same weights, by the same search."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from regard.errors import ModelError, RecipeError, RegardError
 from regard.exchange.exporting import write_export
 from regard.exchange.parts import MOST_POSITIONS, tables_of
 from regard.run.model_directory import open_model
+from regard.text.foreign import MosesTokenizer
 from regard.translation import Translation, Translator, load
 from run.copying import RECIPE, strings
 
@@ -97,6 +99,18 @@ def test_a_directory_is_opened_by_its_own_engine(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(ModelError, match=r"decoder\.onnx: damaged"):
         load_exported(tmp_path / "onnx", "onnx")
+
+
+def test_pieces_of_subword_nmt_are_written_as_in_their_own_vocabulary(tmp_path: Path) -> None:
+    codes, pieces = tmp_path / "codes", ["<unk>", "lo@@", "lo", "w", "w@@", "er", "low"]
+    codes.write_text("#version: 0.2\nl o\nlo w</w>\ne r</w>\n", "utf-8")
+    known = ["<pad>", "<s>", "</s>", *pieces]
+    tokenizer = MosesTokenizer.read({piece: i for i, piece in enumerate(known)}, codes=codes)
+    model = untrained(tmp_path / "model", RECIPE.but(beam=1), tokenizer=tokenizer)
+    ours, theirs = pair("ctranslate2", model, tmp_path)
+    assert json.loads((tmp_path / "ctranslate2" / "shared_vocabulary.json").read_text()) == known
+    found, by_engine = (list(t.stream(["lower low w"])) for t in (ours, theirs))
+    assert texts(found) == texts(by_engine) != [[""]]
 
 
 @pytest.mark.parametrize("longest", [40, 5000, 10**6])

@@ -16,8 +16,10 @@ from engines.exported_models import SHAPES, TOKENIZER, untrained
 from exchange.brief import brief_certificates  # noqa: F401
 from regard.data.rows import one_per_row
 from regard.errors import ModelError, RecipeError, RegardError
+from regard.exchange import certificate as certificates
 from regard.exchange.certificate import Certificate
 from regard.exchange.exporting import write_export
+from regard.exchange.foreign import NotRunError
 from regard.exchange.from_hf import read_hf
 from regard.exchange.from_own_hf import is_own
 from regard.exchange.importing import write_imported
@@ -80,6 +82,7 @@ def test_the_model_card_has_scores_differences_and_the_recipe(tmp_path: Path) ->
         ("ctranslate2", {"score": "additive"}, r"model\.score = additive: CTranslate2"),
         ("ctranslate2", {"d_v": 4}, r"model\.d_v = 4"),
         ("ctranslate2", {"residual": False}, r"model\.residual = false"),
+        ("hf", {"causal": False}, r"model\.causal = false is not in any export format"),
         ("onnx", {"output": "trees"}, "is a parser"),
     ],
 )
@@ -245,6 +248,39 @@ def test_what_was_exported_is_read_back_to_the_same_bits(embeddings: str, tmp_pa
     (tmp_path / "hf" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="damaged"):
         read_hf(tmp_path / "hf")
+
+
+def test_what_was_trained_further_elsewhere_is_read_back_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    monkeypatch.setattr(certificates, "WRITTEN", 4)
+    recipe = RECIPE.but(embeddings="inputs", norm_epsilon=1e-5)
+    untrained(tmp_path / "model", recipe)
+    write_export("hf", tmp_path / "model", tmp_path / "hf")
+    path, source = tmp_path / "hf" / "model.safetensors", "model.encoder.embed_tokens.weight"
+    written = load_file(path)
+    trained = {name: written[name] + 1 for name in (source, "final_logits_bias")}
+    halves = {name: values.half() for name, values in (written | trained).items()}
+    save_file(halves, path, {"format": "pt"})
+    foreign = read_hf(tmp_path / "hf")
+    assert foreign.recipe == recipe.but(embeddings="apart", output_bias=True)
+    certificate = write_imported(tmp_path / "again", foreign)
+    assert certificate.not_run or certificate.greedy == certificate.searched == 1
+    for changed, problem in [
+        ({"lm_head.bias": torch.zeros(3)}, r"has lm_head\.bias"),
+        ({source: written[source][1:]}, rf"{source} is \[\d+, 16\]"),
+        ({source: written[source] * torch.nan}, f"{source} has NaN"),
+    ]:
+        save_file(written | changed, path)
+        with pytest.raises(ModelError, match=problem):
+            read_hf(tmp_path / "hf")
+    save_file(written, path)
+    for name in ("tokenizer.json", "config.json"):
+        (tmp_path / "hf" / name).unlink()
+        with pytest.raises(NotRunError):
+            read_hf(tmp_path / "hf").side()
 
 
 def test_rows_are_permuted_exactly(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ def change(folder: Path, keys: str, value: Any) -> None:
         ("data.src.tokenizer_cfg.separator", "||", "separator is '||'"),
         ("data.src.tokenizer_cfg.pretokenizer", "Moses", "pretokenizer is 'Moses'"),
         ("data.special_symbols.lang_tags", ["<de>"], "lang_tags is ['<de>']"),
+        ("data.special_symbols.bos_token", "</s>", "must be four different names"),
+        ("data.special_symbols.pad_token", 3, "pad_token is 3: it must be a text"),
         ("testing.repetition_penalty", 1.2, "repetition_penalty is 1.2"),
         ("testing.no_repeat_ngram_size", 3, "no_repeat_ngram_size is 3"),
         ("testing.generate_unk", False, "generate_unk is False"),
@@ -185,6 +187,19 @@ def test_what_joeynmt_has_by_default_is_taken(
     change(folder, keys, value)
     recipe = read_joeynmt(folder).recipe.search
     assert (recipe.beam, recipe.alpha) == search
+
+
+def test_special_pieces_have_the_names_of_the_configuration(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "src_vocab.txt").read_text("utf-8")
+    named = {"unk": "[UNK]", "pad": "[PAD]", "bos": "<bos>", "eos": "<eos>"}
+    change(folder, "data.special_symbols", {f"{key}_token": name for key, name in named.items()})
+    lines = "".join(f"{name}\n" for name in named.values()) + text.split("\n", 4)[4]
+    (tmp_path / "v.txt").write_text(lines, "utf-8")
+    tokenizer = read_joeynmt(
+        folder, Texts([tmp_path / "v.txt"], [folder / "source.model"])
+    ).tokenizer
+    assert tokenizer.foreign_ids and tokenizer.foreign_ids[:4] == [1, 2, 3, 0]
+    assert tokenizer.decode([tokenizer.encode_target(["€"])[0]]) == [""]
 
 
 def test_words_are_divided_only_into_pieces_of_the_vocabulary(folder: Path, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from exchange.references import (
     normal,
     renamed,
 )
-from regard.exchange.texts import Texts, read_vocabulary_of
+from regard.errors import RecipeError
+from regard.exchange.texts import SpecialNames, Texts, read_vocabulary_of, tokenizer_of
 
 
 @pytest.fixture
@@ -272,6 +273,32 @@ def test_torch_asks_which_matrix_is_which(tmp_path: Path, spm: list[str]) -> Non
     assert "--source-embedding NAME" in refused(*command, "--generator", "c")
     torch.save({"a": torch.ones(2)}, tmp_path / "model.pt")
     assert "has 0 nn.Transformer" in refused(*command)
+
+
+def test_a_language_code_is_a_piece_if_the_sentencepiece_model_lacks_it(
+    tmp_path: Path, spm: list[str]
+) -> None:
+    known = {"</s>": 0, ">>deu<<": 1, "<unk>": 2}
+    known |= {piece: i for i, piece in enumerate(pieces(cutter("source")), 3)}
+    (tmp_path / "v.json").write_text(json.dumps(known), "utf-8")
+    cutters = [Path(spm[1])]
+    texts, sizes = Texts([tmp_path / "v.json"], cutters), (len(known),) * 2
+    tokenizer = tokenizer_of(texts, sizes, SpecialNames(None, None))
+    ids = tokenizer.encode([">>deu<< the dog", "the dog"])
+    assert tokenizer.names(ids[0], "source")[0] == ">>deu<<"
+    assert ids[0][1:] == ids[1]
+    tokenizer = tokenizer_of(Texts(cutters=cutters), (50, 50), SpecialNames(None, None))
+    assert tokenizer.prefix(">>deu<< the dog") == ""
+
+
+@pytest.mark.parametrize("languages", [["EN"], ["en", "zh_CN"]])
+def test_a_language_that_moses_rules_lack_is_refused_by_name(
+    tmp_path: Path, languages: list[str]
+) -> None:
+    (tmp_path / "v.txt").write_text("</s>\n<unk>\n")
+    texts = Texts([tmp_path / "v.txt"], languages=languages)
+    with pytest.raises(RecipeError, match=f"'{languages[-1]}' is no language"):
+        tokenizer_of(texts, (2, 2), SpecialNames(None, None))
 
 
 def test_files_of_one_name_have_a_checksum_each(tmp_path: Path) -> None:

@@ -9,8 +9,12 @@ import torch
 from exchange.brief import brief_certificates  # noqa: F401
 from exchange.marian_models import transformers, write_marian
 from exchange.test_from_hf import SHAPES
+from regard.errors import ModelError
+from regard.exchange import certificate as certificates
 from regard.exchange import exporting, importing
 from regard.exchange.from_hf import read_hf
+from regard.run.model_directory import write_model
+from regard.text.tokenizer import BOS
 
 CHOSEN = ["usual", "heads differ", "separate, untied", "ids within", "another start"]
 CHOSEN += ["a start that is written", "pad is written", "renormalised"]
@@ -42,3 +46,24 @@ def test_it_is_written_back(shape: str, tmp_path: Path) -> None:
     )
     for key in given.keys() - {"transformers_version"}:
         assert given[key] == found[key], key
+
+
+def test_trained_further_its_decoder_begins_with_the_padding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The export gives the padding the embedding of our <s>, if the padding is never written."""
+    monkeypatch.setattr(certificates, "WRITTEN", 8)
+    for shape in ("renormalised", "a start that is written"):
+        theirs, ours, back = (tmp_path / f"{shape} {name}" for name in ("theirs", "ours", "back"))
+        write_marian(theirs, **SHAPES[shape])
+        foreign = read_hf(theirs)
+        foreign.weights["embedding.tokens.weight"][BOS] += 1.0  # training changes <s>
+        write_model(ours, foreign.recipe, foreign.tokenizer, foreign.weights, {"step": 1})
+        if shape == "renormalised":
+            certificate = exporting.write_export("hf", ours, back)
+            assert certificate.greedy == certificate.searched == 1
+            config = json.loads((back / "config.json").read_text("utf-8"))
+            assert config["decoder_start_token_id"] == config["pad_token_id"]
+        else:
+            with pytest.raises(ModelError, match="<s>, which was trained further"):
+                exporting.write_export("hf", ours, back)

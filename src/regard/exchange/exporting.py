@@ -55,6 +55,8 @@ def write_export(
         )
     if reach := model.recipe.model.neighbourhood:
         raise ModelError(f"{directory}: model.neighbourhood = {reach} is not in any export format")
+    if not model.recipe.model.causal:
+        raise ModelError(f"{directory}: model.causal = false is not in any export format")
     recipe = model.recipe.set(*changes)
     model = Model(recipe, model.tokenizer, model.network, model.manifest)
     if format == "hf":

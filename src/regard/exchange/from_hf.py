@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
-from regard.exchange.from_own_hf import is_own, read_own_hf
+from regard.exchange.from_own_hf import is_own, marian_part, read_own_hf
 from regard.exchange.hf_generation import Generation, generation_of
 from regard.exchange.hf_side import HuggingFaceSide
 from regard.exchange.matrices import ForeignMatrices
@@ -24,21 +24,6 @@ _NORM_EPSILON = 1e-5
 """MarianMTModel always uses this epsilon in LayerNorm: its configuration has no key for it."""
 WEIGHTS = "model.safetensors", "pytorch_model.bin"
 TEXT_FILES = "source.spm", "target.spm", "vocab.json"
-_PARTS = {
-    "self.q": "self_attn.q_proj",
-    "self.k": "self_attn.k_proj",
-    "self.v": "self_attn.v_proj",
-    "self.o": "self_attn.out_proj",
-    "self.norm": "self_attn_layer_norm",
-    "cross.q": "encoder_attn.q_proj",
-    "cross.k": "encoder_attn.k_proj",
-    "cross.v": "encoder_attn.v_proj",
-    "cross.o": "encoder_attn.out_proj",
-    "cross.norm": "encoder_attn_layer_norm",
-    "ff.1": "fc1",
-    "ff.2": "fc2",
-    "ff.norm": "final_layer_norm",
-}
 
 
 def read_hf(directory: Path) -> Foreign:
@@ -199,7 +184,7 @@ def _converted(
         source_order=tokenizer.source_order,
         never=generation.forbidden if generation.excluded else frozenset(),
     )
-    found = layers(weights, model, _part) | matrices.weights() | positions
+    found = layers(weights, model, marian_part) | matrices.weights() | positions
     if "target_embedding.tokens.weight" in found and positions:
         found["target_embedding.positions"] = positions["embedding.positions"].clone()
     weights.finish()
@@ -264,10 +249,6 @@ def _close(table: Tensor, d_model: int) -> Tensor:
     """Return `table` if it nearly equals the sinusoids of §3.5, all sines first; else these."""
     usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
     return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
-
-
-def _part(stack: str, i: int, part: str) -> str:
-    return f"model.{stack}.layers.{i}.{_PARTS[part]}"
 
 
 def _checksums(directory: Path, weights: Path) -> dict[str, str]:

@@ -66,7 +66,7 @@ def read_joeynmt(directory: Path, texts: Texts | None = None) -> Foreign:
     name = "trg_embed.lut.weight"
     targets = weights.shape(name)[0] if name in weights else sources
     texts = _texts(directory, config, texts or Texts())
-    names, restricted = SpecialNames("<pad>", "<s>"), _cuts(config)
+    names, restricted = _special_names(config.section("data")), _cuts(config)
     tokenizer = tokenizer_of(texts, (sources, targets), names, restricted=restricted)
     recipe = _recipe(config, weights, targets)
     found, fields = _converted(weights, config, recipe, tokenizer)
@@ -112,6 +112,18 @@ def _texts(directory: Path, config: ForeignConfig, given: Texts) -> Texts:
     if source.kind == "subword-nmt":
         return Texts(vocabularies, (), files, languages)
     return Texts(vocabularies, files, (), languages)
+
+
+def _special_names(data: ForeignConfig) -> SpecialNames:
+    """The names of the special pieces; raises ModelError if a piece has two roles."""
+    if "special_symbols" not in data:
+        return SpecialNames("<pad>", "<s>")
+    symbols = data.section("special_symbols")
+    usual = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    names = [symbols.word(key, name) for key, name in usual.items()]
+    if len(set(names)) < len(names):
+        raise data.refusal("special_symbols", "four different names of pieces")
+    return SpecialNames(*names)
 
 
 def _cuts(config: ForeignConfig) -> bool:

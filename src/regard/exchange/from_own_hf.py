@@ -6,6 +6,7 @@ Only W_q may differ, by rounding: with model.score = dot, the export multiplied 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +19,32 @@ from regard.exchange.hf_text import OURS
 from regard.exchange.hf_vocabulary import MarianVocabulary
 from regard.exchange.parts import matrices_of
 from regard.exchange.reading import read_safetensors
-from regard.exchange.to_hf import MODULES, NORMS, order_of_dimensions
+from regard.exchange.to_hf import order_of_dimensions
+from regard.exchange.weights import ForeignWeights, layers
 from regard.files.regular import checksum
 from regard.recipe import ModelRecipe, Recipe
 from regard.text.tokenizer import Tokenizer
+
+_PARTS = {
+    "self.q": "self_attn.q_proj",
+    "self.k": "self_attn.k_proj",
+    "self.v": "self_attn.v_proj",
+    "self.o": "self_attn.out_proj",
+    "self.norm": "self_attn_layer_norm",
+    "cross.q": "encoder_attn.q_proj",
+    "cross.k": "encoder_attn.k_proj",
+    "cross.v": "encoder_attn.v_proj",
+    "cross.o": "encoder_attn.out_proj",
+    "cross.norm": "encoder_attn_layer_norm",
+    "ff.1": "fc1",
+    "ff.2": "fc2",
+    "ff.norm": "final_layer_norm",
+}
+_D_MODEL_OUT = (
+    *(f"{layer}.{kind}" for layer in ("W_o", "W_2") for kind in ("weight", "bias")),
+    *("norm.weight", "norm.bias"),
+)
+"""Ends of the names of our weights whose first axis is d_model."""
 
 
 def is_own(directory: Path) -> bool:
@@ -33,7 +56,9 @@ def read_own_hf(directory: Path) -> Foreign:
     """Read the recipe, the tokenizer and the weights; raises ModelError if they are damaged.
 
     The weights may differ from the exported ones: `transformers` may have trained the model further
-    and saved the weights under the same names.
+    and saved the weights under the same names, as numbers of 16 bits, too. `transformers` trains
+    the embeddings of source and target apart where `model.embeddings` is "inputs", so that these
+    may differ.
     """
     path = directory / "model.safetensors"
     try:
@@ -41,11 +66,15 @@ def read_own_hf(directory: Path) -> Foreign:
     except RecipeError as error:
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(directory / OURS)
+    weights = ForeignWeights(read_safetensors(path), path)
+    found, fields = _matrices(weights, recipe.model, tokenizer.size)
+    found |= layers(weights, recipe.model, marian_part)
+    weights.finish()
     return Foreign(
         format="hf",
         where=directory,
-        recipe=recipe,
-        weights=_weights(recipe.model, read_safetensors(path), path),
+        recipe=recipe.but(**fields),
+        weights=_in_our_order(found, recipe.model),
         tokenizer=tokenizer,
         files={name: checksum(directory / name) for name in ("recipe.toml", OURS, path.name)},
         side=lambda: _side(directory, MarianVocabulary.own(tokenizer.size)),
@@ -53,58 +82,61 @@ def read_own_hf(directory: Path) -> Foreign:
 
 
 def _side(directory: Path, vocabulary: MarianVocabulary) -> PretrainedSide:
+    if not (directory / "config.json").is_file():  # without it, a large default model is opened
+        raise NotRunError("transformers cannot open it: it has no config.json")
     try:
         return PretrainedSide(directory, vocabulary)
     except ModuleNotFoundError:
         raise NotRunError("transformers is not installed") from None
+    except Exception as error:  # files of another version may raise any exception
+        raise NotRunError(f"transformers cannot open it: {str(error)[:200]}") from None
 
 
-def _weights(recipe: ModelRecipe, theirs: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The weights under our names, with the dimensions of d_model in our order."""
+def _matrices(
+    weights: ForeignWeights, recipe: ModelRecipe, size: int
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The matrices of §3.4 and the bias before the softmax, under our names.
+
+    Also returns the fields of the recipe that follow from their values.
+    """
+    kind, width = recipe.embeddings, recipe.d_model
+    if kind == "shared":
+        found = {matrices_of(recipe).source: weights.take("model.shared.weight", size, width)}
+    else:
+        stored = [
+            weights.take(f"model.{stack}.embed_tokens.weight", size, width)
+            for stack in ("encoder", "decoder")
+        ]
+        if kind == "inputs" and not torch.equal(*stored):
+            kind = "apart"
+        stored.append(
+            stored[1] if kind == "target" else weights.take("lm_head.weight", size, width)
+        )
+        names = matrices_of(recipe.model_copy(update={"embeddings": kind}))
+        found = dict(zip(names, stored, strict=True))
+    bias = weights.take("final_logits_bias", 1, size)[0]
+    biased = recipe.output_bias or bool(bias.any())
+    if biased:
+        found["output_bias"] = bias
+    return found, {"embeddings": kind, "output_bias": biased}
+
+
+def _in_our_order(found: dict[str, Tensor], recipe: ModelRecipe) -> dict[str, Tensor]:
+    """The weights with the dimensions of d_model in our order, and W_q as before the export."""
     back = torch.from_numpy(np.argsort(order_of_dimensions(recipe)))
-    found: dict[str, Tensor] = {}
-    try:
-        for name, equivalent in _matrices(recipe).items():
-            found[name] = theirs[equivalent][:, back].contiguous()
-        if recipe.output_bias:
-            found["output_bias"] = theirs["final_logits_bias"][0].clone()
-        for stack, layers in (("encoder", recipe.layers), ("decoder", recipe.decoder_layers)):
-            for i in range(layers):
-                found |= _layer(recipe, theirs, stack, i, back)
-    except (KeyError, IndexError) as error:
-        raise ModelError(f"{path}: does not fit recipe.toml: {error}: copy it again") from None
-    return found
+    ordered: dict[str, Tensor] = {}
+    for name, values in found.items():
+        if name.endswith(_D_MODEL_OUT):
+            values = values[back]
+        elif values.ndim == 2:  # all other linear layers, and embeddings, have d_model columns
+            values = values[:, back]
+        if ".W_q." in name and recipe.score == "dot":
+            stack = recipe if name.startswith("encoder") else recipe.decoder
+            values = values / stack.d_k**0.5
+        ordered[name] = values.contiguous()
+    return ordered
 
 
-def _matrices(recipe: ModelRecipe) -> dict[str, str]:
-    """MarianMTModel's name for each matrix of §3.4, by our name; tied matrices have one entry."""
-    if recipe.embeddings == "shared":
-        return {matrices_of(recipe).source: "model.shared.weight"}
-    sides = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
-    theirs = (*sides, sides[1] if recipe.embeddings == "target" else "lm_head.weight")
-    return dict(zip(matrices_of(recipe), theirs, strict=True))
-
-
-def _layer(
-    recipe: ModelRecipe, theirs: dict[str, Tensor], stack: str, i: int, back: Tensor
-) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    ours, name = f"{stack}.{i}", f"model.{stack}.layers.{i}"
-    for module, equivalent in MODULES.items():
-        if stack == "encoder" and module.startswith("cross"):
-            continue
-        weight, bias = theirs[f"{name}.{equivalent}.weight"], theirs[f"{name}.{equivalent}.bias"]
-        if module.endswith(("W_o", "W_2")):
-            weight, bias = weight[back], bias[back]
-        else:
-            weight = weight[:, back]
-        if module.endswith("W_q") and recipe.score == "dot":
-            scale = (recipe if stack == "encoder" else recipe.decoder).d_k ** 0.5
-            weight, bias = weight / scale, bias / scale
-        found[f"{ours}.{module}.weight"] = weight.contiguous()
-        found[f"{ours}.{module}.bias"] = bias.contiguous()
-    for number, equivalent in enumerate(NORMS[stack], start=1):
-        for kind in ("weight", "bias"):
-            values = theirs[f"{name}.{equivalent}.{kind}"][back]
-            found[f"{ours}.add_norm_{number}.norm.{kind}"] = values.contiguous()
-    return found
+def marian_part(stack: str, i: int, part: str) -> str:
+    """MarianMTModel's name of a part of a layer; the arguments are those of `PartName`."""
+    return f"model.{stack}.layers.{i}.{_PARTS[part]}"

@@ -24,6 +24,8 @@ _NORM_EPSILON = 1e-5
 SOURCE = "src", "source", "enc"
 TARGET = "tgt", "trg", "target", "dec"
 OUTPUT = "generator", "output", "fc_out", "linear", "proj", "lm_head", "head", "out"
+_EMBEDDING = "emb"
+"""A matrix with this part in its name is an embedding, such as "output_embedding"."""
 _HOLDERS = "state_dict", "model_state_dict", "model"
 _PARTS = {
     "self.q": "self_attn.q",
@@ -57,6 +59,7 @@ class Program:
     """The name of the source's embedding in the state dict; if "", regard looks for it."""
     target_embedding: str = ""
     generator: str = ""
+    """The name of the layer before the softmax, or of the embedding whose matrix it shares."""
     positions: str = ""
     """The name of the table of positional encodings; if "", regard looks for it."""
     pad: str = "<pad>"
@@ -81,7 +84,12 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
     names = SpecialNames(program.pad, program.begin, program.end)
     tokenizer = tokenizer_of(texts, sizes, names, shared=found.source == found.target)
     recipe = _recipe(weights, prefix, program, sizes[1], path)
-    converted, fields = _converted(weights, prefix, found, recipe, tokenizer)
+    begin = names.start(tokenizer.order)
+    if begin < 0:
+        raise RecipeError(
+            "its vocabulary does not have the piece with which targets begin: --begin"
+        )
+    converted, fields = _converted(weights, prefix, found, recipe, tokenizer, begin)
     files, side = texts.checksums(path), not_run("a state dict has no program that could be run")
     return Foreign("torch", path, recipe.but(**fields), converted, tokenizer, files, side)
 
@@ -127,7 +135,7 @@ class _Names:
     source: str
     target: str
     output: str
-    """The name of the output layer, without .weight or .bias."""
+    """The name of the output layer, or of the embedding that it shares, without .weight."""
     positions: str
 
 
@@ -136,40 +144,64 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
 
     The matrices that `program` does not name are found by the words that such names usually
     contain, for example "generator"; raises RecipeError if no matrix or several could be meant. But
-    if there is only one embedding, it is taken for both sides. If exactly one other tensor is left,
-    it is the table of positions; otherwise, the name of the table is "".
+    if there is only one embedding, it is taken for both sides. A generator that `program` names may
+    be an embedding, too, unless its name is one of an output layer. If exactly one other tensor has
+    the shape of a table of positions, it is this table; otherwise, the table's name is "".
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
-    tables = _matrices(weights, outside, prefix)
-    output = program.generator or _one(tables, OUTPUT, "--generator", path)
-    output = output.removesuffix(".weight")
-    embeddings = [name for name in tables if name != f"{output}.weight"]
-    one = embeddings[0] if len(embeddings) == 1 else ""
-    source = program.source_embedding or one
-    source = source or _one(embeddings, SOURCE, "--source-embedding", path)
-    target = program.target_embedding or one
-    target = target or _one(embeddings, TARGET, "--target-embedding", path)
-    taken = {source, target, f"{output}.weight", f"{output}.bias"}
-    return _Names(source, target, output, program.positions or _only_other(outside, taken))
-
-
-def _only_other(names: list[str], taken: set[str]) -> str:
-    """The only name that is not in `taken`; empty if there are several or none."""
-    rest = [name for name in names if name not in taken]
-    return rest[0] if len(rest) == 1 else ""
-
-
-def _matrices(weights: ForeignWeights, names: list[str], prefix: str) -> list[str]:
-    """Return the `names` that belong to weight matrices with d_model columns."""
     width = weights.shape(f"{prefix}encoder.layers.0.linear1.weight")[1]
-    flat = [name for name in names if name.endswith("weight") and weights.ndim(name) == 2]
-    return [name for name in flat if weights.shape(name)[1] == width]
+    tables = _matrices(weights, outside, width)
+    output = program.generator or _one(tables, OUTPUT, "--generator", path, without=_EMBEDDING)
+    output = output.removesuffix(".weight")
+    tied = not _contains(output, OUTPUT, _EMBEDDING)
+    embeddings = [name for name in tables if tied or name != f"{output}.weight"]
+    source = program.source_embedding or _embedding(embeddings, SOURCE, "source", path)
+    target = program.target_embedding or _embedding(embeddings, TARGET, "target", path)
+    others = set(outside) - {source, target, f"{output}.weight", f"{output}.bias"}
+    asked = others & {program.positions} if program.positions else others
+    return _Names(source, target, output, _only_positions(weights, asked, width))
 
 
-def _one(names: list[str], parts: tuple[str, ...], option: str, path: Path) -> str:
-    """The only name that contains one of `parts`; raises RecipeError if no or several names do."""
-    found = [name for name in names if any(part in name.lower() for part in parts)]
+def _matrices(weights: ForeignWeights, names: list[str], width: int) -> list[str]:
+    """Return the `names` that belong to weight matrices with `width` columns."""
+    return [
+        name for name in names if name.endswith("weight") and weights.axes(name)[1:] == (width,)
+    ]
+
+
+def _embedding(embeddings: list[str], parts: tuple[str, ...], side: str, path: Path) -> str:
+    """The only embedding, or the only one of several whose name contains one of `parts`."""
+    if len(embeddings) == 1:
+        return embeddings[0]
+    return _one(embeddings, parts, f"--{side}-embedding", path)
+
+
+def _only_positions(weights: ForeignWeights, names: set[str], width: int) -> str:
+    """The only name of a table [positions, d_model], perhaps with further axes of length 1.
+
+    Empty if several of the `names` belong to such tables, or none.
+    """
+    axes = {name: weights.axes(name) for name in names}
+    found = [
+        name
+        for name, lengths in axes.items()
+        if lengths[-1:] == (width,) and len([one for one in lengths[:-1] if one > 1]) == 1
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def _contains(name: str, parts: tuple[str, ...], without: str = "") -> bool:
+    """Whether a name contains one of `parts`, and does not contain `without`, unless it is ""."""
+    found = any(part in name.lower() for part in parts)
+    return found and not (without and without in name.lower())
+
+
+def _one(
+    names: list[str], parts: tuple[str, ...], option: str, path: Path, *, without: str = ""
+) -> str:
+    """The only name that `_contains` one of `parts`; raises RecipeError if no or several do."""
+    found = [name for name in names if _contains(name, parts, without)]
     if len(found) != 1:
         shown = ", ".join(names[:8]) or "none"
         raise RecipeError(f"{path}: which matrix is it? Give {option} NAME; there are: {shown}")
@@ -215,18 +247,20 @@ def _converted(
     names: _Names,
     recipe: Recipe,
     tokenizer: ForeignTokenizer[Any],
+    begin: int,
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights under our names, and the fields of the recipe that follow from the weights."""
+    """The weights under our names, and the fields of the recipe that follow from the weights.
+
+    The decoder begins with the target's entry `begin`.
+    """
     model, width = recipe.model, recipe.model.d_model
     sizes = len(tokenizer.order_of("source").ids), tokenizer.order.size
     source = weights.take(names.source, sizes[0], width)
     target = source if names.target == names.source else weights.take(names.target, sizes[1], width)
-    output, bias = weights.linear(names.output, sizes[1], width)
-    begin = tokenizer.order.specials[1]
-    if begin < 0:
-        raise RecipeError(
-            "its vocabulary does not have the piece with which targets begin: --begin"
-        )
+    if f"{names.output}.weight" == names.target:
+        output, bias = target, weights.bias(names.output, sizes[1])
+    else:
+        output, bias = weights.linear(names.output, sizes[1], width)
     matrices = ForeignMatrices(
         source=source,
         target=target,
@@ -265,7 +299,7 @@ def _positions(
     because regard computes such sinusoids.
     """
     width = recipe.model.d_model
-    if not name or name not in weights:
+    if not name:
         return None, {}
     table = weights.take_any(name).reshape(-1, width)
     usual = sinusoids(len(table), width)

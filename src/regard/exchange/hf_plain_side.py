@@ -27,7 +27,7 @@ class PretrainedSide:
         transformers.utils.logging.disable_progress_bar()
         self._version: str = transformers.__version__
         self._ids, self._vocabulary = vocabulary.ids, vocabulary
-        self._model: Any = transformers.MarianMTModel.from_pretrained(directory).eval()
+        self._model: Any = transformers.MarianMTModel.from_pretrained(directory).eval().float()
         self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(directory)
         self._their_ids = np.zeros(int(vocabulary.theirs.max()) + 1, np.int64)
         self._their_ids[vocabulary.theirs] = np.arange(vocabulary.size)

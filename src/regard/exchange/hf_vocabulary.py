@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.errors import ModelError
 from regard.exchange.certificate import IMPOSSIBLE
 from regard.exchange.parts import copied_weights, matrices_of
 from regard.run.model_directory import Model
@@ -36,7 +37,10 @@ class MarianVocabulary:
 
     @classmethod
     def of(cls, model: Model) -> Self:
-        """The vocabulary for exporting a model; an imported model gets its former ids back."""
+        """The vocabulary for exporting a model; an imported model gets its former ids back.
+
+        Raises ModelError if no exported entry can have the embedding of our <s>.
+        """
         tokenizer = model.tokenizer
         if not isinstance(tokenizer, ForeignTokenizer):
             return cls.own(tokenizer.size)
@@ -46,13 +50,21 @@ class MarianVocabulary:
         barred = np.flatnonzero(bias[order.ids] < IMPOSSIBLE).tolist()
         never = barred or sorted({i for i in (pad, start) if i >= 0})
         # If no foreign entry became our <s>, the import gave <s> a copy of the embedding with
-        # which the foreign decoder begins. Here the entry with that embedding is looked up.
+        # which the foreign decoder begins. Here the entry with that embedding is looked up. There
+        # is none if <s> was trained: then an entry that is never written gets its embedding.
+        padding = _named_padding(tokenizer, pad)
         if start < 0:
             start = _same_row(weights[matrices_of(model.recipe.model).target], order.ids)
-        padding = start if pad < 0 else pad
+        if start < 0 and padding in barred:
+            start = padding
+        if start < 0:
+            raise ModelError(
+                "MarianMTModel begins with an entry of its vocabulary, and none has the embedding "
+                "of <s>, which was trained further: export ctranslate2 or onnx"
+            )
         ids = {
             "eos_token_id": end,
-            "pad_token_id": _named_padding(tokenizer, padding),
+            "pad_token_id": start if padding < 0 else padding,
             "decoder_start_token_id": start,
         }
         sources = tokenizer.order_of("source").ids
@@ -79,6 +91,12 @@ class MarianVocabulary:
         """The rows of a matrix of the target, in the order of the exported ids."""
         return np.ascontiguousarray(matrix[self.theirs])
 
+    def target_rows(self, matrix: _Matrix) -> _Matrix:
+        """`rows` of the target's embedding; the decoder begins with the embedding of our <s>."""
+        found = self.rows(matrix)
+        found[self.ids["decoder_start_token_id"]] = matrix[BOS]
+        return found
+
     def source_rows(self, matrix: _Matrix) -> _Matrix:
         """The rows of a matrix of the source, in the order of the exported ids."""
         return np.ascontiguousarray(matrix[self.theirs_of_source])
@@ -92,9 +110,9 @@ class MarianVocabulary:
 
 
 def _same_row(matrix: _Matrix, theirs: NDArray[np.int64]) -> int:
-    """The exported id of the entry whose embedding equals that of our <s>; 0 if there is none."""
+    """The exported id of the entry whose embedding equals that of our <s>; -1 if there is none."""
     equal = np.flatnonzero((matrix[theirs] == matrix[BOS]).all(1))
-    return int(equal[-1]) if len(equal) else 0
+    return int(equal[-1]) if len(equal) else -1
 
 
 def _named_padding(tokenizer: ForeignTokenizer[Any], default: int) -> int:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from regard.errors import MissingExtra
 from regard.exchange.parts import NamedWeights, matrices_of
 from regard.recipe import ModelRecipe
+from regard.text.tokenizer import EOS, PAD
 
 try:
     from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -167,10 +168,16 @@ class Graph:
             query = self.node("Mul", query, self.number(self.recipe.d_k**-0.5))
         return self.node("MatMul", query, self.node("Transpose", keys, perm=[0, 1, 3, 2]))
 
-    def padding(self, source: str) -> str:
-        """[rows, 1, 1, source] True where the source is padding."""
-        is_padding = self.node("Equal", source, self.integers(0))
-        return self.node("Unsqueeze", is_padding, self.integers(1, 2))
+    def blocked(self, source: str) -> str:
+        """[rows, 1, 1, source] True where no query attends to the source.
+
+        That is at padding and, if `source_end` is False, at </s>.
+        """
+        blocked = self.node("Equal", source, self.integers(PAD))
+        if not self.recipe.source_end:
+            is_end = self.node("Equal", source, self.integers(EOS))
+            blocked = self.node("Or", blocked, is_end)
+        return self.node("Unsqueeze", blocked, self.integers(1, 2))
 
 
 def encoder_graph(
@@ -180,7 +187,7 @@ def encoder_graph(
     graph = Graph(recipe, weights, positions)
     source = graph.input("source", ["sentences", "source"], TensorProto.INT64)
     x = graph.embedded(source, graph.integers(0), matrices_of(recipe).source)
-    blocked = graph.padding(source)
+    blocked = graph.blocked(source)
     for i in range(recipe.layers):
         name, own = f"encoder.{i}", f"encoder.{i}.self_attention"
         normed = graph.before(x, own)
@@ -208,7 +215,7 @@ def decoder_graph(
     length = graph.node("Gather", graph.node("Shape", caches[0][2]), graph.integers(2))
     ids = graph.node("Unsqueeze", tokens, graph.integers(1))
     y = graph.embedded(ids, length, matrices_of(recipe).target)
-    blocked = graph.padding(source)
+    blocked = graph.blocked(source)
     for i, cache in enumerate(caches):
         y = _decoder_layer(graph, y, i, cache, blocked)
     y = graph.last(graph.node("Squeeze", y, graph.integers(1)), "decoder_norm")

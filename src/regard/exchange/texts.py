@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from regard.errors import MissingExtra, ModelError, RecipeError
 from regard.exchange.reading import text_of_file
 from regard.files.regular import checksum
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.foreign.files import read_original
 from regard.text.foreign.moses import MosesSettings, MosesTokenizer
+from regard.text.foreign.order import IdOrder
 from regard.text.foreign.sentence_pieces import SentencePieceSettings, SentencePieceTokenizer
-from regard.text.tokenizer import MOST_ENTRIES
+from regard.text.tokenizer import BOS, EOS, MOST_ENTRIES
 
 Vocabulary = dict[str, int]
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b"}
@@ -67,9 +70,18 @@ class SpecialNames:
     unknown: str = "<unk>"
 
     def ids(self, known: Vocabulary) -> tuple[int, int, int]:
-        """The ids of <pad>, <s> and </s>; -1 for a piece that the vocabulary does not have."""
+        """The ids of <pad>, <s> and </s>; -1 for a piece that the vocabulary does not have.
+
+        A piece with two of these roles gets one id, so that the softmax counts the piece once: the
+        id of <pad> is -1 if `pad` is also `begin` or `end`, and that of <s> if `begin` is `end`.
+        """
         pad, begin = (-1 if n is None else known.get(n, -1) for n in (self.pad, self.begin))
-        return pad, begin, known.get(self.end, -1)
+        end = known.get(self.end, -1)
+        return -1 if pad in (begin, end) else pad, -1 if begin == end else begin, end
+
+    def start(self, order: IdOrder) -> int:
+        """The foreign id of the piece `begin` in the target's `order`; -1 if there is none."""
+        return order.specials[EOS if self.begin == self.end else BOS]
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -111,24 +123,44 @@ def tokenizer_of(
     if texts.cutters:
         two = texts.cutters[1] if len(texts.cutters) > 1 else None
         settings = SentencePieceSettings(
-            unknown=names.unknown, skipped=names.skipped, restricted=restricted
+            unknown=names.unknown,
+            skipped=names.skipped,
+            language_codes=_has_language_codes(first, texts.cutters[0]),
+            restricted=restricted,
         )
         return SentencePieceTokenizer.read(
             texts.cutters[0], two, first, second, **about, settings=settings
         )
     codes = [*texts.codes, None, None]
-    languages = [*texts.languages, *texts.languages] or ["en", "en"]
-    moses = MosesSettings(
-        source_language=languages[0],
-        target_language=languages[1],
-        tokenised=bool(texts.languages),
-        unknown=names.unknown,
-        skipped=names.skipped,
-        restricted=restricted and bool(texts.codes),
-    )
+    moses = _moses_settings(texts, names, restricted=restricted and bool(texts.codes))
     return MosesTokenizer.read(
         first, second, codes=codes[0], target_codes=codes[1], **about, settings=moses
     )
+
+
+def _has_language_codes(vocabulary: Vocabulary, cutter: Path) -> bool:
+    """Whether pieces such as `>>de<<` are in the vocabulary, but unknown to the source's cutter."""
+    codes = {piece for piece in vocabulary if piece.startswith(">>") and piece.endswith("<<")}
+    return bool(codes) and not codes <= _pieces_of(cutter).keys()
+
+
+def _moses_settings(texts: Texts, names: SpecialNames, *, restricted: bool) -> MosesSettings:
+    languages = [*texts.languages, *texts.languages] or ["en", "en"]
+    try:
+        return MosesSettings(
+            source_language=languages[0],
+            target_language=languages[1],
+            tokenised=bool(texts.languages),
+            unknown=names.unknown,
+            skipped=names.skipped,
+            restricted=restricted,
+        )
+    except ValidationError as error:
+        refused = error.errors()[0]["input"]
+        raise RecipeError(
+            f"{refused!r:.60} is no language for Moses' rules: give two or three small letters by "
+            "--language, such as en"
+        ) from None
 
 
 def _known(texts: Texts, given: Sequence[Vocabulary], shared: bool) -> list[Vocabulary]:

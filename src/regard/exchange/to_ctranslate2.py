@@ -66,7 +66,7 @@ def write_ctranslate2(
     spec.config.unk_token = unknown_name(model.tokenizer, names)
     spec.config.bos_token, spec.config.eos_token = names[1:3]
     spec.config.decoder_start_token = names[1]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = recipe.source_end
     spec.config.layer_norm_epsilon = recipe.norm_epsilon
     spec.validate()
     spec.optimize(COMPUTE_TYPES[precision])
@@ -78,9 +78,7 @@ def refuse_unlike(recipe: ModelRecipe) -> None:
     unlike = {
         "score = additive": recipe.score == "additive",
         "residual = false": not recipe.residual,
-        "causal = false": not recipe.causal,
         "norm = last": recipe.norm == "last",
-        "source_end = false": not recipe.source_end,
         f"d_v = {recipe.d_v}, other than d_k": recipe.d_v != recipe.d_k
         or recipe.decoder.d_v != recipe.decoder.d_k,
     }

@@ -26,7 +26,7 @@ from regard.recipe import ModelRecipe
 from regard.run.model_directory import Model
 from regard.text.foreign.base import ForeignTokenizer
 
-MODULES = {
+_MODULES = {
     "self_attention.W_q": "self_attn.q_proj",
     "self_attention.W_k": "self_attn.k_proj",
     "self_attention.W_v": "self_attn.v_proj",
@@ -39,7 +39,7 @@ MODULES = {
     "feed_forward.W_2": "fc2",
 }
 """MarianMTModel's name for each of our linear layers."""
-NORMS = {
+_NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
 }
@@ -107,10 +107,10 @@ def _tensors(
     order = order_of_dimensions(recipe)
     source, target, output = (weights[name][:, order] for name in matrices_of(recipe))
     source, target, output = (
-        vocabulary.source_rows(source), vocabulary.rows(target), vocabulary.rows(output),
+        vocabulary.source_rows(source), vocabulary.target_rows(target), vocabulary.rows(output),
     )  # fmt: skip
     if recipe.embeddings == "shared":
-        yield "model.shared.weight", source
+        yield "model.shared.weight", target
     else:
         yield "model.encoder.embed_tokens.weight", source
         yield "model.decoder.embed_tokens.weight", target
@@ -126,7 +126,7 @@ def _layer(
     recipe: ModelRecipe, weights: NamedWeights, stack: str, i: int, order: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     ours, theirs = f"{stack}.{i}", f"model.{stack}.layers.{i}"
-    for name, equivalent in MODULES.items():
+    for name, equivalent in _MODULES.items():
         if f"{ours}.{name}.weight" not in weights:
             continue
         weight, bias = weights[f"{ours}.{name}.weight"], weights[f"{ours}.{name}.bias"]
@@ -140,7 +140,7 @@ def _layer(
             weight, bias = weight * scale, bias * scale
         yield f"{theirs}.{equivalent}.weight", np.ascontiguousarray(weight)
         yield f"{theirs}.{equivalent}.bias", np.ascontiguousarray(bias)
-    for number, equivalent in enumerate(NORMS[stack], start=1):
+    for number, equivalent in enumerate(_NORMS[stack], start=1):
         for kind in ("weight", "bias"):
             values = weights[f"{ours}.add_norm_{number}.norm.{kind}"][order]
             yield f"{theirs}.{equivalent}.{kind}", np.ascontiguousarray(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 from pathlib import Path
 
-from regard.errors import MissingExtra, ModelError
+from regard.errors import MissingExtra
 from regard.exchange.onnx_graph import decoder_graph, encoder_graph
 from regard.exchange.parts import copied_weights, tables_of
 from regard.run.model_directory import Model
@@ -23,15 +23,8 @@ that contains a graph cannot have more than 2 GiB."""
 
 
 def write_onnx(model: Model, folder: Path) -> None:
-    """Write both graphs, checked by onnx.checker, and the decoding program into a folder.
-
-    Raises ModelError if sources of the model do not end in </s> (`model.source_end`).
-    """
+    """Write both graphs, checked by onnx.checker, and the decoding program into a folder."""
     recipe, tables, weights = model.recipe.model, tables_of(model), copied_weights(model)
-    if not recipe.source_end:
-        raise ModelError(
-            "model.source_end = false: its graphs would attend to the end of the source"
-        )
     apart = sum(values.nbytes for values in weights.values()) > _APART
     for name, graph in (
         ("encoder", encoder_graph(recipe, weights, tables.source)),

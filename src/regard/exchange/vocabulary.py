@@ -4,26 +4,23 @@ from collections.abc import Sequence
 
 from regard.text.foreign.base import ForeignTokenizer
 from regard.text.protocol import AnyTokenizer, SideName
-from regard.text.tokenizer import EOS, PAD, SPECIAL, Tokenizer
+from regard.text.tokenizer import PAD, Tokenizer
 
 
 def entry_names(tokenizer: AnyTokenizer, side: SideName) -> list[str]:
-    """A unique name for each id of a side; in names, a space is ▁, or Ġ for a tokenizer of ours.
+    """A unique name for each id of a side: the piece as its tokenizer spells it, such as `lo@@`.
 
-    The tokenizer gives the names. If two entries have the same name, @ and the id are added to the
-    name of the second.
+    If an earlier entry has the same name, @ and the id are added.
     """
     if isinstance(tokenizer, Tokenizer):
         return list(tokenizer.entries)
-    size = tokenizer.size if side == "target" else tokenizer.source_size
-    names = list(SPECIAL)
-    known = set(names)
-    for i in range(EOS + 1, size):
-        [name] = tokenizer.names([i], side)
-        name = name.replace(" ", "▁")
-        names.append(name if name not in known else f"{name}@{i}")
-        known.add(names[-1])
-    return names
+    assert isinstance(tokenizer, ForeignTokenizer)
+    names: dict[str, int] = {}
+    for i, name in enumerate(tokenizer.spelled(side)):
+        while name in names:
+            name = f"{name}@{i}"
+        names[name] = i
+    return list(names)
 
 
 def unknown_name(tokenizer: AnyTokenizer, names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ class ForeignWeights:
     """Tensors by their foreign names; each may be taken once."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path, *, biases: bool = True):
-        """If `biases` is False, a linear layer without a bias gets a bias of zeros."""
+        """If `biases` is False, a linear layer or LayerNorm without a bias gets one of zeros."""
         self._left, self._where, self._biases = dict(tensors), where, biases
 
     def __contains__(self, name: str) -> bool:
@@ -33,9 +33,9 @@ class ForeignWeights:
         """The names of the tensors that have not been taken."""
         return list(self._left)
 
-    def ndim(self, name: str) -> int:
-        """The number of axes of a tensor that has not been taken."""
-        return self._left[name].ndim
+    def axes(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor that has not been taken, with any number of axes."""
+        return tuple(self._left[name].shape)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of the matrix `name`; raises ModelError if no matrix of this name is left."""
@@ -77,14 +77,17 @@ class ForeignWeights:
 
     def linear(self, name: str, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
         """Take the matrix [outputs, inputs] and the bias [outputs] of a linear layer."""
-        weight = self.take(f"{name}.weight", outputs, inputs)
-        if not self._biases and f"{name}.bias" not in self:
-            return weight, torch.zeros(outputs)
-        return weight, self.take(f"{name}.bias", outputs)
+        return self.take(f"{name}.weight", outputs, inputs), self.bias(name, outputs)
 
     def norm(self, name: str, width: int) -> tuple[Tensor, Tensor]:
         """Take the gain and the bias of a LayerNorm, [width] each."""
-        return self.take(f"{name}.weight", width), self.take(f"{name}.bias", width)
+        return self.take(f"{name}.weight", width), self.bias(name, width)
+
+    def bias(self, name: str, width: int) -> Tensor:
+        """Take the bias [width] of a linear layer or of a LayerNorm."""
+        if not self._biases and f"{name}.bias" not in self:
+            return torch.zeros(width)
+        return self.take(f"{name}.bias", width)
 
     def drop(self, names: Iterable[str]) -> None:
         """Drop the tensors `names`, if they exist; the model's outputs do not depend on them."""

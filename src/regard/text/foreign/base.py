@@ -96,6 +96,10 @@ class ForeignTokenizer(ABC, Generic[S]):
         """Decode foreign ids to text."""
 
     @abstractmethod
+    def _pieces(self, foreign: list[int], side: SideName) -> list[str]:
+        """The pieces with these foreign ids, as the foreign system spells them."""
+
+    @abstractmethod
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
         """The names of the pieces with these foreign ids, as `AnyTokenizer.names` gives them."""
 
@@ -132,6 +136,13 @@ class ForeignTokenizer(ABC, Generic[S]):
     def unknown(self, side: SideName) -> int | None:
         """Our id of the piece that stands for unknown pieces; None if there is no such piece."""
         return None
+
+    def spelled(self, side: SideName) -> list[str]:
+        """The pieces of a side by our ids, as the foreign system spells them.
+
+        Ids 0, 1 and 2 are <pad>, <s> and </s>. If the vocabulary lacks an id, its piece is empty.
+        """
+        return [*SPECIAL, *self._pieces(self.order_of(side).foreign_ids[EOS + 1 :], side)]
 
     def order_of(self, side: SideName) -> IdOrder:
         """The order of ids of the source or the target."""

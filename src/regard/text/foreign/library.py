@@ -100,6 +100,9 @@ class LibraryTokenizer(ForeignTokenizer[LibrarySettings]):
         known = [i for i in foreign if library.id_to_token(i) is not None]
         return str(_guarded(library.decode, known, skip_special_tokens=True))
 
+    def _pieces(self, foreign: list[int], side: SideName) -> list[str]:
+        return [self._libraries[side].id_to_token(i) or "" for i in foreign]
+
     def _named(self, foreign: list[int], side: SideName) -> list[str]:
         """The text of each piece.
 

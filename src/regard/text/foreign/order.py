@@ -45,4 +45,6 @@ class IdOrder(Section):
         for special in self.specials:
             if not -1 <= special < self.size:
                 return f"a special symbol has id {special} of {self.size:,} entries"
+            if special >= 0 and self.specials.count(special) > 1:
+                return f"two special symbols have the id {special}"
         return None if self.specials[2] >= 0 else "the vocabulary has no end of sentence"
