@@ -278,7 +278,6 @@ def test_halves_are_for_an_even_number_of_cores_and_for_large_batches(
         ("halves", 2, False, ["Cpu 1"] * 4),
         ("loops", 1, False, ["OneCore 1"] * 2),
         ("loops", 2, False, ["OneCore 1"] * 4),
-        ("loops", 2, True, ["Cpu 2", "Cpu 2"]),
     ],
 )
 def test_what_learns_from_a_small_batch_and_then_from_a_large_one(

@@ -135,11 +135,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _has_one_pair_a_row(self) -> Self:
-        family = self.model.family
-        if family != "transformer" and self.data.layout == "packed":
+        if self.data.layout == "packed" and not self.joins_pairs:
             raise ValueError(
-                f'data.layout = "packed" puts several pairs in a row, and model.family = {family} '
-                'does not keep them apart: set data.layout = "grouped"'
+                'data.layout = "packed" puts several pairs in a row, and model.family = '
+                f'{self.model.family} does not keep them apart: set data.layout = "grouped"'
             )
         return self
 
@@ -157,6 +156,11 @@ class Recipe(Section):
         if self.training.tune and self.task.output == "trees":
             raise ValueError("training.tune is for translation, not for parsing")
         return self
+
+    @property
+    def joins_pairs(self) -> bool:
+        """Whether a row may hold several pairs, which only a Transformer keeps apart."""
+        return self.model.family == "transformer"
 
     def but(self, **changes: Any) -> Recipe:
         """This recipe, changed as by `merged`; fields are named without sections: but(heads=1)."""

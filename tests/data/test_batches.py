@@ -305,6 +305,7 @@ def test_lengths_at_the_limit_fit(layout):
         ("source_tokens", {"recipe": DataRecipe(source_tokens=257)}),
         ("target_tokens", {"recipe": DataRecipe(source_tokens=256, target_tokens=511)}),
         ("row_length", {"layout": "packed"}),
+        ("pairs_in_a_row", {"join": False}),
     ],
 )
 def test_position_of_other_batches_is_refused(named, change):
@@ -315,8 +316,8 @@ def test_position_of_other_batches_is_refused(named, change):
         "layout": "grouped",
     }
 
-    def batches(corpus, recipe, seed, layout):
-        return Batches(corpus, recipe, seed, layout=layout)
+    def batches(corpus, recipe, seed, **options):
+        return Batches(corpus, recipe, seed, **options)
 
     state = batches(**given).state()
     with pytest.raises(TrainingError, match=f"{named} = .* resume with the same"):

@@ -76,3 +76,5 @@ def test_joined_rows_are_longer_than_a_sentence() -> None:
     largest = largest_batch(pairs, rules, VOCABULARY, 1)
     assert largest.source.ids.shape[1] > 8
     assert int(largest.source.positions.max()) == int(largest.target.positions.max()) == 7
+    apart = largest_batch(pairs, rules, VOCABULARY, 1, join=False)
+    assert apart.source.ids.shape[1] <= 8

@@ -66,6 +66,7 @@ def test_rows_are_joined_where_one_pair_would_pad_much():
     plan = grouped(source, target, limits(1699))
     assert most_pairs_in_a_row(plan) == 2  # it would take 4 if rows were first joined by their sums
     assert padding(plan, source, target) <= 0.05
+    assert most_pairs_in_a_row(grouped(source, target, limits(1699), join=False)) == 1
 
 
 def test_rows_are_not_joined_beyond_the_limits():

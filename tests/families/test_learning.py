@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from cli.refusing import Result, regard
 from families.modelling import OTHERS, gradients
 from regard.data.batches import Batches
 from regard.data.pairs import Pairs
+from regard.data.prefetch import batches_of
+from regard.data.rows import one_per_row
 from regard.families.choose import new_model
 from regard.machine.interrupt import Interrupt, Interrupted
-from regard.measure.validation import validator
+from regard.measure.validation import loss_and_accuracy, validator
 from regard.recipe import Recipe
 from regard.run.journal import Record
 from regard.run.model_directory import open_model
 from regard.steps import Whole
+from regard.text.tokenizer import BOS
 from regard.translation import Translator, load
 from run.copying import RECIPE, prepared, strings, train_in_fork, trained
 
@@ -83,6 +87,28 @@ def test_halves_of_a_batch_have_its_gradient(family: str, data: Path) -> None:
         found.append(gradients(model) | {"loss": loss})
     for name, gradient in found[0].items():
         torch.testing.assert_close(found[1][name], gradient, rtol=1e-3, atol=1e-4)
+
+
+@EVERY
+def test_a_row_holds_one_pair_in_training_and_in_validation(family: str, data: Path) -> None:
+    """Otherwise an LSTM or a kernel carries one sentence into the next."""
+    sizes = {"source_tokens": 397, "target_tokens": 397}
+    recipe, pairs = recipe_of(family).but(dropout=0.0, **sizes), Pairs.open(data, "train")
+    most = [
+        max(int(batch.source.segments.max()) for batch in batches_of(pairs, one).rest_of_epoch())
+        for one in (RECIPE.but(**sizes), recipe)
+    ]
+    assert most == [4, 1]
+    model = new_model(recipe.model, 269).eval()
+    total, tokens = 0.0, 0
+    for i in range(len(pairs)):
+        labels = torch.as_tensor(pairs.target(i).astype("int64"))
+        source, read = pairs.source(i).tolist(), [BOS, *labels[:-1].tolist()]
+        with torch.no_grad():
+            logits = model(one_per_row([source]), one_per_row([read]))[0]
+        total += float(cross_entropy(logits, labels, reduction="sum"))
+        tokens += len(labels)
+    assert loss_and_accuracy(model, pairs, recipe)[0] == pytest.approx(total / tokens, rel=1e-5)
 
 
 @EVERY

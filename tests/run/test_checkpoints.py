@@ -65,6 +65,25 @@ def test_weights_moments_and_random_state_come_back_bit_by_bit(tmp_path: Path) -
         assert torch.equal(other.state()[name], tensor)
 
 
+def test_a_gpu_without_a_saved_state_is_seeded_for_each_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise all processes would draw the same masks after a checkpoint that CPUs made."""
+    given: list[int | torch.Tensor] = []
+    for name in ("manual_seed", "set_rng_state"):
+        monkeypatch.setattr(torch.cuda, name, given.append)
+    state = torch.get_rng_state()
+    states = {"cpu": state, "cpu.1": state, "cpu.2": state, "cuda.2": state}
+    for available in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=available: there)
+        for rank in range(3):
+            checkpoints.set_random_states(states, rank, seed=(1, 7))
+            assert torch.equal(torch.get_rng_state(), state)
+    first, second, saved = given
+    assert first != second
+    assert saved is state
+
+
 def test_the_newest_are_kept_by_number(tmp_path: Path) -> None:
     for step in (7, 9, 10, 101):  # as words, 101 comes before 7
         save(tmp_path, step, keep=3)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -21,6 +22,7 @@ from regard.run.checkpoints import newest, paths
 from regard.run.journal import read_journal
 from regard.run.model_directory import open_model
 from regard.run.run import Run
+from regard.run.state import TrainingState
 from run.copying import RECIPE, prepared, strings, trained
 
 SHORT = RECIPE.but(steps=6)
@@ -229,6 +231,26 @@ def test_a_finished_run_is_extended_knowingly(copy: Path, data: Path) -> None:
     assert [r["step"] for r in read_journal(copy / "journal.jsonl") if r["event"] == "step"] == [
         *range(1, 9)
     ]
+
+
+def test_muon_continues_a_run_of_adam_and_adam_none_of_muon(copy: Path, data: Path) -> None:
+    longer = SHORT.but(steps=8)
+    trained(copy, data, longer.but(optimizer="muon"), accept_changes=True)
+    before = content(copy)
+    with pytest.raises(RecipeError, match=r"learned by Muon.* keep .*muon, or .* another --out"):
+        trained(copy, data, longer.but(optimizer="adam", steps=9), accept_changes=True)
+    assert content(copy) == before
+
+
+def test_a_validation_that_is_no_number_is_never_the_best() -> None:
+    for number in (math.nan, math.inf):
+        state = TrainingState()
+        for step, loss in enumerate((number, 2.0, number, 1.0, 3.0), 1):
+            state.step = step
+            state.judge({"loss": loss}, "last")
+            assert math.isfinite(state.lowest_loss)
+            assert state.no_better == (step in (1, 3, 5))
+        assert (state.lowest_loss, state.best_step) == (1.0, 4)
 
 
 def test_validations_by_another_measure_are_compared_with_later_ones_only(

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from regard.data.batches import Batch
-from regard.errors import TrainingError
+from regard.errors import RecipeError, TrainingError
 from regard.files.tensors import read_tensors
 from regard.machine.devices import refuse_too_large
 from regard.machine.processes import Processes, together
@@ -289,8 +289,21 @@ def test_the_memory_asked_for_is_that_of_a_share() -> None:
 
 
 def test_muon_is_refused_as_it_needs_whole_matrices(data: Path) -> None:
-    with pytest.raises(TrainingError, match=r"leave out --shard, or set .*optimizer = adam"):
+    with pytest.raises(TrainingError, match=r"leave out --shard, or .*= adam in a new run"):
         Setup.open(SHORT.but(optimizer="muon"), data, Processes(0, 2), shard=True)
+
+
+def test_halves_of_batches_are_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(arithmetic: str, threads: int) -> Setup:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        return Setup.open(SHORT.but(arithmetic=arithmetic), data, Processes(0, 2), shard=True)
+
+    with pytest.raises(RecipeError, match=r"halves divides batches .* set it to auto$"):
+        opened("halves", 2)
+    with pytest.raises(RecipeError, match=r"loops divides .* auto or give --threads 1"):
+        opened("loops", 2)
+    opened("loops", 1)
+    opened("auto", 2)
 
 
 def test_an_older_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,11 +141,15 @@ class Batches:
         seed: int,
         *,
         layout: Literal["grouped", "packed"],
+        join: bool = True,
         share: BatchShare = WHOLE,
     ):
-        """Raises DataError if there are no pairs, TrainingError if a pair does not fit a batch."""
+        """If `join` is False, a row of the grouped layout holds one pair, however much it pads.
+
+        Raises DataError if there are no pairs, TrainingError if a pair does not fit a batch.
+        """
         self._pairs, self._recipe, self._seed, self.share = pairs, recipe, seed, share
-        self._packed = layout == "packed"
+        self._packed, self._join = layout == "packed", join
         self._refuse_what_does_not_fit()
         self._windows = -(-len(pairs) // WINDOW_PAIRS)
         self._epoch = self._window = self._batch = 0
@@ -196,13 +200,14 @@ class Batches:
             if state.get(key) != value:
                 raise TrainingError(
                     f"the saved position in the data was counted with {key} = {state.get(key)}, "
-                    f"but now it is {value}: resume with the same corpus, seed and [data] settings"
+                    f"but now it is {value}: resume with the same corpus, seed and [data] "
+                    "settings, or read the data from its beginning with --accept-changes"
                 )
         self._epoch, self._window, self._batch = state["epoch"], state["window"], state["batch"]
         self._turn = 0
 
     def _counted_in(self) -> dict[str, int]:
-        return {
+        counted = {
             "pairs": len(self._pairs),
             "windows": self._windows,
             "seed": self._seed,
@@ -210,6 +215,7 @@ class Batches:
             "target_tokens": self._recipe.target_tokens,
             "row_length": self._recipe.row_length if self._packed else 0,
         }
+        return counted if self._join else counted | {"pairs_in_a_row": 1}
 
     def _next(self) -> list[Batch]:
         while self._batch >= len(self._plan()):
@@ -252,7 +258,7 @@ class Batches:
             if self._packed:
                 plan = packed(source, target, self._recipe, random)
             else:
-                plan = grouped(source, target, self._recipe)
+                plan = grouped(source, target, self._recipe, join=self._join)
             cuts = plan.starts[1:-1]
             pairs, rows = np.split(plan.pairs, cuts), np.split(plan.rows, cuts)
             turns = random.permutation(len(pairs))

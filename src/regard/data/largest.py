@@ -14,14 +14,17 @@ from regard.recipe import DataRecipe
 from regard.text.tokenizer import EOS
 
 
-def largest_batch(pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int) -> Batch:
+def largest_batch(
+    pairs: PairSource, rules: DataRecipe, vocabulary: int, parts: int, *, join: bool = True
+) -> Batch:
     """The largest part that a batch of `pairs` can have, if batches are divided into `parts` parts.
 
     The token ids of this part are arbitrary numbers below `vocabulary`. In the grouped layout, each
-    row holds several pairs if the corpus is small. The size is then an estimate, because longer
-    pairs may share a row in another epoch.
+    row holds several pairs if the corpus is small and `join` is True. The size is then an estimate,
+    because longer pairs may share a row in another epoch.
     """
-    count, source, target = _packed(rules) if rules.layout == "packed" else _grouped(pairs, rules)
+    packed = rules.layout == "packed"
+    count, source, target = _packed(rules) if packed else _grouped(pairs, rules, join)
     sentences = _Alike(count, source, target, vocabulary)
     share = BatchShare(0, 1, parts)
     batch = Batches(sentences, rules, 1, layout=rules.layout, share=share).take(1)[0]
@@ -39,7 +42,7 @@ def _packed(rules: DataRecipe) -> tuple[int, int, int]:
     return packed_rows(rules) * (rules.row_length // length), length, length
 
 
-def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
+def _grouped(pairs: PairSource, rules: DataRecipe, join: bool) -> tuple[int, int, int]:
     """The number of rows of the largest batch, and the lengths of its sides.
 
     Each side has about as many tokens as its limit allows.
@@ -48,7 +51,7 @@ def _grouped(pairs: PairSource, rules: DataRecipe) -> tuple[int, int, int]:
         np.asarray(lengths[:WINDOW_PAIRS], np.int64)
         for lengths in (pairs.source_lengths, pairs.target_lengths)
     )
-    plan = grouped(source, target, rules)
+    plan = grouped(source, target, rules, join=join)
     begins = np.union1d(plan.starts[:-1], np.flatnonzero(np.diff(plan.rows)) + 1)
     limits = rules.source_tokens, rules.target_tokens
     rows = 1

@@ -35,14 +35,17 @@ class BatchPlan(NamedTuple):
     """[batches + 1] Where each batch begins in `pairs` and `rows`, then the number of pairs."""
 
 
-def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan:
+def grouped(
+    source: Integers, target: Integers, recipe: DataRecipe, *, join: bool = True
+) -> BatchPlan:
     """Plan batches of rows of similar length; lengths are at least 1 and within the token limits.
 
     A row holds one pair, unless this leaves too much padding, as in a corpus of few batches. Then
     rows are joined in twos, at most twice. The first time, rows are sorted by source length minus
     target length; the first is joined with the last, the second with the last but one, and so on.
     This difference is then about equal in all rows, so that rows of similar source length also have
-    similar target lengths. The second time, rows are sorted by their total length instead.
+    similar target lengths. The second time, rows are sorted by their total length instead. If
+    `join` is False, no rows are joined.
 
     Little padding has a disadvantage: pairs of equal lengths stay together. If two pairs share a
     batch in one epoch, the probability that they share one in the next epoch, too, is about one
@@ -53,7 +56,7 @@ def grouped(source: Integers, target: Integers, recipe: DataRecipe) -> BatchPlan
     rows = np.arange(len(source))[:, None]  # [rows, pairs of a row]; -1 stands for no pair
     order, starts, padding = _cut_by_length(lengths[:, rows].sum(-1), limits)
     for compared in (np.subtract, np.add):
-        if padding <= MOST_PADDING:
+        if not join or padding <= MOST_PADDING:
             break
         joined = _joined(rows, compared(*lengths[:, rows].sum(-1)))
         if (lengths[:, joined].sum(-1) > limits).any():

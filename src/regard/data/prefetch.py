@@ -37,8 +37,8 @@ than the planning of a window takes. They need 90 MB."""
 
 def batches_of(pairs: PairSource, recipe: Recipe, share: BatchShare = WHOLE) -> Batches:
     """Batches of these pairs, with the seed, the layout and the limits of the recipe."""
-    seed, layout = recipe.training.seed, recipe.data.layout
-    return Batches(pairs, recipe.data, seed, layout=layout, share=share)
+    seed, layout, join = recipe.training.seed, recipe.data.layout, recipe.joins_pairs
+    return Batches(pairs, recipe.data, seed, layout=layout, join=join, share=share)
 
 
 def training_pairs(data: Path, recipe: Recipe) -> Pairs:

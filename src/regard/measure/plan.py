@@ -194,7 +194,8 @@ class _Trial:
 
     def _largest(self, parts: int) -> Batch:
         entries = min(self.setup.tokenizer.size, self.setup.tokenizer.source_size)
-        return largest_batch(self.setup.pairs, self.recipe.data, entries, parts)
+        join = self.recipe.joins_pairs
+        return largest_batch(self.setup.pairs, self.recipe.data, entries, parts, join=join)
 
     def _taken_by(self, batch: Batch) -> int | None:
         """Return the bytes that a step on a batch needs besides those kept from step to step.

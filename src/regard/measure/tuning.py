@@ -140,11 +140,7 @@ def tune_run(run: Run) -> None:
     if recipe.tune:
         choose_average(run, AVERAGES * seconds)
     step = read_manifest(directory)["step"]
-    records = read_journal(directory / "journal.jsonl")
-    ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
-    if earlier := [r for r in ended if r["event"] == "tuned"]:
-        _keep_earlier(run, earlier)
-    if ended or not recipe.tune:
+    if _was_tuned(run, step) or not recipe.tune:
         return
     sources, references = (
         list(read_lines(run.setup.data / f"valid.{side}.txt")) for side in ("source", "target")
@@ -165,6 +161,15 @@ def tune_run(run: Run) -> None:
     run.leave_if_asked()
     keep_best(directory, tried)
     write_tuned(run.journal, step, len(sources), translator.recipe, tried)
+
+
+def _was_tuned(run: Run, step: int) -> bool:
+    """Whether a tuning at this step has ended before; the results of the last one are kept then."""
+    records = read_journal(run.directory.path / "journal.jsonl")
+    ended = [r for r in records if r["event"] in ("tuned", "untuned") and r.get("step") == step]
+    if earlier := [r for r in ended if r["event"] == "tuned"]:
+        _keep_earlier(run, earlier)
+    return bool(ended)
 
 
 def _keep_earlier(run: Run, records: Sequence[Record]) -> None:

@@ -170,7 +170,8 @@ def loss_and_accuracy(
     }
     rules = recipe.data.model_copy(update=limits)
     share = BatchShare(processes.rank, processes.count)
-    batches = Batches(pairs, rules, seed=0, layout="grouped", share=share)
+    join = recipe.joins_pairs
+    batches = Batches(pairs, rules, seed=0, layout="grouped", join=join, share=share)
     total = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right tokens, all tokens
     for batch in batches.rest_of_epoch():
         total += _sums(model, batch.to(device))

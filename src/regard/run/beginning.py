@@ -59,6 +59,21 @@ def refuse_less_time(directory: Path, recipe: Recipe, seconds: float, ended: flo
         )
 
 
+def refuse_adam_after_muon(directory: Path, recipe: Recipe) -> None:
+    """Raise RecipeError if `recipe` has Adam, and the run in the directory has learned by Muon.
+
+    Muon keeps no mean of the squared gradient of a matrix, by which Adam divides: with the 0 that
+    is in its place, Adam's first update would destroy the weights. Muon can continue a run of Adam.
+    """
+    earlier = (begun(directory) or recipe).training.optimizer
+    if (earlier, recipe.training.optimizer) == ("muon", "adam"):
+        raise RecipeError(
+            f"{directory}: has learned by Muon, and Adam cannot continue from its moments: keep "
+            f"training.optimizer = muon, or begin a new run with --from {directory} and another "
+            "--out"
+        )
+
+
 def differences(before: Recipe, after: Recipe) -> list[str]:
     """`section.key: old -> new` for each field in which two recipes differ."""
     old, new = before.model_dump(), after.model_dump()

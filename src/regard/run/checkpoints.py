@@ -121,16 +121,21 @@ def random_states(rank: int = 0) -> RandomStates:
 def set_random_states(states: RandomStates, rank: int, seed: Sequence[int]) -> None:
     """Restore this process's random generators from the entries of `states` for its `rank`.
 
-    If `states` has no such entry, the generators are seeded with `seed` and the rank, so that each
-    process draws different numbers.
+    A generator without such an entry is seeded with `seed` and the rank, so that each process draws
+    different numbers. A GPU has no entry if the checkpoint was made without one.
     """
-    if _named("cpu", rank) not in states:
-        words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
-        torch.manual_seed(int(words[0] >> np.uint64(1)))
+    words = np.random.SeedSequence([*seed, rank]).generate_state(1, np.uint64)
+    own = int(words[0] >> np.uint64(1))
+    on_cpu, on_gpu = (states.get(_named(device, rank)) for device in ("cpu", "cuda"))
+    if on_cpu is None:
+        torch.manual_seed(own)
+    else:
+        torch.set_rng_state(on_cpu)
+    if not torch.cuda.is_available():
         return
-    torch.set_rng_state(states[_named("cpu", rank)])
-    on_gpu = states.get(_named("cuda", rank))
-    if on_gpu is not None and torch.cuda.is_available():
+    if on_gpu is None:
+        torch.cuda.manual_seed(own)
+    else:
         torch.cuda.set_rng_state(on_gpu)
 
 

@@ -11,7 +11,13 @@ from regard.encoder_decoder import EncoderDecoder
 from regard.errors import ModelError, TrainingError
 from regard.machine.devices import free_memory, in_words
 from regard.run import checkpoints
-from regard.run.beginning import begun, changed_shape, refuse_changed, refuse_less_time
+from regard.run.beginning import (
+    begun,
+    changed_shape,
+    refuse_adam_after_muon,
+    refuse_changed,
+    refuse_less_time,
+)
 from regard.run.checkpoints import Checkpoint, RandomStates
 from regard.run.directory import RunDirectory
 from regard.run.setup import Setup
@@ -48,7 +54,8 @@ class Resumption:
 
         Raises ModelError if all checkpoints are damaged, or if the restored one does not fit the
         recipe, the tokenizer or the data; TrainingError if there is a finished model without
-        checkpoints, if the processes have different setups, or if `refuse_less_time` raises it.
+        checkpoints, if the processes have different setups, or if `refuse_less_time` raises it;
+        RecipeError if `refuse_adam_after_muon` raises it.
         """
         setup = self._setup
         setup.refuse_differences()
@@ -112,6 +119,7 @@ class Resumption:
         refuse_changed(changed, checkpoint.path, knowingly=self._accept_changes)
         if changed:
             self._warn(f"{checkpoint.path}: the data changed since this run began")
+        refuse_adam_after_muon(self._directory.path, setup.recipe)
         try:
             randoms = checkpoints.restore(checkpoint, optimizer)
             state = TrainingState.restored(about["state"])

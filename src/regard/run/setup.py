@@ -14,12 +14,12 @@ from regard.data.batches import Batches, BatchShare
 from regard.data.pairs import Pairs
 from regard.data.prefetch import Prefetched, batches_of, training_batches, training_pairs
 from regard.encoder_decoder import EncoderDecoder
-from regard.errors import TrainingError
+from regard.errors import RecipeError, TrainingError
 from regard.machine.devices import choose_device, computes_beside, refuse_too_large
 from regard.machine.processes import Processes
 from regard.machine.speed import single_precision_speed
 from regard.paper import parameters
-from regard.recipe import Recipe
+from regard.recipe import Recipe, TrainingRecipe
 from regard.run.model_directory import matrices_misfit
 from regard.run.sharding import Optimizer, model_and_optimizer
 from regard.run.state import TrainingState
@@ -51,7 +51,7 @@ class Setup:
         """Open prepared data and choose the device.
 
         Raises DataError or ModelError if the data is damaged, TrainingError if the model or a pair
-        of sentences is too large to train.
+        of sentences is too large to train, and the errors of `_refuse_to_divide` with shards.
         """
         pairs = training_pairs(data, recipe)
         tokenizer = open_tokenizer(data)
@@ -59,11 +59,8 @@ class Setup:
         dtype = choose_dtype(recipe.training.precision, device)
         batches_of(pairs, recipe)  # refuses a pair that fits no batch
         setup = cls(recipe, data, pairs, tokenizer, device, dtype, processes, shard)
-        if setup.shards > 1 and recipe.training.optimizer == "muon":
-            raise TrainingError(
-                "--shard divides matrices, and training.optimizer = muon needs whole ones: leave "
-                "out --shard, or set training.optimizer = adam"
-            )
+        if setup.shards > 1:
+            _refuse_to_divide(recipe.training)
         if problem := matrices_misfit(recipe.model, tokenizer):
             raise TrainingError(f"{data}: {problem}")
         sizes = tokenizer.size, tokenizer.source_size
@@ -133,3 +130,24 @@ class Setup:
         if not computes_beside(self.device):
             return batches
         return Prefetched(batches, partial(training_batches, self.data, self.recipe, batches.share))
+
+
+def _refuse_to_divide(recipe: TrainingRecipe) -> None:
+    """Raise an error if processes that divide the model cannot learn as the recipe says.
+
+    The error is TrainingError because of the optimizer, or RecipeError because of the arithmetic.
+    """
+    if recipe.optimizer == "muon":
+        raise TrainingError(
+            "--shard divides matrices, and training.optimizer = muon needs whole ones: leave out "
+            "--shard, or set training.optimizer = adam in a new run (--from takes the weights of "
+            "a finished model)"
+        )
+    # The weights are gathered for one pass at a time, so no batch is learned from in two halves.
+    asked, threads = recipe.arithmetic, torch.get_num_threads()
+    if asked == "halves" or (asked == "loops" and threads > 1):
+        remedy = " or give --threads 1" if asked == "loops" else ""
+        raise RecipeError(
+            f"--shard: training.arithmetic = {asked} divides batches between {threads} threads, "
+            f"and a divided model learns from whole ones: set it to auto{remedy}"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,10 +37,14 @@ class TrainingState:
     """The value of `training.minutes` when the run's time was over; 0 before that."""
 
     def judge(self, validation: dict[str, Any], best: str) -> None:
-        """Compare a validation with the best one so far; `best` is the value of training.best."""
+        """Compare a validation with the best one so far; `best` is the value of training.best.
+
+        A validation whose figure is not finite is no better than any other.
+        """
         figure = validation[judged_by(best)]
         loss = figure if judged_by(best) == "loss" else max(0.0, 100 - figure)
-        if loss < self.lowest_loss or not (self.best_step or self.lowest_loss):
+        better = loss < self.lowest_loss or not (self.best_step or self.lowest_loss)
+        if better and math.isfinite(figure):
             self.lowest_loss, self.best_step, self.no_better = loss, self.step, 0
         else:
             self.no_better += 1

@@ -1,4 +1,4 @@
-"""What compiled loops share: numbers in fp32 and bf16, the exponential, random bits."""
+"""Code that compiled loops share: numbers in fp32 and bf16, the exponential, random bits."""
 
 import hashlib
 import os
