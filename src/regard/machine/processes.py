@@ -3,7 +3,8 @@
 `torchrun --nproc-per-node 8 -m regard train ...` runs the same program eight times. Each process
 learns from its share of every batch, and communicates with the others through this module: by gloo
 for tensors on the CPU, by NCCL for tensors on a GPU. When one process ends, the others cannot
-continue: they end too, within seconds, and one of them reports which process ended first.
+continue: they end too, mostly within seconds, and one of them reports which process ended first. If
+gloo does not notice the end, torchrun kills the process that waits after 30 seconds.
 """
 
 import os
