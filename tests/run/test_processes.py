@@ -256,7 +256,7 @@ def test_torchrun_starts_all_again_when_one_is_killed_until_it_has_done_so_often
                 children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
                 ranks = {_environment(int(child))["RANK"]: int(child) for child in children}
                 os.kill(ranks["1"], signal.SIGKILL)
-                # Rarely gloo does not notice; after 30 seconds torchrun kills the process that waits.
+                # Rarely gloo does not notice; torchrun kills the process that waits after 30 s.
                 until = time.monotonic() + 60
                 while any(Path(f"/proc/{process}").exists() for process in ranks.values()):
                     assert time.monotonic() < until
