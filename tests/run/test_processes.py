@@ -232,6 +232,23 @@ def test_a_model_that_never_fits_is_refused(data: Path, tmp_path: Path, monkeypa
         trained(tmp_path / "run", data, CALM)
 
 
+def wait_for_one_that_ended() -> None:
+    """Wait as gloo was seen to wait: nothing tells the first process that the other has ended."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.machine.processes.SECONDS_TO_NOTICE", 0.3)
+        with together() as processes:
+            if not processes.first:
+                os._exit(9)
+            patch.setattr("torch.distributed.all_reduce", lambda _: time.sleep(600))
+            processes.sum(1)
+
+
+def test_a_process_that_waits_for_one_that_ended_does_not_wait_for_ever(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert ended(started(2, wait_for_one_that_ended, stderr=log)) == [2, 9]
+    assert "rank 0: rank 1 has ended, and the others cannot continue" in log.read_text()
+
+
 def test_torchrun_starts_all_again_when_one_is_killed_until_it_has_done_so_often_enough(
     data: Path, tmp_path: Path
 ) -> None:
@@ -256,8 +273,7 @@ def test_torchrun_starts_all_again_when_one_is_killed_until_it_has_done_so_often
                 children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
                 ranks = {_environment(int(child))["RANK"]: int(child) for child in children}
                 os.kill(ranks["1"], signal.SIGKILL)
-                # Rarely gloo does not notice; torchrun kills the process that waits after 30 s.
-                until = time.monotonic() + 60
+                until = time.monotonic() + 25  # torchrun itself would kill them after 30 seconds
                 while any(Path(f"/proc/{process}").exists() for process in ranks.values()):
                     assert time.monotonic() < until
                     time.sleep(0.01)

@@ -58,7 +58,7 @@ def _scores(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = [r for r in read_journal(path) if isinstance(r, dict)]
+        found = read_journal(path)
     except (OSError, ValueError, RecursionError):
         raise ModelError(f"{path}: damaged: remove it to see the model without scores") from None
     validations = [r for r in found if r.get("event") == "validation"]

@@ -3,19 +3,19 @@
 `torchrun --nproc-per-node 8 -m regard train ...` runs the same program eight times. Each process
 learns from its share of every batch, and communicates with the others through this module: by gloo
 for tensors on the CPU, by NCCL for tensors on a GPU. When one process ends, the others cannot
-continue: they end too, mostly within seconds, and one of them reports which process ended first. If
-gloo does not notice the end, torchrun kills the process that waits after 30 seconds.
+continue: they end too, within seconds, and one of them reports which process ended first.
 """
 
 import os
 import socket
 import sys
+import threading
 import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
@@ -38,6 +38,9 @@ SECONDS_TO_MEET = 300.0
 SECONDS_TO_DIE = 2.0
 """A killed process is expected to disappear within this time: the system first frees its memory."""
 
+SECONDS_TO_NOTICE = 5.0
+"""If a process has waited this long for one that has ended, it ends without waiting any longer."""
+
 MOST_NUMBERS = 8
 """A step sums at most this many numbers over all processes."""
 
@@ -58,6 +61,8 @@ class Processes:
     count: int = 1
     store: Any = None
     """torch's key-value store, which outlives each single process."""
+    _waits: list[float] = field(default_factory=list, compare=False)
+    """When this process began to wait for others; empty while it does not wait."""
 
     @property
     def first(self) -> bool:
@@ -142,17 +147,30 @@ class Processes:
 
     @contextmanager
     def _noticing_an_end(self) -> Iterator[None]:
+        self._waits.append(time.monotonic())
         try:
             yield
         except RuntimeError as error:
-            ended = self._ended()
-            names = " and ".join(f"rank {rank}" for rank in ended)
+            names = " and ".join(f"rank {rank}" for rank in self._ended())
             if not names:
                 names = f"a process on another host ({str(error).splitlines()[0]})"
-            raise TrainingError(
-                f"{names} has ended, and the others cannot continue without it: the same command "
-                "continues from the last checkpoint, with any number of processes"
-            ) from None
+            raise _without(names) from None
+        finally:
+            self._waits.pop()
+
+    def watch(self, over: threading.Event) -> None:
+        """End this process if it waits for another one of this host that has ended.
+
+        Usually the connection to that process breaks, which ends the wait. But gloo was seen to
+        close the connection and to wait nevertheless. The thread that watches ends when `over` is
+        set.
+        """
+        while not over.wait(SECONDS_TO_NOTICE / 5):
+            began = min(self._waits, default=time.monotonic())
+            if time.monotonic() - began > SECONDS_TO_NOTICE:
+                gone = [rank for rank in range(self.count) if not self._lives(rank)]
+                if gone and began in self._waits:
+                    _end(self, _without(" and ".join(f"rank {rank}" for rank in gone)))
 
     def introduce(self) -> None:
         """Store this process's host and id, so that the others can check whether it is alive."""
@@ -188,6 +206,13 @@ class Processes:
             return True
 
 
+def _without(names: str) -> TrainingError:
+    return TrainingError(
+        f"{names} has ended, and the others cannot continue without it: the same command continues "
+        "from the last checkpoint, with any number of processes"
+    )
+
+
 ALONE = Processes()
 
 
@@ -203,11 +228,14 @@ def together() -> Iterator[Processes]:
         yield ALONE
         return
     processes = _met()
+    over = threading.Event()
+    threading.Thread(target=processes.watch, args=[over], daemon=True).start()
     try:
         yield processes
     except (Exception, KeyboardInterrupt) as error:
         _end(processes, error)
     finally:
+        over.set()
         dist.destroy_process_group()
 
 
