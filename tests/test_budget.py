@@ -1,5 +1,6 @@
 """The choice of a recipe for a text, a machine and a time."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -202,7 +203,8 @@ def test_a_model_of_two_vocabularies_is_timed(tmp_path: Path) -> None:
 
 def test_a_text_gets_the_vocabulary_and_the_rows_that_suit_it(tmp_path: Path) -> None:
     for pairs, words, vocabulary, rows in ((50, 3, 2000, 96), (40_000, 40, 8800, 128)):
-        (tmp_path / "text").write_text(("words " * words + "\n") * pairs)
+        lines = (f"{number:05} " + "words " * (words - 1) + "\n" for number in range(pairs))
+        (tmp_path / "text").write_text("".join(lines))
         files = TrainingFiles([tmp_path / "text"], [tmp_path / "text"])
         assert files.suited() == SMALL.but(vocabulary=vocabulary, row_length=rows, max_length=rows)
 
@@ -214,17 +216,42 @@ def test_repetitions_are_worth_less_than_new_text() -> None:
 
 
 def test_the_text_is_measured(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("one two\n" * 5000)
-    (tmp_path / "b").write_text("eins\n" * 5000)
+    write(tmp_path / "a", (f"one {number:04}" for number in range(5000)))
+    write(tmp_path / "b", ["eins"] * 5000)
     found = ParallelText.of([tmp_path / "a"], [tmp_path / "b"])
     assert (found.pairs, found.characters) == (5000, 20_000)
-    assert set(found.lengths) == {(7, 4)}
+    assert set(found.lengths) == {(8, 4)}
     with pytest.raises(DataError):
         ParallelText.of([tmp_path / "a"], [tmp_path / "missing"])
     (tmp_path / "blank").write_text("\n\n")
     for empty in ("a", "blank"), ("blank", "a"), ("blank", "blank"):
         with pytest.raises(DataError, match="blank: has no text: give text to learn from"):
             ParallelText.of(*([tmp_path / name] for name in empty))
+
+
+def test_what_is_not_trained_on_does_not_count(tmp_path: Path) -> None:
+    pairs = [(f"one {number}", f"eins {number}") for number in range(300)]
+    write(tmp_path / "a", (one for one, _ in pairs))
+    write(tmp_path / "b", (other for _, other in pairs))
+    dropped = [("a", ""), ("", "b"), ("long " * 50_000, "lang " * 50_000), ("one " * 9, "e")]
+    write(tmp_path / "c", (one for one, _ in pairs * 4 + dropped))
+    write(tmp_path / "d", (other for _, other in pairs * 4 + dropped))
+    clean = ParallelText.of([tmp_path / "a"], [tmp_path / "b"])
+    assert ParallelText.of([tmp_path / "c"], [tmp_path / "d"]) == clean
+    twice = [tmp_path / "a"] * 2, [tmp_path / "b"] * 2
+    assert ParallelText.of(*twice) == clean
+
+
+def test_a_large_text_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.budget.text.COUNTED", 500)
+    write(tmp_path / "a", (f"{number % 5000:04}" for number in range(10_000)))
+    found = ParallelText.of([tmp_path / "a"], [tmp_path / "a"])
+    assert found.pairs == pytest.approx(5000, rel=0.15)
+    assert found.characters == 4 * found.pairs
+
+
+def write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def test_the_machine_is_measured_and_random_numbers_stay() -> None:

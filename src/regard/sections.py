@@ -189,7 +189,7 @@ class DataRecipe(Section):
     """Whether only the first of identical pairs is kept; with --mix, the first in each file."""
     held_out: Count = 1000
     """Number of pairs held out for validation if no validation files are given; at most a tenth of
-    all pairs."""
+    all different pairs. Each of these has the same chance to be drawn."""
     recombined: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """For a parser without silver trees: the number of new trees to make from the gold trees, by
     exchanging phrases between them, at most 20 from each gold tree; the paper makes none."""

@@ -295,6 +295,22 @@ def test_copies_of_held_out_pairs_are_not_trained_on(corpus: Corpus) -> None:
     assert report.train.duplicates == 0
 
 
+@pytest.mark.parametrize("deduplicate", [True, False])
+def test_common_pairs_are_held_out_no_more_often_than_others(
+    corpus: Corpus, deduplicate: bool
+) -> None:
+    common = list(zip(SOURCES, TARGETS, strict=True))[:20]
+    pairs = [*zip(SOURCES, TARGETS, strict=True), *common * 50]
+    corpus.write(*map(list, zip(*pairs, strict=True)))
+    held_out = []
+    for seed in range(8):
+        report = corpus.prepare(RECIPE.but(held_out=1000, seed=seed, deduplicate=deduplicate))
+        assert report.valid.kept <= 10  # a tenth of 101 different pairs
+        held_out += corpus.prepared("valid")
+    often = sum(pair in common for pair in held_out)
+    assert 0.1 < often / len(held_out) < 0.3  # 20 of 101 pairs are common
+
+
 def test_a_tenth_at_most_is_held_out(corpus: Corpus) -> None:
     report = corpus.prepare(RECIPE.but(held_out=1000))
     assert report.valid.kept == 10
@@ -405,7 +421,8 @@ def test_an_empty_corpus_is_refused(corpus: Corpus) -> None:
 
 def test_a_corpus_too_small_to_hold_out_from_is_refused(corpus: Corpus) -> None:
     corpus.write(SOURCES[:9], TARGETS[:9])
-    assert "has 9 usable pairs of 9, too few to hold out" in corpus.refusal()
+    refused = "has 9 pairs, and 9 different ones that can be used, too few to hold out"
+    assert refused in corpus.refusal()
     valid = {"valid_sources": [corpus.source], "valid_targets": [corpus.target]}
     assert corpus.prepare(**valid).train.kept == 9
 
@@ -420,7 +437,7 @@ def test_a_corpus_that_leaves_nothing_is_refused_with_the_counts(corpus: Corpus)
 
 def test_one_pair_again_and_again_is_refused(corpus: Corpus) -> None:
     corpus.write(SOURCES[:1] * 50, TARGETS[:1] * 50)
-    assert "(50 read: 50 held out): give text whose pairs differ" in corpus.refusal()
+    assert "has 50 pairs, and 1 different ones that can be used" in corpus.refusal()
 
 
 def test_validation_files_without_a_whole_pair_are_refused(corpus: Corpus, tmp_path: Path) -> None:

@@ -37,14 +37,31 @@ def test_the_model_is_the_average_with_the_lowest_loss(given: dict[str, Any]) ->
     out = regard.train(**given)
     tried = averaged(out)
     best = min(tried, key=lambda one: one["loss"])
-    assert [one["checkpoints"] for one in tried] == [6, 4, 2][: len(tried)]
-    assert len(tried) > 1  # a model that learns fast: the first steps are far from the last
+    numbers = [one["checkpoints"] for one in tried]
+    assert numbers == [*[6, 4, 2][: len(tried) - 1], 1]
+    assert len(tried) > 2  # a model that learns fast: the first steps are far from the last
     model = open_model(out)
     newest = [12, 10, 8, 6, 4, 2][: best["checkpoints"]]
     assert model.manifest["averaged"] == newest[::-1]
     assert json.loads((out / "result.json").read_text())["averaged"] == newest[::-1]
     loss, _ = loss_and_accuracy(model.network, Pairs.open(out / "data", "valid"), model.recipe)
     assert loss == pytest.approx(best["loss"], abs=1e-5)
+
+
+def test_without_time_to_measure_averages_one_checkpoint_may_still_be_the_best(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.measure.tuning.AVERAGES", 0.0)
+    monkeypatch.setattr("regard.measure.averages.validator", lambda *_: lambda _: {"loss": 1e3})
+    given["changes"] |= {"training.minutes": 60.0}
+    out = regard.train(**given)
+    records = read_journal(out / "journal.jsonl")
+    [last] = [one for one in records if one["event"] == "validation" and one["step"] == 12]
+    assert averaged(out) == [
+        {"checkpoints": 6, "loss": 1e3},
+        {"checkpoints": 1, "loss": last["loss"]},
+    ]
+    assert open_model(out).manifest["averaged"] == [12]
 
 
 def test_stopped_while_it_averages_it_begins_with_that_again_and_then_stays(

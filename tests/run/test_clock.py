@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.errors import TrainingError
+from regard.errors import ModelError, TrainingError
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.paper import BASE
 from regard.recipe import Recipe
@@ -155,6 +155,29 @@ def test_a_run_of_some_minutes_ends_in_time_and_goes_on_with_more(
             train(again, validate)
         again.close()
     assert Recipe.read(tmp_path / "run" / "recipe.toml").training.minutes == 2.0
+
+
+def test_a_model_is_there_until_more_time_has_made_another(tmp_path: Path, data: Path) -> None:
+    run, recipe = tmp_path / "run", RECIPE.but(steps=4, minutes=20.0)
+    trained(run, data, recipe)
+    weights = (run / "model.safetensors").read_bytes()
+    interrupt = Interrupt()
+    interrupt.signum = signal.SIGINT
+    longer = recipe.but(steps=8, minutes=30.0)
+    with pytest.raises(Interrupted):
+        trained(run, data, longer, interrupt=interrupt, accept_changes=True)
+    model = open_model(run)
+    assert (model.recipe, model.manifest["step"]) == (longer, 4)
+    assert (run / "model.safetensors").read_bytes() == weights
+    with pytest.raises(Interrupted):  # the model is not what this recipe makes
+        trained(run, data, longer.but(rate=2.0), interrupt=interrupt, accept_changes=True)
+    with pytest.raises(ModelError, match="training has not finished"):
+        open_model(run)
+    trained(run, data, longer, accept_changes=True)
+    assert open_model(run).manifest["step"] == 8
+    (run / "manifest.json").write_text("{}")  # what is damaged does not stop the longer training
+    trained(run, data, longer.but(steps=9), accept_changes=True)
+    assert open_model(run).manifest["step"] == 9
 
 
 def test_a_stopped_run_is_not_given_less_time_than_it_took(

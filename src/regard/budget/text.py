@@ -5,21 +5,27 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import islice
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard.data.pairs import Pairs
+from regard.data.repeats import digest
 from regard.errors import DataError
 from regard.files.lines import read_lines, refuse_unreadable
-from regard.recipe import Recipe
+from regard.recipe import DataRecipe, Recipe
+from regard.text.cleaning import Verdict, judge_text
 from regard.text.opening import open_tokenizer
 from regard.text.protocol import AnyTokenizer
 
 SAMPLED = 2000
 """A `ParallelText` has the lengths of its first pairs, at most this many."""
+RULES = DataRecipe()
+"""The rules by which pairs are dropped before they are counted."""
+COUNTED = 1_000_000
+"""Up to this many different pairs are counted one by one; of more, a sample is counted."""
 
 
 @cache
@@ -29,7 +35,7 @@ def rule_of_times() -> dict[str, Any]:
 
 
 class ParallelText(NamedTuple):
-    """The size of a parallel text."""
+    """The size of a parallel text, without repeated pairs and those that `judge_text` drops."""
 
     pairs: int
     characters: int
@@ -51,21 +57,15 @@ class ParallelText(NamedTuple):
         known = None if tokenizer is None else open_tokenizer(tokenizer)
         for path in (*sources, *targets):
             refuse_unreadable(path)
-        lengths: list[tuple[int, int]] = []
-        pairs = characters = 0
+        counted = _Counted()
         for source, target in zip(sources, targets, strict=False):
-            both = zip(read_lines(source), read_lines(target), strict=False)
-            for one, other in islice(both, SAMPLED - len(lengths)):
-                lengths.append((len(one), len(other)))
-        for path in targets:
-            for line in read_lines(path):
-                pairs, characters = pairs + 1, characters + len(line)
-        # All lines are read, so that a bad one is refused now, before models are timed.
-        read = sum(sum(map(len, read_lines(path))) for path in sources)
-        if not read or not characters:
-            empty = targets[0] if read else sources[0]
-            raise DataError("has no text: give text to learn from", empty)
-        return cls(pairs, characters, tuple(lengths or [(1, 1)]), known)
+            # All lines are read, so that a bad one is refused now, before models are timed.
+            for one, other in zip_longest(read_lines(source), read_lines(target), fillvalue=""):
+                counted.add(one, other)
+        for path, characters in zip((sources[0], targets[0]), counted.read, strict=True):
+            if not characters:
+                raise DataError("has no text: give text to learn from", path)
+        return cls(counted.pairs, counted.characters, tuple(counted.first or [(1, 1)]), known)
 
     @classmethod
     def of_data(cls, data: Path) -> "ParallelText":
@@ -122,3 +122,46 @@ class ParallelText(NamedTuple):
     def tokens(self) -> float:
         """The estimated number of target tokens: the sub-words, and </s> of each sentence."""
         return self.characters / self.characters_per_token() + max(self.pairs, 1)
+
+
+class _Counted:
+    """Counts the different pairs of a text that may be trained on.
+
+    Each has a digest. Once there are more than COUNTED, only pairs are counted whose digest is a
+    multiple of `every`, which is then doubled. The rest is estimated from them.
+    """
+
+    def __init__(self) -> None:
+        self.read = [0, 0]
+        """Characters of all sources and of all targets."""
+        self.first: list[tuple[int, int]] = []
+        """Characters of the first counted pairs, at most SAMPLED."""
+        self._every = 1
+        self._targets: dict[int, int] = {}
+        """For each digest, the characters of the pair's target."""
+
+    def add(self, source: str, target: str) -> None:
+        """Count a pair, unless it was counted before."""
+        self.read[0] += len(source)
+        self.read[1] += len(target)
+        if judge_text(source, target, RULES) is not Verdict.KEPT:
+            return
+        number = digest((source, target))
+        if number % self._every or number in self._targets:
+            return
+        self._targets[number] = len(target)
+        if len(self.first) < SAMPLED:
+            self.first.append((len(source), len(target)))
+        if len(self._targets) > COUNTED:
+            self._every *= 2
+            self._targets = {n: c for n, c in self._targets.items() if not n % self._every}
+
+    @property
+    def pairs(self) -> int:
+        """The number of different pairs."""
+        return self._every * len(self._targets)
+
+    @property
+    def characters(self) -> int:
+        """The characters of their targets."""
+        return self._every * sum(self._targets.values())

@@ -21,7 +21,6 @@ from tempfile import TemporaryDirectory
 from regard.data.aligned import AlignedBlock, AlignedText, Progress, TextPair
 from regard.data.encoding import EncodeAll, EncodeForTraining, SplitCounts, encode, encoded
 from regard.data.pairs import DATA_FORMAT, FILES, SIDES, is_replaceable
-from regard.data.repeats import mark_repeats
 from regard.data.survey import Survey, random_keys, survey
 from regard.errors import DataError
 from regard.files.lines import read_lines, text_checksum
@@ -77,10 +76,10 @@ def prepare_text(
 ) -> Report:
     """Write `out`, a directory of prepared data, from aligned text files.
 
-    Without validation files, as many clean pairs as data.held_out says, but at most a tenth, are
-    drawn with the recipe's seed. Drawn pairs that are too long are dropped. No drawn pair, and no
-    pair equal to one, is trained on. From validation files, only pairs with an empty side are
-    dropped. `mix` says how often an epoch has the pairs of each source file, by default once; with
+    Without validation files, as many different clean pairs as data.held_out says, but at most a
+    tenth of them, are drawn with the recipe's seed. Drawn pairs that are too long are dropped. No
+    drawn pair, and no pair equal to one, is trained on. From validation files, only pairs with an
+    empty side are dropped. `mix` says how often an epoch has the pairs of each source file, by default once; with
     `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json; the other
     files of a foreign tokenizer must lie beside it. Without `tokenizer`, a tokenizer is learned.
     Earlier prepared data in `out` is replaced. At most `workers` processes share the work, by
@@ -104,7 +103,6 @@ def prepare_text(
         digests = Path(scratch, "digests")
         hold_out, mixed = not valid_text.files, bool(mix)
         found = survey(text, recipe, pool, hold_out=hold_out, digests=digests, mixed=mixed)
-        repeats = mark_repeats(digests) if recipe.data.deduplicate else None
         empty = _write_valid_text(folder, valid_text.pairs()) if valid_text.files else 0
         vocabulary = known or _learn(text, found, recipe, pool, Path(scratch, "sample"))
         vocabulary.save(folder / "tokenizer.json")
@@ -112,7 +110,7 @@ def prepare_text(
         if not valid_text.files:
             _write_valid_text(folder, held_out)
         valid = _encode_valid(folder, vocabulary, empty)
-        job = EncodeForTraining(vocabulary, recipe.data, held_out, repeats, mix)
+        job = EncodeForTraining(vocabulary, recipe.data, held_out, found.repeats, mix)
         train = encode(folder / "train", text, job, _sizes(vocabulary), pool)
         _refuse_changed(text, found.pairs, train.read)
         _refuse_nothing_left(train, valid, text, valid_text)
@@ -245,13 +243,9 @@ def _refuse_nothing_left(
         if not counts.kept:
             fates = {verdict.value: getattr(counts, verdict.value) for verdict in Verdict}
             dropped = ", ".join(f"{n} {fate.replace('_', ' ')}" for fate, n in fates.items() if n)
-            advice = "give more text, or loosen data.max_length and data.max_ratio"
-            # All pairs of the corpus were held out, or are equal to a pair that was held out.
-            if counts.read and counts.held_out == counts.read:
-                advice = "give text whose pairs differ from one another"
             raise DataError(
                 f"no pair is left to {use} on ({counts.read} read: {dropped or 'all too long'}): "
-                f"{advice}",
+                "give more text, or loosen data.max_length and data.max_ratio",
                 files[0][0],
             )
 

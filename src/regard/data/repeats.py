@@ -21,11 +21,14 @@ _READ = 2**18
 """Number of digests that are read from the file at once."""
 
 
-def digest(pair: tuple[str, str], file: int = 0) -> int:
-    """One digest of a pair together with the number of its file: eight bytes, as an integer."""
+def digest(pair: tuple[str, str], number: int = 0) -> int:
+    """One digest of a pair together with a number: eight bytes, as an integer.
+
+    The number is that of the pair's file, for example.
+    """
     # No line holds a line feed, so the joined text is unambiguous. In a corpus of 36 million pairs,
     # the probability that two different pairs have equal digests is 1 in 28,000.
-    text = "\n".join((*pair, str(file)))
+    text = "\n".join((*pair, str(number)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
@@ -44,6 +47,11 @@ def mark_repeats(digests: Path) -> Path:
     marks = digests.with_name("repeats")
     marks.write_bytes(bits.data)
     return marks
+
+
+def count_marks(marks: Path) -> int:
+    """The number of pairs that repeat an earlier one."""
+    return int(np.unpackbits(np.fromfile(marks, np.uint8)).sum(dtype=np.int64))
 
 
 def read_marks(marks: Path, first: int, count: int) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.aligned import AlignedBlock, AlignedText, TextPair
-from regard.data.repeats import NO_DIGEST, digest
+from regard.data.repeats import NO_DIGEST, count_marks, digest, mark_repeats
 from regard.errors import DataError
 from regard.machine.workers import Workers
 from regard.recipe import DataRecipe, Recipe
@@ -28,6 +29,8 @@ class Survey:
     """Characters of the clean pairs."""
     held_out: list[TextPair]
     """Clean pairs that were drawn for validation, all different, in the order of the corpus."""
+    repeats: Path | None
+    """The file in which `mark_repeats` marked the duplicates; None if duplicates are kept."""
 
 
 def survey(
@@ -39,18 +42,19 @@ def survey(
     digests: Path,
     mixed: bool = False,
 ) -> Survey:
-    """Read a whole corpus; with `hold_out`, draw pairs for validation.
+    """Read a whole corpus; with `hold_out`, draw pairs for validation; find duplicates.
 
-    Every clean pair has the same chance of being drawn, and at most a tenth of them are drawn. If
-    the recipe drops duplicates, the digests of all pairs are written to `digests`, for
-    `mark_repeats`. If the files are `mixed`, equal pairs of two files have different digests, so
+    At most a tenth of the different clean pairs are drawn. Each of them has the same chance,
+    however often it occurs: no equal pair is trained on, and so the common ones would nearly all be
+    missing otherwise. The digests of all pairs are written to `digests`, for `mark_repeats`, if
+    they are needed. If the files are `mixed`, equal pairs of two files have different digests, so
     that both are kept. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
-    `hold_out`, fewer than ten clean pairs.
+    `hold_out`, fewer than ten different clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0
     pairs = clean = characters = 0
-    drawn: list[_Drawn] = []
+    drawn: dict[TextPair, tuple[int, int]] = {}
     with digests.open("wb") as file:
         job = _Surveyor(rules, recipe.training.seed, wanted, mixed)
         for found in text.each("survey", job, workers):
@@ -58,17 +62,34 @@ def survey(
             clean += found.clean
             characters += found.characters
             file.write(found.digests)
-            drawn = sorted(drawn + found.drawn)[:wanted] if found.drawn else drawn
+            drawn = _lowest(wanted, drawn, found.drawn)
     if not pairs:
         raise DataError("is empty: give text, one sentence a line", text.files[0][0])
-    if hold_out and clean < 10:
+    marks = mark_repeats(digests) if rules.deduplicate or hold_out else None
+    different = clean - count_marks(marks) if marks else clean
+    if hold_out and different < 10:
         raise DataError(
-            f"has {clean} usable pairs of {pairs}, too few to hold out a tenth for validation: "
-            "give at least ten, or validation files",
+            f"has {pairs} pairs, and {different} different ones that can be used, too few to hold "
+            "out a tenth for validation: give at least ten, or validation files",
             text.files[0][0],
         )
-    few = sorted((number, pair) for _, number, pair in drawn[: clean // 10])
-    return Survey(pairs, clean, characters, list(dict.fromkeys(pair for _, pair in few)))
+    few = sorted(list(drawn)[: different // 10], key=lambda pair: drawn[pair][1])
+    return Survey(pairs, clean, characters, few, marks if rules.deduplicate else None)
+
+
+def _lowest(
+    wanted: int, drawn: dict[TextPair, tuple[int, int]], more: Sequence[_Drawn]
+) -> dict[TextPair, tuple[int, int]]:
+    """The `wanted` different pairs with the lowest random numbers, lowest first.
+
+    A pair is mapped to its random number and to its first place in the corpus.
+    """
+    if not more:
+        return drawn
+    every = dict(drawn)
+    for key, number, pair in more:
+        every.setdefault(pair, (key, number))
+    return dict(sorted(every.items(), key=lambda item: item[1])[:wanted])
 
 
 def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
@@ -79,7 +100,8 @@ def random_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
 
 
 _Drawn = tuple[int, int, TextPair]
-"""A clean pair with a low random number: this random number, the pair's number, its text."""
+"""A clean pair with a low random number: this random number, the pair's place in the corpus, its
+text."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +114,15 @@ class _Found:
     drawn: list[_Drawn]
     """The clean pairs of the block whose random numbers may be among the lowest of the corpus."""
     digests: bytes
-    """A uint64 for each pair; empty if duplicates are kept."""
+    """A uint64 for each pair; empty if nobody asks for duplicates."""
 
 
 class _Surveyor:
     """Surveys blocks of a corpus.
 
-    Each clean pair has a random number. A surveyor remembers the `wanted` lowest random numbers
-    that it has seen. A pair whose random number is higher than all of these is not drawn.
+    The random number of a clean pair follows from its text and the seed, so equal pairs have equal
+    numbers. A surveyor remembers the `wanted` lowest random numbers that it has seen. A pair whose
+    random number is higher than all of these is not drawn.
     """
 
     def __init__(self, rules: DataRecipe, seed: int, wanted: int, mixed: bool):
@@ -117,12 +140,12 @@ class _Surveyor:
         )
         drawn: list[_Drawn] = []
         if self._wanted:
-            mine = random_keys(self._seed, block.number, block.size)[kept]
-            self._lowest = np.sort(np.concatenate([self._lowest, mine]))[: self._wanted]
+            mine = np.array([digest(pairs[i], self._seed) for i in kept], np.uint64)
+            self._lowest = np.unique(np.concatenate([self._lowest, mine]))[: self._wanted]
             low = np.flatnonzero(mine <= self._lowest[-1:])
             drawn = [(int(mine[i]), block.number + int(kept[i]), pairs[kept[i]]) for i in low]
         digests, file = b"", block.file if self._mixed else 0
-        if self._rules.deduplicate:
+        if self._rules.deduplicate or self._wanted:
             digests = np.array(
                 [
                     digest(pair, file) if good else NO_DIGEST

@@ -48,6 +48,27 @@ def replace_sealed(path: Path, fill: Callable[[Path], None], about: dict[str, An
         replace_files(path, folder, MANIFEST)
 
 
+def replace_file(path: Path, name: str, content: bytes) -> bool:
+    """Replace one file of a sealed directory, and its checksum in the manifest.
+
+    Nothing is verified: another file that is damaged stays damaged. Returns False, and changes
+    nothing, if the directory has no manifest that can be read. Raises RegardError if a file cannot
+    be written. After a kill, the directory has the old file or the new one, or else no manifest.
+    """
+    try:
+        manifest = read_manifest(path)
+        manifest["files"][name] = hashlib.sha256(content).hexdigest()
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+    manifest.pop("checksum", None)
+    manifest["checksum"] = _own_checksum(manifest)
+    with refusing_write_errors(path), fresh_folder(path / ".sealed.tmp") as folder:
+        (folder / name).write_bytes(content)
+        write_manifest(folder, manifest)
+        replace_files(path, folder, MANIFEST)
+    return True
+
+
 def _fill(folder: Path, fill: Callable[[Path], None], about: dict[str, Any]) -> None:
     fill(folder)
     seal(folder, sorted(file.name for file in folder.iterdir()), about)

@@ -13,7 +13,7 @@ from regard.files.whole import write_file
 from regard.measure.validation import validator
 from regard.run.averaging import average_weights
 from regard.run.checkpoints import Checkpoint, to_average
-from regard.run.journal import read_journal
+from regard.run.journal import Record, read_journal
 from regard.run.model_directory import build, write_model
 from regard.run.run import Run
 from regard.word_positions import know_words
@@ -34,9 +34,10 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 
     At first, the model is the average of `training.average` checkpoints. Averages of fewer and
     fewer of these checkpoints are measured until the loss rises. Another average is tried only if
-    its measurement is expected to end within `seconds` of the call. The losses are written into the
-    journal. If the journal already has losses of this step, those losses are used instead. Raises
-    Interrupted if a signal comes before the losses are written.
+    its measurement is expected to end within `seconds` of the call. The first checkpoint alone is
+    compared with them, too; its loss is in the journal, from the validation of its step. The losses
+    are written into the journal. If the journal already has losses of averages of this step, those
+    losses are used instead. Raises Interrupted if a signal comes before the losses are written.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
@@ -48,30 +49,38 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     if earlier:
         tried = [Average(**one) for one in earlier[-1]["tried"]]
     else:
-        tried = _try_averages(run, found, seconds)
+        alone = [r["loss"] for r in records if _validates(r, found[0].step)]
+        tried = _try_averages(run, found, seconds, alone[-1] if alone else None)
         run.journal.write("averaged", step=step, tried=[one._asdict() for one in tried])
     best = min(tried, key=lambda one: one.loss)
     if best.checkpoints < most:
         _replace_model(run, manifest, found[: best.checkpoints])
 
 
-def _try_averages(run: Run, found: Sequence[Checkpoint], seconds: float) -> list[Average]:
+def _validates(record: Record, step: int) -> bool:
+    return bool(record["event"] == "validation" and record["step"] == step)
+
+
+def _try_averages(
+    run: Run, found: Sequence[Checkpoint], seconds: float, alone: float | None
+) -> list[Average]:
     """Measure the average of all checkpoints in `found`, then of fewer, until the loss rises.
 
-    An average of n checkpoints is made from the first n in `found`. Raises Interrupted if a signal
-    has come: a list that the signal cut short would be used for ever.
+    An average of n checkpoints is made from the first n in `found`. `alone` is the loss of the
+    first one; None if it must be measured like the others. Raises Interrupted if a signal has come:
+    a list that the signal cut short would be used for ever.
     """
     recipe, began = run.setup.recipe, time.monotonic()
     validate = validator(run.setup.data, recipe.but(validate_sentences=0, best="loss"))
     tried: list[Average] = []
-    for count in range(len(found), 0, -FEWER):
+    for count in range(len(found), 0 if alone is None else 1, -FEWER):
         loss = validate(_model(run, average_weights(found[:count])))["loss"]
         tried.append(Average(count, loss))
         run.leave_if_asked()
         spent = time.monotonic() - began
         if spent + spent / len(tried) > seconds or loss > min(one.loss for one in tried):
             break
-    return tried
+    return tried if alone is None else [*tried, Average(1, alone)]
 
 
 def _model(run: Run, weights: dict[str, Tensor]) -> EncoderDecoder:

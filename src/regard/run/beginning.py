@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regard.amounts import SECONDS, amount
 from regard.errors import ModelError, RecipeError, RegardError, TrainingError
-from regard.files.manifest import MANIFEST
+from regard.files.manifest import MANIFEST, replace_file
 from regard.files.whole import refusing_write_errors, write_file
 from regard.recipe import Recipe
 from regard.text.opening import tokenizer_files
@@ -89,17 +89,27 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     """Write `recipe` and the tokenizer of `data` into a run directory, unless they are there.
 
     A recipe.toml that means the same recipe is not replaced, even if its text differs: an older
-    version of regard wrote fewer fields. If anything is written, the manifest of a finished model
-    in the directory is removed first, which makes the model invalid.
+    version of regard wrote fewer fields. If only the length of the training changes, a finished
+    model in the directory stays until the longer training has another. For any other change, its
+    manifest is removed first, which makes the model invalid.
     """
-    path = directory / "recipe.toml"
-    if not path.exists() or Recipe.read(path) != recipe:
-        _replace(path, recipe.to_toml().encode())
+    path, before, content = directory / "recipe.toml", begun(directory), recipe.to_toml().encode()
+    if before and before != recipe and _differ_in_length(before, recipe):
+        if not replace_file(directory, path.name, content):
+            _replace(path, content)
+    elif before != recipe:
+        _replace(path, content)
     # tokenizer.json is written last: if it is there, the tokenizer's other files are there, too.
     for name in reversed(tokenizer_files(data)):
         path, content = directory / name, (data / name).read_bytes()
         if not path.exists() or path.read_bytes() != content:
             _replace(path, content)
+
+
+def _differ_in_length(before: Recipe, recipe: Recipe) -> bool:
+    """Whether nothing but `training.minutes` and `training.steps` may differ."""
+    length = {"minutes": recipe.training.minutes, "steps": recipe.training.steps}
+    return before.merged({"training": length}) == recipe
 
 
 def _replace(path: Path, content: bytes) -> None:
