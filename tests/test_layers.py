@@ -6,9 +6,12 @@ from typing import TypeVar
 import pytest
 import torch
 
+from regard.arithmetic.cpu import Cpu
 from regard.arithmetic.plain import PLAIN
+from regard.arithmetic.products import Products
 from regard.equations import Computing
 from regard.errors import ModelError
+from regard.families.embedding import TokenEmbedding
 from regard.layers import AddNorm, Embedding, FeedForward, sinusoids
 from regard.recipe import ModelRecipe
 
@@ -53,6 +56,22 @@ def test_embedding_is_scaled_and_positioned() -> None:
     ids, positions = torch.tensor([[3, 7]]), torch.tensor([[0, 600]])
     expected = embedding.tokens.weight[[3, 7]] * 2 + sinusoids(601, 4)[[0, 600]]
     torch.testing.assert_close(embedding(ids, positions, longest=601)[0], expected)
+
+
+@pytest.mark.parametrize("made", [Embedding, TokenEmbedding])
+def test_dropout_of_words_takes_whole_vectors_and_leaves_positions(made: type[Embedding]) -> None:
+    torch.manual_seed(2)
+    embedding = made(ModelRecipe(d_model=4, dropout=0.0, word_dropout=0.25), vocabulary=11)
+    torch.nn.init.normal_(embedding.tokens.weight)
+    for embedding.by in PLAIN, Cpu(Products()):
+        ids, positions = torch.randint(11, (80, 50)), torch.arange(50).expand(80, 50)
+        read = embedding.eval()(ids, positions, longest=50)
+        place = read - 2 * embedding.tokens(ids)  # sqrt(d_model) = 2
+        learned = embedding.train()(ids, positions, longest=50)
+        dropped = (learned - place).abs().amax(-1) < 1e-6
+        assert float(dropped.float().mean()) == pytest.approx(0.25, abs=0.03)
+        kept = (learned - place)[~dropped] * 0.75
+        torch.testing.assert_close(kept, (read - place)[~dropped], atol=1e-4, rtol=1e-3)
 
 
 def test_positions_that_a_search_has_made_serve_training_too() -> None:

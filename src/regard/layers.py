@@ -69,7 +69,7 @@ class Embedding(Computing):
         empty = torch.empty(vocabulary, recipe.d_model)  # the model initialises the matrix
         self.tokens = nn.Embedding(vocabulary, recipe.d_model, _weight=empty)
         self.scale = recipe.d_model**0.5 if recipe.embedding_scale else 1.0
-        self.dropout = recipe.dropout
+        self.dropout, self.word_dropout = recipe.dropout, recipe.word_dropout
         self.learned = recipe.positions == "learned"
         self.longest = recipe.max_positions if self.learned else sys.maxsize
         self.positions: Tensor
@@ -94,9 +94,16 @@ class Embedding(Computing):
                 f"a sentence of {int(positions.max()) + 1} pieces is longer than the {len(table)} "
                 "positions this model has learned: split it, or raise model.max_positions"
             ) from None
-        x = self.tokens(ids) * self.scale
+        x = self.vectors(ids)
         x = x + found.to(x.dtype)
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x
+
+    def vectors(self, ids: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length d_model"]:
+        """Token embeddings x sqrt(d_model); in training, with `word_dropout` on whole vectors."""
+        x: Tensor = self.tokens(ids) * self.scale
+        if self.training and self.word_dropout:
+            x = x * self.by.drop(x.new_ones(*ids.shape, 1), self.word_dropout)
+        return x
 
     def counted(
         self,

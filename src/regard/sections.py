@@ -65,6 +65,9 @@ class ModelRecipe(Section):
     """Dropout on the attention weights; the paper uses it only for parsing."""
     relu_dropout: _Fraction = 0.0
     """Dropout after the activation in the feed-forward networks; none in the paper."""
+    word_dropout: _Fraction = 0.0
+    """Dropout of whole sub-words: the probability that a sub-word's embedding is 0 in training, in
+    source and target, before its position is added; none in the paper."""
     positions: Literal["sinusoidal", "halves", "learned", "words"] = "sinusoidal"
     """Positional encoding. sinusoidal: the sinusoids of §3.5. halves: the same numbers, all sines
     before all cosines. learned: as in row E of Table 3. words: for a parser, sinusoids of word
@@ -158,6 +161,7 @@ class ModelRecipe(Section):
 
 _OF_ALL_FAMILIES = {
     *("family", "layers", "decoder_layers", "d_model", "dropout", "attention_dropout", "kernel"),
+    "word_dropout",
     *("positions", "max_positions", "embeddings", "embedding_scale", "output_bias"),
 }
 _WIDTHS = {

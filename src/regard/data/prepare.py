@@ -79,11 +79,11 @@ def prepare_text(
     Without validation files, as many different clean pairs as data.held_out says, but at most a
     tenth of them, are drawn with the recipe's seed. Drawn pairs that are too long are dropped. No
     drawn pair, and no pair equal to one, is trained on. From validation files, only pairs with an
-    empty side are dropped. `mix` says how often an epoch has the pairs of each source file, by default once; with
-    `mix`, duplicates are dropped within each file only. `tokenizer` is a tokenizer.json; the other
-    files of a foreign tokenizer must lie beside it. Without `tokenizer`, a tokenizer is learned.
-    Earlier prepared data in `out` is replaced. At most `workers` processes share the work, by
-    default one per usable core. `progress` is called while the corpus is read.
+    empty side are dropped. `mix` says how often an epoch has the pairs of each source file, by
+    default once; with `mix`, duplicates are dropped within each file only. `tokenizer` is a
+    tokenizer.json; the other files of a foreign tokenizer must lie beside it. Without `tokenizer`,
+    a tokenizer is learned. Earlier prepared data in `out` is replaced. At most `workers` processes
+    share the work, by default one per usable core. `progress` is called while the corpus is read.
 
     Raises DataError if a file cannot be used, no pair is left, or `out` cannot be written or holds
     other files; RecipeError for a vocabulary too small to learn, ModelError for a bad `tokenizer`;

@@ -17,5 +17,5 @@ class TokenEmbedding(Embedding):
 
     def forward(self, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
         """Embed tokens; their positions are not used."""
-        x: Tensor = self.tokens(ids) * self.scale
+        x = self.vectors(ids)
         return self.by.drop(x, self.dropout) if self.training and self.dropout else x

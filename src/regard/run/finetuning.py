@@ -24,7 +24,9 @@ from regard.run.model_directory import Model, open_model
 from regard.run.run import Run
 from regard.run.state import TrainingState
 
-FREE_FIELDS = ("model.dropout", "model.attention_dropout", "model.relu_dropout")
+FREE_FIELDS = (
+    "model.dropout", "model.attention_dropout", "model.relu_dropout", "model.word_dropout"
+)  # fmt: skip
 """Fields that may differ from the model's recipe: no weight's shape depends on them."""
 _ORIGIN = "from.json"
 
