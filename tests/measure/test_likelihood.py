@@ -48,10 +48,11 @@ def test_each_pair_is_as_likely_as_alone(monkeypatch: pytest.MonkeyPatch, laid_o
 def test_what_is_too_long_or_no_number_is_refused() -> None:
     ten, sixty = "1 2 3 4 5 6 7 8 9 0", " ".join(60 * "1")
     assert len(list(likelihoods(translator(9), ["1", "2"], ["3", ten]))) == 2
-    with pytest.raises(DataError, match=r"^pair:2: \d+ pieces, and this model takes at most 9:"):
+    with pytest.raises(DataError, match=r"^source:2: \d+ pieces, and this model takes at most 9:"):
         list(likelihoods(translator(9), ["1", ten], ["3", "4"]))
-    with pytest.raises(DataError, match=r"^pair:1: \d+ pieces, and this model takes at most 59:"):
-        list(likelihoods(translator(9), ["1"], [sixty]))
+    too_long = r"^out.txt:1: \d+ pieces, and this model takes at most 59:"
+    with pytest.raises(DataError, match=too_long):
+        list(likelihoods(translator(9), ["1"], [sixty], ("in.txt", "out.txt")))
     broken = translator()
     broken.model.embedding.tokens.weight.data[5] = torch.nan
     with pytest.raises(ModelError, match="its weights are damaged"):

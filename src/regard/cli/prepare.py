@@ -1,6 +1,7 @@
 """`regard prepare`: turns files of text or trees into data that `regard train` reads."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,7 +80,7 @@ def _summary(report: "Report", out: Path, what: str) -> str:
             f"valid       {_counts(report.valid, what)}",
             f"tokens      {train.source_tokens:,} source, {train.target_tokens:,} target",
             f"vocabulary  {report.vocabulary:,} entries, fingerprint {report.fingerprint[:12]}",
-            f"{out}: done; train with: regard train --data {out} --out runs/x",
+            f"{out}: done; train with: regard train --data {quote(str(out))} --out runs/x",
         ]
     )
 

@@ -277,7 +277,8 @@ def _score_by_model(
         raise DataError("--model goes with --source, and without --reference")
     sources, translations = _aligned(source, hypothesis)
     log_p, pieces = 0.0, 0
-    for one in likelihoods(load(model), sources, translations):
+    names = str(source), str(hypothesis)
+    for one in likelihoods(load(model), sources, translations, names):
         log_p, pieces = log_p + one.log_probability, pieces + one.pieces
         if as_json:
             shown = {"score": one.score, "log_p": one.log_probability, "pieces": one.pieces}

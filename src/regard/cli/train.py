@@ -5,6 +5,7 @@ import time
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -232,7 +233,7 @@ def _plan_or_train(start: "Start", plan: bool, options: RunOptions, quiet: bool)
         train_and_show(recipe, data, out, options, processes, quiet=quiet, began=began)
         if processes.first:
             verb = "parse" if recipe.task.output == "trees" else "translate"
-            typer.echo(f"{out}: done; {verb} with: regard {verb} {out} < in.txt")
+            typer.echo(f"{out}: done; {verb} with: regard {verb} {quote(str(out))} < in.txt")
     return False
 
 

@@ -33,36 +33,39 @@ Pair = tuple[list[int], list[int]]
 
 
 def likelihoods(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    names: tuple[str, str] = ("source", "translation"),
 ) -> Iterator[Likelihood]:
     """Yield the likelihood of each target as the translation of its source, in order.
 
-    Raises DataError with the number, from 1, of a pair that is too long for the model, and
-    ModelError if the model's logits are NaN or infinite.
+    Raises DataError with the number, from 1, of a sentence that is too long for the model, and with
+    the name of its side, from `names`; ModelError if the model's logits are NaN or infinite.
     """
     most_written = translator.longest + translator.recipe.max_extra
     longest = min(most_written, translator.model.longest)
     for first in range(0, len(sources), WINDOW):
         window = slice(first, first + WINDOW)
         read = translator.tokenizer.encode(sources[window])
-        source = _ended(read, first, translator.longest)
+        source = _ended(read, names[0], first, translator.longest)
         written = translator.tokenizer.encode_target(targets[window])
-        target = _ended(written, first, longest)
+        target = _ended(written, names[1], first, longest)
         yield from _likelihoods(translator, list(zip(source, target, strict=True)))
 
 
-def _ended(sentences: Sequence[list[int]], first: int, longest: int) -> list[list[int]]:
+def _ended(sentences: Sequence[list[int]], name: str, first: int, longest: int) -> list[list[int]]:
     """Put </s> at the end of each sentence.
 
-    Raises DataError if a sentence then has more than `longest` pieces. The error has the number of
-    the sentence; `first` other sentences come before `sentences` and are counted, too.
+    Raises DataError if a sentence then has more than `longest` pieces. The error has `name` and the
+    number of the sentence; `first` other sentences come before `sentences` and are counted, too.
     """
     encoded = [[*pieces, EOS] for pieces in sentences]
     for number, pieces in enumerate(encoded, start=first + 1):
         if len(pieces) > longest:
             raise DataError(
                 f"{len(pieces)} pieces, and this model takes at most {longest}: leave the pair out",
-                "pair",
+                name,
                 number,
             )
     return encoded

@@ -147,11 +147,13 @@ def tune_run(run: Run) -> None:
     )
     translator = load(directory)
     seconds -= time.monotonic() - began
+    there = len(sources)
     if recipe.minutes:
         most = max(0, _affordable(translator, sources, seconds))
         sources, references = sources[:most], references[:most]
     if len(sources) < FEWEST:
-        run.warn(f"beam and alpha stay: only {len(sources)} validation sentences to choose them by")
+        why = f"the time allows {len(sources)} of" if len(sources) < there else "there are only"
+        run.warn(f"beam and alpha stay: {why} {there} validation sentences to choose them by")
         run.journal.write("untuned", step=step, sentences=len(sources))
         return
     tried = try_searches(

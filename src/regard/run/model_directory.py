@@ -8,6 +8,7 @@ verified before use, so that a model from somebody else can be opened safely.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -86,15 +87,16 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
             else ("no such model directory: name one that regard train or regard average made")
         )
         raise ModelError(f"{directory}: {problem}")
+    quoted = quote(str(directory))
     if not (directory / MANIFEST).exists() and (directory / "checkpoints").is_dir():
         raise ModelError(
-            f"{directory}: training has not finished: continue with regard train --out "
-            f"{directory}, or average its checkpoints: regard average {directory} --out MODEL"
+            f"{directory}: training has not finished: continue with regard train --out {quoted}, "
+            f"or average its checkpoints: regard average {quoted} --out MODEL"
         )
     if (directory / "train.source.ids.npy").exists():
         raise ModelError(
             f"{directory}: is prepared data and not a model: train a model on it with regard "
-            f"train --data {directory}"
+            f"train --data {quoted}"
         )
     manifest = unseal(directory)
     if "exported" in manifest:
