@@ -25,7 +25,7 @@ from regard.translation import Translation, Translator, load
 pytestmark = pytest.mark.skipif(not can_pack(torch.float32), reason="this build has no oneDNN")
 RECIPE = Recipe().but(layers=1, d_model=64, d_ff=96, heads=2, vocabulary=300, max_extra=7)
 BUILT_IN = [example(5, i).source for i in range(12)]
-SENTENCES = [*BUILT_IN, "", "a", " ".join(BUILT_IN[:2]), BUILT_IN[0]]
+SENTENCES = [*BUILT_IN[:6], "", "a", " ".join(BUILT_IN[:2]), BUILT_IN[0]]
 PRECISIONS = ["fp32", "bf16", "int8"]
 
 
@@ -75,7 +75,7 @@ def test_neither_order_nor_company_nor_threads_nor_copies_change_a_bit(
     threads: int,
     copies_from: int,
 ) -> None:
-    order = draw.choices(range(len(SENTENCES)), k=draw.randint(1, 30))  # some are there twice
+    order = draw.choices(range(len(SENTENCES)), k=draw.randint(1, 16))  # some are there twice
     before = torch.get_num_threads(), regard.decoding.COPIES_FROM
     try:
         torch.set_num_threads(threads)
@@ -135,7 +135,7 @@ def test_by_default_nothing_is_tried_and_batches_stay(
         some = load(model, exact=exact)
         heard = Heard(some.model)
         monkeypatch.setattr(some.model, "start", heard)
-        found.append(some.translate(SENTENCES))
+        found.append(some.translate([*SENTENCES, *BUILT_IN[6:]]))
         assert max(heard.rows) > 5
         assert not some.one_by_one
     assert found[0] == found[1]

@@ -50,8 +50,9 @@ def parser(recipe: Recipe = RECIPE, tokenizer: Tokenizer = TOKENIZER, seed: int 
 @pytest.mark.parametrize("form", ["tags", "normalised"])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_an_untrained_model_gives_trees_over_exactly_the_words(form: str, beam: int) -> None:
-    sentences = [by_blanks(line) for line in ODD]
     for seed, extra in enumerate((1, 2, 50)):
+        odd = ODD if extra == 1 else [line for line in ODD if len(line) < 400]
+        sentences = [by_blanks(line) for line in odd]
         some = parser(RECIPE.but(form=form, beam=beam, max_extra=extra), seed=seed)
         trees = some.parse(sentences)
         assert [tree.words() for tree in trees] == sentences

@@ -80,7 +80,7 @@ def test_parts_are_joined_as_their_script_has_it(parts: list[str], whole: str) -
     assert join_sentences(parts) == whole
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(min_value=8, max_value=31))
 def test_no_part_is_too_long_and_nothing_but_space_is_lost(line: str, longest: int) -> None:
     some = translator(BRIEF.but(max_extra=1, beam=1), longest)

@@ -15,7 +15,7 @@ from regard.run.journal import read_journal
 from regard.study.kept import Finished, Measured
 from regard.study.verdicts import Judgement
 
-TINY = Size(steps=3, pairs=1000, tested=20)
+TINY = Size(steps=3, pairs=500, tested=5)
 
 
 @pytest.fixture(scope="module")

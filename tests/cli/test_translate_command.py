@@ -28,7 +28,7 @@ from regard.translation import Translation, Translator
 from run.killing import PROCESSES
 from serve.conftest import Shouting
 
-COUNT = 3_840
+COUNT = 3_072
 LINES = 256
 """Lines of a block."""
 BLOCK = ["--window", str(LINES), "--no-retry"]
@@ -156,30 +156,54 @@ def children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
+def copies_of(pid: int, is_running: Callable[[], bool]) -> list[int]:
+    """The copies with which it translates, once they are there."""
+    while len(copies := children(pid)) < 2:
+        assert is_running()
+        time.sleep(0.005)
+    return copies
+
+
+def be_a_group(arguments: list[str], stdout: Path, stderr: Path) -> None:
+    """The command, in a group of processes of its own, as a shell starts it."""
+    os.setsid()
+    with stdout.open("wb") as written:
+        os.dup2(written.fileno(), 1)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    be(arguments, 0, stderr)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not can_be_copied(), reason="not on this system")
 def test_a_long_text_is_translated_by_copies_which_end_with_the_command(
-    text: Path, made: Path, plain: str
+    text: Path, made: Path, plain: str, tmp_path: Path
 ) -> None:
-    translate = [sys.executable, "-m", "regard", "translate", made / "model", "-i", text]
-    command = [*translate, "--no-retry"]  # nothing that this model writes looks right
-    for signum, status in ((None, 0), (signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
-        with subprocess.Popen(
-            [*command, "--threads", "2"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as running:
-            while len(copies := children(running.pid)) < 2:
-                assert running.poll() is None
-                time.sleep(0.005)
-            if signum:
-                os.killpg(running.pid, signum)
-            out, said = running.communicate(timeout=60)
-        assert running.returncode == status
-        assert said == ("regard: interrupted\n" if signum == signal.SIGINT else "")
-        assert plain == out if signum is None else plain.startswith(out)
+    # Nothing that this model writes looks right, so that it would be searched for again.
+    command = ["translate", str(made / "model"), "-i", str(text), "--no-retry", "--threads", "2"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "regard", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        copies = copies_of(running.pid, lambda: running.poll() is None)
+        out, said = running.communicate(timeout=60)
+    assert (running.returncode, said, out) == (0, "", plain)
+    assert_gone(copies)
+    for signum, status in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
+        files = tmp_path / f"{status} out", tmp_path / f"{status} said"
+        process = PROCESSES.Process(target=be_a_group, args=(command, *files))
+        process.start()
+        try:
+            copies = copies_of(process.pid, process.is_alive)
+            os.killpg(process.pid, signum)
+            process.join(60)
+        finally:
+            process.kill()
+        assert process.exitcode == status
+        assert files[1].read_text() == ("regard: interrupted\n" if signum == signal.SIGINT else "")
+        assert plain.startswith(files[0].read_text("utf-8"))
         assert_gone(copies)
 
 
@@ -235,12 +259,25 @@ def test_what_two_processes_began_one_or_three_go_on_with(
     assert contents(again.folder).keys() == {"out"}
 
 
-@pytest.mark.slow
-def test_processes_refuse_in_one_sentence(world: World) -> None:
+def test_processes_refuse_in_one_sentence(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bad = world.write("bad.txt", GOOD.encode() * 300 + b"M\xfcller\n")
-    with unchanged(world.folder), torchrun(arguments(bad, world)) as running:
-        said = running.communicate()[1]
-        assert running.returncode != 0
+    stderr = tmp_path_factory.mktemp("said") / "stderr"
+    command = arguments(bad, world)
+    with (
+        unchanged(world.folder),
+        started(command, stderr, rank=1) as second,
+        started(command, stderr, rank=0) as first,
+    ):
+        first.join(60)
+        assert first.exitcode == 2
+        second.join(0.5)  # so long torchrun may take to notice, before it ends the others
+        assert second.exitcode is None
+        second.terminate()
+        second.join(60)
+        assert second.exitcode not in (None, 0)
+    said = stderr.read_text()
     assert said.count("regard: ") == 1
     assert f"regard: {bad}:301: is not UTF-8 (byte 0xFC at byte 2 of the line)" in said
 

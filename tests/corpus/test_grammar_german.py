@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from regard.corpus import Example, examples
+from regard.corpus import Example
 from regard.corpus.clauses import Clause
 from regard.corpus.complements import Complement
 from regard.corpus.derivation import Derivation, Phrase, Word
@@ -47,8 +47,8 @@ OLD = Adjective("old", "alt", "alt")
 
 
 @pytest.fixture(scope="module")
-def corpus() -> list[Example]:
-    return list(itertools.islice(examples(1), 12_000))
+def corpus(stream: list[Example]) -> list[Example]:
+    return stream[:12_000]
 
 
 def text(words) -> str:

@@ -113,9 +113,9 @@ import torch
 from regard.machine.devices import keep_freed_memory
 
 keep_freed_memory()
-for _ in range(4):
+for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [torch.empty(2**25) for _ in range(20)]
+    blocks = [torch.empty(2**25) for _ in range(17)]
     for block in blocks:
         block[::1024] = 1.0  # in each page
     del blocks, block

@@ -56,16 +56,16 @@ def test_any_tree_comes_back(tree: Tree) -> None:
     assert len(leaves) == len(tree.words())
 
 
-def test_10_000_random_trees_come_back() -> None:
+def test_3_000_random_trees_come_back() -> None:
     dice = random.Random(5)
-    some = [random_tree(dice) for _ in range(10_000)]
-    assert len(set(some)) > 9_000
+    some = [random_tree(dice) for _ in range(3_000)]
+    assert len(set(some)) > 2_700
     assert all(map(there_and_back, some))
 
 
 @pytest.mark.parametrize("branch", [False, True])
 def test_depth_is_no_obstacle(branch: bool) -> None:
-    assert there_and_back(chain(50_000, branch))
+    assert there_and_back(chain(20_000, branch))
 
 
 def test_width_is_no_obstacle() -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from regard.errors import DataError
 from regard.files.lines import read_lines
 from regard.trees.penn import (
-    MOST_TOKENS,
     bracketed,
     penn_word,
     plain_word,
@@ -153,9 +152,10 @@ def test_what_went_before_a_broken_tree_is_given() -> None:
         next(found)
 
 
-def test_a_missing_bracket_does_not_fill_the_memory() -> None:
+def test_a_missing_bracket_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.trees.penn.MOST_TOKENS", 50_000)
     lines = itertools.chain(["(NN a)", "(S"], itertools.repeat("(S (NN a) (NN b))"))
-    with pytest.raises(DataError, match=rf"^f:2:1: .*{MOST_TOKENS:,} brackets"):
+    with pytest.raises(DataError, match=r"^f:2:1: .*50,000 brackets"):
         list(read_trees(lines, "f"))
 
 
@@ -213,9 +213,9 @@ def test_pretty_and_read_again(tree: Tree, columns: int) -> None:
     assert list(read_trees(pretty(tree, columns).split("\n"), "f")) == [tree]
 
 
-def test_10_000_random_trees_written_and_read_again() -> None:
+def test_3_000_random_trees_written_and_read_again() -> None:
     dice = random.Random(3)
-    some = [random_tree(dice) for _ in range(10_000)]
+    some = [random_tree(dice) for _ in range(3_000)]
     assert list(read_trees(map(bracketed, some), "f")) == some
 
 
@@ -260,7 +260,7 @@ def test_pretty_breaks_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize("branch", [False, True])
 def test_depth_is_no_obstacle(branch: bool) -> None:
-    deep = chain(30_000, branch)
+    deep = chain(15_000, branch)
     assert list(read_trees([bracketed(deep)], "f")) == [deep]
     assert list(read_trees(pretty(deep).split("\n"), "f")) == [deep]
 

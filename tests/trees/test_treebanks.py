@@ -21,6 +21,8 @@ TREES = {
     "craft/dev.mrg": 2780,
     "craft/train.mrg": 18951,
 }
+STEPS = {"craft/dev.mrg": 2, "craft/train.mrg": 9}
+"""Of a large treebank each tree is read and written, and one in so many becomes a sequence."""
 PUNCTUATION = {",", ":", "``", "''", "."}
 banks = pytest.mark.parametrize("name", TREES)
 
@@ -33,11 +35,12 @@ def trees(path: Path) -> Iterator[Tree]:
 def test_each_tree_is_the_line_it_was_read_from_and_comes_back_from_its_sequence(
     regard_data: Path, name: str
 ) -> None:
-    path = regard_data / name
+    path, step = regard_data / name, STEPS.get(name, 1)
     count = words = brackets = 0
     for line, tree in zip(read_lines(path), trees(path), strict=True):
         assert bracketed(tree) == line
-        assert_comes_back(tree, with_traces=count % 5 == 0)
+        if count % step == 0:
+            assert_comes_back(tree, with_traces=count % 5 == 0)
         count += 1
         words += len(tree.words())
         brackets += len(tree.words()) + len(tree.spans())
