@@ -181,3 +181,8 @@ def test_a_sentence_without_words_is_named() -> None:
 def test_a_text_is_no_list_of_words(given: Any) -> None:
     with pytest.raises(TypeError, match=r"give text\.split\(\)"):
         parser().parse(given)
+
+
+def test_windows_without_sentences_are_refused() -> None:
+    with pytest.raises(ValueError, match="window = 0 is below 1"):
+        next(parser().stream([["a"]], window=0))

@@ -272,3 +272,8 @@ def test_a_model_in_training_is_not_made_to_learn(monkeypatch: pytest.MonkeyPatc
 def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="precision fp99: it is fp32, bf16, int8 or auto"):
         load(tmp_path, precision="fp99")
+
+
+def test_windows_without_sentences_are_refused() -> None:
+    with pytest.raises(ValueError, match="window = 0 is below 1"):
+        next(translator().stream(LINES, window=0))

@@ -106,8 +106,11 @@ class Parser(Decoding):
 
         `window` sentences are decoded together. A sentence without words has no trees. A sentence
         of more than `longest` pieces, </s> included, is parsed in parts, whose trees become
-        children of one phrase. Raises TypeError if a sentence is a str.
+        children of one phrase. Raises TypeError if a sentence is a str, ValueError for a `window`
+        below 1.
         """
+        if window < 1:
+            raise ValueError(f"window = {window} is below 1")
         every = iter(sentences)
         while some := list(itertools.islice(every, window)):
             if any(isinstance(words, str) for words in some):

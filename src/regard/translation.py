@@ -167,8 +167,10 @@ class Translator(Decoding):
         message for each sentence that is split. Errors and warnings name a sentence as
         `where:number`; its number is the one in `numbers` or, if `numbers` is None, counted from 1.
         Raises DataError where `translate` does, and TypeError if a sentence is not a str, or if
-        `sentences` is a str.
+        `sentences` is a str, ValueError for a `window` below 1.
         """
+        if window < 1:
+            raise ValueError(f"window = {window} is below 1")
         if isinstance(sentences, str):
             raise TypeError("expected a list of sentences, not a str: give [text]")
         begin = 0

@@ -145,7 +145,8 @@ def test_a_bracket_without_a_label_in_one_file_is_told(gold: Path, tmp_path: Pat
         assert ("Bracketing FMeasure       = 100.00" in result.stdout) == (which is None)
         assert result.stderr.startswith(f"{which}: its trees stand in a" if which else "")
         assert result.stderr.count("\n") == (which is not None)
-    labelled = subprocess.run(["sed", "s/^( *(/(TOP (/", one], capture_output=True, check=True)
+    one.write_bytes(bare + b" " + bare)  # as where empty lines between trees were joined to them
+    labelled = subprocess.run(["sed", "s/^ *( *(/(TOP (/", one], capture_output=True, check=True)
     assert labelled.stdout == GOOD * 2
 
 

@@ -136,7 +136,7 @@ def _tell_unlabelled(watched: Sequence[_Watched]) -> None:
         _tell(
             f"{printable(unlabelled[0])}: its trees stand in a bracket without a label, "
             "which EVALB counts and the other file lacks, so F1 is too low: give both files the "
-            "same outer bracket (sed 's/^( *(/(TOP (/' labels it)"
+            "same outer bracket (sed 's/^ *( *(/(TOP (/' labels it)"
         )
 
 
