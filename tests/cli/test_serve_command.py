@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,53 @@ def test_it_translates_and_on_sigterm_finishes_what_it_has_taken(made: Path) -> 
     lines = [json.loads(line) for line in errors.splitlines()]
     assert [line["status"] for line in lines if line["path"] == "/translate"] == [200, 200]
     assert "dog" not in errors
+
+
+def test_what_offers_another_protocol_is_answered_as_without_the_offer(made: Path) -> None:
+    body = json.dumps({"q": "the dog", "source": "en", "target": "de"}).encode()
+    head = (
+        b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body)
+    )
+    with serving(f"{made / 'model'}=en-de") as (server, address):
+        with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as asking:
+            asking.sendall(head + body)
+            answer = asking.recv(2**16)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=60)
+    assert [json.loads(line)["status"] for line in errors.splitlines()] == [200]
+
+
+def test_a_second_ctrl_c_ends_it_at_once(made: Path) -> None:
+    with serving(f"{made / 'model'}=en-de", "--characters", "100000") as (server, address):
+
+        def ask() -> None:
+            with pytest.raises(OSError):
+                asked(address, ". ".join(LONG for _ in range(40)))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while not begun(address):
+            pass
+        server.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        assert server.poll() is None
+        server.send_signal(signal.SIGINT)
+        _, errors = server.communicate(timeout=60)
+        asking.join(60)
+    assert server.returncode == 130
+    assert errors.splitlines()[-1] == "regard: interrupted"
+    assert "Traceback" not in errors
+
+
+def begun(address: str) -> bool:
+    """Whether sentences wait or are translated, or have been."""
+    with urlopen(f"{address}/metrics", timeout=60) as answer:
+        shown = answer.read().decode()
+    waiting = 'regard_waiting_sentences{pair="en-de"} 0.0' not in shown
+    return waiting or 'regard_batch_sentences_count{pair="en-de"} 0.0' not in shown
 
 
 def taken(address: str) -> bool:

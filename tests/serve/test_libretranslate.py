@@ -1,5 +1,6 @@
 """LibreTranslate's interface: LibreTranslate's clients work unchanged."""
 
+import json
 from typing import Any
 
 import pytest
@@ -79,6 +80,27 @@ def test_a_form_names_its_charset(
     answer = client.post("/translate", content=body, headers=kind)
     told = {"error": DAMAGED} if status == 400 else {"translatedText": "Ä"}
     assert (answer.status_code, answer.json()) == (status, told)
+
+
+@pytest.mark.parametrize(
+    ("charset", "text", "status"),
+    [("iso-8859-1", b"%E4", 200), ("iso-8859-1", b"\xe4", 200), ("utf-8", b"%C3%A4", 200),
+     ("utf-8", b"\xe4", 400), ("punycode", b"a", 400)],
+)  # fmt: skip
+def test_so_does_a_form_of_a_page(
+    client: TestClient, charset: str, text: bytes, status: int
+) -> None:
+    kind = {"content-type": f"application/x-www-form-urlencoded; charset={charset}"}
+    body = b"source=en&target=de&q=" + text
+    answer = client.post("/translate", content=body, headers=kind)
+    told = {"error": DAMAGED} if status == 400 else {"translatedText": "Ä"}
+    assert (answer.status_code, answer.json()) == (status, told)
+
+
+def test_json_may_begin_with_a_byte_order_mark(client: TestClient) -> None:
+    body = b"\xef\xbb\xbf" + json.dumps(ASKED | {"q": "one."}).encode()
+    answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.json() == {"translatedText": "ONE."}
 
 
 def test_a_list_gives_a_list_in_its_order(client: TestClient, shouting: Shouting) -> None:

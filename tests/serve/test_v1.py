@@ -264,3 +264,15 @@ def test_the_page_of_a_sentence(real: TestClient) -> None:
         refused = real.post("/v1/look", json=asked | {"text": text})
         assert refused.status_code == 400, text
         assert "one sentence" in refused.json()["error"]
+
+
+def test_what_is_not_json_is_told_as_a_mistake_of_the_whole_body(serve: Serve) -> None:
+    client = serve()
+    cut, kind = b'{"text": "The cat"', {"content-type": "application/json"}
+    answer = client.post("/v1/translate", content=cut, headers=kind)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("Invalid JSON format: Expecting ',' delimiter at")
+    answer = client.post("/v1/translate", content=cut + b"}")
+    assert answer.json() == {
+        "error": "Invalid request: send an object as JSON, with Content-Type: application/json"
+    }

@@ -1,12 +1,14 @@
 """`regard serve`: models behind an HTTP server."""
 
 import gc
+import os
 import re
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -139,6 +141,10 @@ def serve(
             log_config=None,
             access_log=False,  # the log would show the query string, which may hold a user's text
             server_header=False,
+            # With httptools, the body of a request that offers another protocol (`Upgrade`) would
+            # be read as the next request.
+            http="h11",
+            ws="none",
             timeout_graceful_shutdown=int(timeout) + 1,
         )
         _run(uvicorn.Server(config), listening, quiet)
@@ -184,11 +190,28 @@ def _opened(
     return translator
 
 
+def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
+    """The handler of signals of a server, by which a second Ctrl-C ends the process at once.
+
+    Otherwise the interpreter would end while a thread still translates, and abort.
+    """
+    handle = server.handle_exit
+
+    def handler(signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGINT and server.should_exit:
+            os.write(2, b"regard: interrupted\n")
+            os._exit(130)
+        handle(signum, frame)
+
+    return handler
+
+
 def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     """Print the address, then serve until a signal comes."""
     # This handler is used before uvicorn sets its own handler. After the last answer, uvicorn
     # restores this handler and raises the signal again, which then does not kill the process.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+    setattr(server, "handle_exit", _leaving_at_once(server))  # noqa: B010
     _log(quiet)
     gc.collect()
     gc.freeze()  # garbage collections need not look at the models, which stay until the end
@@ -243,3 +266,5 @@ def _log(quiet: bool) -> None:
 
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     logging.getLogger("regard.serve").setLevel(logging.ERROR if quiet else logging.INFO)
+    for library in "uvicorn.error", "python_multipart":  # they warn of what clients do wrong
+        logging.getLogger(library).setLevel(logging.ERROR)

@@ -113,5 +113,9 @@ async def _refuse_fields(_: Request, error: Any) -> Response:
     """Answer 400 with the field and the problem, without repeating the client's text."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:2]) or "body"
-    problem = printable(f"Invalid request: {field[:50]}: {first['msg']}")
-    return JSONResponse({"error": problem}, 400)
+    problem = f"Invalid request: {field[:50]}: {first['msg']}"
+    if first["type"] == "json_invalid":
+        problem = f"Invalid JSON format: {first['ctx']['error']} at character {field}"
+    elif first["type"] == "model_attributes_type" and field == "body":
+        problem = "Invalid request: send an object as JSON, with Content-Type: application/json"
+    return JSONResponse({"error": printable(problem)}, 400)

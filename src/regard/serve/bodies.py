@@ -1,6 +1,7 @@
 """The fields of a request, sent as JSON, as a form, or in the query string."""
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -15,7 +16,7 @@ _Result = TypeVar("_Result")
 
 MOST_FIELDS = 100
 CHARSETS = frozenset([b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1"])
-"""The charsets that a multipart form may name. Starlette would decode by any codec of Python, also
+"""The charsets that a form may name. Starlette would decode by any codec of Python, also
 by punycode, whose time grows with the square of the length."""
 _DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 
@@ -30,7 +31,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
-            content = from_json(await request.body())
+            content = from_json((await request.body()).removeprefix(BOM_UTF8))
         except ValueError as error:  # the error's text gives the line and column
             raise HTTPException(400, f"Invalid JSON format: {error}") from None
         if not isinstance(content, dict):
@@ -40,24 +41,32 @@ async def read_fields(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         fields |= await _multipart(request)
     else:
-        fields |= _form(await request.body())
+        fields |= _form(await request.body(), _charset(request))
     return fields
 
 
-async def _multipart(request: Request) -> dict[str, Any]:
-    _, options = parse_options_header(request.headers["content-type"])
-    if options.get(b"charset", b"utf-8").lower() not in CHARSETS:
+def _charset(request: Request) -> str:
+    """The charset of a form; raises HTTPException if it is not one of CHARSETS."""
+    _, options = parse_options_header(request.headers.get("content-type", ""))
+    charset = options.get(b"charset", b"utf-8").lower()
+    if charset not in CHARSETS:
         raise HTTPException(400, _DAMAGED)
+    return charset.decode()
+
+
+async def _multipart(request: Request) -> dict[str, Any]:
+    _charset(request)  # which Starlette reads, too
     most = len(await request.body())  # no field is larger than the body, which the guard limits
     async with request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=most) as form:
         return dict(form)
 
 
-def _form(body: bytes) -> dict[str, str]:
+def _form(body: bytes, charset: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(
-            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
-        )
+            body.decode(charset), keep_blank_values=True, encoding=charset, errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )  # fmt: skip
     except ValueError:
         raise HTTPException(400, _DAMAGED) from None
     return dict(reversed(pairs))  # if a field occurs twice, its first value counts
