@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.errors import ModelError, RegardError
+from regard.errors import ModelError, RegardError, Unreadable
 from regard.files.whole import remove_leftovers
 from regard.optimizer import FlatAdam
 from regard.recipe import TrainingRecipe
@@ -242,3 +242,32 @@ def test_an_extra_checkpoint_takes_no_place_and_is_averaged_only_where_too_few_w
         8
     ]  # from which it continues
     assert save(9, extra=False) == [6, 9]
+
+
+def test_a_folder_that_is_a_link_to_nowhere_is_not_an_empty_one(tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    save(away, 2)
+    folder = tmp_path / "checkpoints"
+    folder.symlink_to(away)
+    assert steps(folder) == [2]
+    away.rename(tmp_path / "not mounted")
+    with pytest.raises(Unreadable, match=r"a link to .*away: its checkpoints cannot be read"):
+        checkpoints.newest(folder, 1, pytest.fail)
+    assert checkpoints.paths(tmp_path / "missing") == []
+
+
+def test_a_checkpoint_that_is_a_link_is_removed_like_the_others(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"
+    save(folder, 1).rename(elsewhere)
+    (folder / "step-1").symlink_to(elsewhere)
+    for step in (2, 3, 4):
+        save(folder, step, keep=2)
+        remove_leftovers(folder)
+    assert steps(folder) == [4, 3]
+    assert sorted(path.name for path in folder.iterdir()) == ["step-3", "step-4"]
+    assert steps(tmp_path) == []
+    assert (elsewhere / "manifest.json").exists()
+    (folder / ".step-9.1.tmp").symlink_to(elsewhere)  # as an earlier version left it
+    remove_leftovers(folder)
+    assert (elsewhere / "manifest.json").exists()
+    assert not (folder / ".step-9.1.tmp").is_symlink()

@@ -88,7 +88,7 @@ def test_a_last_line_that_a_kill_cut_short_is_dropped(
 def test_lines_that_are_no_records_are_dropped(path: Path) -> None:
     journal = filled(path)
     with path.open("ab") as file:
-        file.write(b'\0\0\0\xff\n[1]\n7\n{"step": null}\n{"step"\n')
+        file.write(b'\0\0\0\xff\n[1]\n7\n{}\n{"event": 3, "step": 1}\n{"step": null}\n{"step"\n')
     assert steps(path) == list(range(8))
     damaged = path.read_bytes()
     journal.rewind(7)

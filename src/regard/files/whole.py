@@ -154,7 +154,7 @@ def remove_directory(path: Path) -> None:
     temporary = _beside(path)
     with suppress(OSError):
         path.rename(temporary)
-        if temporary.is_dir():
+        if temporary.is_dir() and not temporary.is_symlink():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink()
@@ -165,7 +165,8 @@ def remove_leftovers(directory: Path) -> None:
     with refusing_write_errors(directory):
         for path in directory.glob(".*"):
             if path.suffix in LEFTOVERS:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                is_folder = path.is_dir() and not path.is_symlink()
+                shutil.rmtree(path) if is_folder else path.unlink()
 
 
 def sync(path: Path) -> None:

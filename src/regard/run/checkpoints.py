@@ -15,12 +15,14 @@ from torch import Tensor
 
 from regard.errors import ModelError, Unreadable
 from regard.files.manifest import read_manifest, unseal, write_sealed
+from regard.files.regular import reason
 from regard.files.tensors import read_tensors, write_tensors
 from regard.files.whole import remove_directory
 from regard.run.sharding import Optimizer
 
 FINGERPRINTS = ("data", "tokenizer")
 """Names of checksums in a checkpoint's manifest, which show whether data or tokenizer changed."""
+_NAME = re.compile(r"step-(\d+)")
 
 
 class Checkpoint(NamedTuple):
@@ -144,13 +146,29 @@ def _named(device: str, rank: int) -> str:
 
 
 def paths(directory: Path) -> list[Path]:
-    """The checkpoints in a folder, damaged or not, in the order of their steps."""
-    found = [
-        (int(match[1]), path)
-        for path in directory.glob("step-*")
-        if (match := re.fullmatch(r"step-(\d+)", path.name))
-    ]
-    return [path for _, path in sorted(found)]
+    """The checkpoints in a folder, damaged or not, in the order of their steps.
+
+    A folder that does not exist has none. Raises Unreadable if the folder cannot be read, or is a
+    link to a place that is not there, for example on another file system that is not mounted.
+    """
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError as error:
+        if not directory.is_symlink():
+            return []
+        raise _cannot_list(directory, error) from None
+    except OSError as error:
+        raise _cannot_list(directory, error) from None
+    found = [(int(match[1]), match[0]) for match in map(_NAME.fullmatch, names) if match]
+    return [directory / name for _, name in sorted(found)]
+
+
+def _cannot_list(directory: Path, error: OSError) -> Unreadable:
+    link = f", a link to {directory.readlink()}" if directory.is_symlink() else ""
+    return Unreadable(
+        f"{directory}{link}: its checkpoints cannot be read: {reason(error)}: bring them back, or "
+        f"remove {directory} to begin again"
+    )
 
 
 def _by_distance(found: Sequence[Path], step: int) -> list[Path]:

@@ -113,6 +113,7 @@ def _is_not_finite(value: Any) -> bool:
 
 def _step_of(line: str) -> float:
     try:
-        return float(json.loads(line).get("step", 0))
-    except (ValueError, TypeError, AttributeError):
+        record = json.loads(line)
+        return float(record.get("step", 0)) if isinstance(record["event"], str) else math.inf
+    except (ValueError, TypeError, AttributeError, KeyError):
         return math.inf  # not a record: after a power cut, a line may hold anything
