@@ -124,7 +124,7 @@ def open_to_decode(
     if exact is None and (int8 or dtype != torch.float32):
         exact = False
     model = open_model(directory, dtype)
-    network = model.network.to(device)
+    network = model.network.to(device).requires_grad_(False)  # layouts are written in place
     network.compute_by(for_decoding(network, device, precision, exact))
     return replace(model, network=network), exact
 

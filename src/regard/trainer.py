@@ -44,7 +44,7 @@ def train_prepared(
     function, and only the first writes and warns. Raises the errors of `Run` and `train`, and
     Interrupted, after saving, if `interrupt` records a signal, even after the last step.
     """
-    refuse_more_parts(micro_batches or 1, recipe.data)
+    refuse_more_parts(1 if micro_batches is None else micro_batches, recipe.data)
     validate = validator(data, recipe, processes)
     run = Run(
         out,

@@ -19,6 +19,8 @@ from cli.refusing import (
     unchanged,
 )
 from cli.spoiling import Mark, flip, reseal, resealed, seal_bare, truncate
+from regard.api import train
+from regard.errors import TrainingError
 from regard.recipe import Recipe
 from regard.run.finetuning import keep_origin
 
@@ -131,6 +133,14 @@ def test_no_more_parts_than_rows(world: World, also: list[str]) -> None:
     with unchanged(world.folder):
         said = refused(*resume(world, run, "--micro-batches", "100000", *also))
     assert re.match(r"--micro-batches 100000: a batch has at most \d+ rows to divide", said)
+
+
+def test_fewer_parts_than_one(world: World) -> None:
+    data, recipe = world.made / "data", Recipe.read(world.made / "run" / "recipe.toml")
+    for parts in 0, -1:
+        with pytest.raises(TrainingError, match=f"--micro-batches {parts}: give at least 1"):
+            train(data=data, out=world.folder / "new", recipe=recipe, micro_batches=parts)
+    assert not (world.folder / "new").exists()
 
 
 @pytest.mark.parametrize("also", [[], ["--plan"]])

@@ -505,6 +505,14 @@ def test_earlier_prepared_data_is_replaced_and_nothing_else(corpus: Corpus, tmp_
     assert "is not empty, and not prepared data" in corpus.refusal()
 
 
+def test_a_mount_point_is_refused_before_the_work(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.out.mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == corpus.out)
+    assert "is a mount point, which nothing replaces: name a folder in it" in corpus.refusal()
+
+
 def test_a_failure_leaves_earlier_prepared_data_as_it_was(corpus: Corpus) -> None:
     corpus.prepare()
     corpus.write(SOURCES, TARGETS[:-1])

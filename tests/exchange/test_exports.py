@@ -27,7 +27,7 @@ from regard.exchange.info import info_of
 from regard.exchange.spm import refuse_other_cuts, sentence_pieces
 from regard.exchange.vocabulary import entry_names, unknown_name
 from regard.files.manifest import unseal
-from regard.run.model_directory import open_model
+from regard.run.model_directory import open_model, write_model
 from regard.text.foreign import SentencePieceTokenizer
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.translation import load
@@ -70,6 +70,15 @@ def test_the_model_card_has_scores_differences_and_the_recipe(tmp_path: Path) ->
     generation = json.loads((tmp_path / "hf" / "generation_config.json").read_text("utf-8"))
     assert generation["length_penalty"] == 0.3
     assert generation["num_beams"] == RECIPE.search.beam
+    assert "No scores are recorded with the model." in card
+    about = {"last_validation": {"step": 1200, "bleu": 31.5, "perplexity": 5.25}}
+    model = open_model(tmp_path / "model")
+    weights = {name: weight.detach() for name, weight in model.network.named_parameters()}
+    write_model(tmp_path / "run", model.recipe, model.tokenizer, weights, about)
+    write_export("hf", tmp_path / "run", tmp_path / "scored")
+    card = (tmp_path / "scored" / "README.md").read_text("utf-8")
+    assert "| on the validation set, after step 1,200 of the training | |" in card
+    assert "| BLEU | 31.50 |" in card
 
 
 @pytest.mark.parametrize(

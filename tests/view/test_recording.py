@@ -78,6 +78,19 @@ def test_the_output_is_the_same_and_nothing_is_left(model: Transformer) -> None:
     assert torch.equal(model(SOURCE, TARGET), before)
 
 
+@torch.no_grad()
+def test_a_recording_within_a_recording_leaves_nothing_either(model: Transformer) -> None:
+    attributes = {name: dict(vars(module)) for name, module in model.named_modules()}
+    with record_attention(model) as outer:
+        with record_attention(model) as inner:
+            model(SOURCE, TARGET)
+        assert inner.cross
+        outer.cross.clear()
+        model(SOURCE, TARGET)
+        assert outer.cross.keys() == inner.cross.keys()
+    assert {name: dict(vars(module)) for name, module in model.named_modules()} == attributes
+
+
 def test_an_error_leaves_nothing_either(model: Transformer) -> None:
     with pytest.raises(ZeroDivisionError), record_attention(model):
         raise ZeroDivisionError

@@ -143,7 +143,12 @@ def most_rows(recipe: DataRecipe) -> int:
 
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
-    """Raise TrainingError if no batch has enough rows to be divided into this many parts."""
+    """Raise TrainingError if no batch has enough rows to be divided into this many parts.
+
+    The same holds for fewer parts than one.
+    """
+    if parts < 1:
+        raise TrainingError(f"--micro-batches {parts}: give at least 1")
     if parts > (most := max(1, most_rows(recipe))):
         raise TrainingError(f"--micro-batches {parts}: a batch has at most {most} rows to divide")
 

@@ -111,8 +111,9 @@ def _differences(model: Model) -> list[str]:
 
 def _scores(manifest: dict[str, Any]) -> str:
     found = manifest.get("last_validation")
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not found:
         return "No scores are recorded with the model."
     names = {"bleu": "BLEU", "perplexity": "perplexity", "accuracy": "accuracy of tokens, %"}
     lines = [f"| {name} | {found[key]:.2f} |" for key, name in names.items() if key in found]
-    return "\n".join(["| on the validation set | |", "|---|---|", *lines])
+    step = f"after step {found['step']:,}" if isinstance(found.get("step"), int) else "at the end"
+    return "\n".join([f"| on the validation set, {step} of the training | |", "|---|---|", *lines])

@@ -52,6 +52,8 @@ def whole_or_nothing(out: Path, may_replace: Callable[[Path], bool]) -> Iterator
 
 def _refuse_other_content(out: Path, may_replace: Callable[[Path], bool]) -> None:
     try:
+        if out.is_mount():
+            raise DataError("is a mount point, which nothing replaces: name a folder in it", out)
         if not out.exists() or not any(out.iterdir()):
             return
     except NotADirectoryError:

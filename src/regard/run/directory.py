@@ -133,15 +133,15 @@ class RunDirectory:
         weights, steps = average_weights(found), sorted(checkpoint.step for checkpoint in found)
         told = {"step": state.step, "averaged": steps, "seconds": round(state.seconds, 3)}
         told["cost"] = setup.cost(state).record()
-        about = told | setup.fingerprints | ({"best": best} if best else {})
+        last = {"last_validation": self._last_validation()}
+        about = told | setup.fingerprints | ({"best": best} if best else {}) | last
         write_model(self.path, setup.recipe, setup.tokenizer, weights, about)
-        self._write_result(told)
+        write_file(self.path / "result.json", json.dumps(told | last, indent=1) + "\n")
         self.journal.write("finish", **told)
         return weights
 
-    def _write_result(self, told: dict[str, Any]) -> None:
-        """Write result.json: the values `told` and the figures of the last validation."""
+    def _last_validation(self) -> dict[str, Any]:
+        """The figures of the last validation; empty if there was none."""
         validations = [r for r in read_journal(self.journal.path) if r["event"] == "validation"]
-        last = {k: v for k, v in (validations or [{}])[-1].items() if k not in ("event", "samples")}
-        result = told | {"last_validation": last}
-        write_file(self.path / "result.json", json.dumps(result, indent=1) + "\n")
+        last = validations[-1] if validations else {}
+        return {key: value for key, value in last.items() if key not in ("event", "samples")}

@@ -52,16 +52,17 @@ def record_attention(model: EncoderDecoder) -> Iterator[Recording]:
         for kind, layers in model.attentions().items()
         for layer, module in enumerate(layers)
     ]
-    before = [module.by for _, _, module in modules]
+    before, within_another = [module.by for _, _, module in modules], "whole_rows" in vars(model)
     model.whole_rows = True
     try:
         for weights, layer, module in modules:
             module.by = cast(Arithmetic, _Recorder(module.by, weights, layer))
         yield recording
     finally:
-        del model.whole_rows  # the class's value applies again
         for (_, _, module), by in zip(modules, before, strict=True):
             module.by = by
+        if not within_another:
+            del model.whole_rows  # the class's value applies again
 
 
 class _Recorder:
