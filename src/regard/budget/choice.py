@@ -11,7 +11,8 @@ A model with P weights outside its embedding is expected to reach
     loss = base + size / P^a + data / E^b       nats per character of the target
 
 The largest model is chosen for which E / P is at least `tokens_per_weight`. Vocabulary and rows
-follow from the text, dropout from the passes over it, batch and warm-up from the number of steps.
+follow from the text, dropout and label smoothing from the passes over it, batch and warm-up from
+the number of steps.
 The constants are in rule.toml; experiments/budget says how they were found.
 """
 
@@ -102,7 +103,8 @@ class Choice(NamedTuple):
             f"{self.tokens_per_second:,.0f} target tokens a second",
             f"{model.depth} layers of d_model {model.d_model}: for each weight there are "
             f"{self.tokens_per_weight:.2g} tokens to learn from; each pair is seen "
-            f"{self.epochs:.3g} times, so dropout is {model.dropout}",
+            f"{self.epochs:.3g} times, so dropout is {model.dropout} and label smoothing "
+            f"{self.recipe.training.label_smoothing}",
             f"vocabulary {self.recipe.tokenizer.vocabulary:,}, batches of {data.target_tokens:,} "
             f"tokens; expected perplexity of unseen text: about {self.perplexity:.2g} a sub-word",
         ]
@@ -206,12 +208,13 @@ def _expected(
     if wanted < steps or not has_limit:
         tokens, steps = tokens * wanted / steps, wanted
     epochs = tokens / corpus.tokens
-    dropout = next(row["dropout"] for row in rule["dropout"] if epochs <= row["epochs"])
+    regular = next(row for row in rule["passes"] if epochs <= row["epochs"])
     longest, interval = start.training.warmup_steps, max(1, steps // CHECKPOINTS)
     warm_up = max(20, min(longest, int(steps * WARM_UP)))
     warm_up = start.but(warmup_steps=warm_up).set(*asked).training.warmup_steps
     recipe = start.but(
-        dropout=dropout,
+        dropout=regular["dropout"],
+        label_smoothing=regular["label_smoothing"],
         minutes=minutes,
         steps=min(ENOUGH * steps if has_limit else steps, 2**31 - 1),
         warmup_steps=warm_up,
@@ -225,6 +228,8 @@ def _expected(
     weights = weights_of(recipe)
     per_weight = worth(tokens, corpus.tokens, rule["loss"]["repeats"]) / weights
     loss = expected_loss(weights, tokens, corpus.tokens)
+    if recipe.training.label_smoothing == regular["label_smoothing"]:
+        loss += regular["loss"]
     most = math.log(corpus.vocabularies(recipe)[0])  # the loss if all tokens are equally likely
     perplexity = math.exp(min(most, loss * corpus.characters / corpus.tokens))
     return Choice(recipe, speed, steps, epochs, per_weight, loss, perplexity)

@@ -45,8 +45,9 @@ class Small:
         """The recipe in the place of the paper's base model: `out`/base.toml, or a new one.
 
         A new recipe is chosen as by `regard train --time`, with Adam. Then it gets eight heads, and
-        dropout, validation and averaging as in the paper's tables. It limits the steps and not the
-        time, so that rows of other sizes take as many steps as base (row big: three times as many).
+        dropout, label smoothing, validation and averaging as in the paper's tables. It limits the
+        steps and not the time, so that rows of other sizes take as many steps as base (row big:
+        three times as many).
         """
         kept = out / "base.toml"
         if kept.exists():
@@ -57,6 +58,7 @@ class Small:
         return choice.recipe.but(
             heads=8,
             dropout=BASE.model.dropout,
+            label_smoothing=BASE.training.label_smoothing,
             steps=choice.steps,
             minutes=0.0,
             best="last",
