@@ -26,7 +26,7 @@ RATIO = 10.0
 FIELDS = ("base", "data", "b", "repeats")
 BOUNDS = np.array([(0.1, 0.35), (1.0, 1e5), (0.1, 1.0), (5.0, 60.0)])
 SMOOTHING = 0.1
-"""The label smoothing of the fitted runs; more of it makes the loss larger, and not BLEU smaller."""
+"""The label smoothing of the fitted runs. More of it makes the loss larger, but not BLEU lower."""
 FIRST_STEP = 1250
 """Validations before this step say more about the warm-up than about the text."""
 CHARACTERS_PER_TOKEN = {("multi30k-de", 4000): 4.073, ("multi30k-de", 8000): 4.522}

@@ -17,6 +17,7 @@ from regard.cli.engines import open_engine, refuse_engine
 from regard.cli.options import BeamOption, EngineOption, PrecisionOption
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
     from uvicorn import Server
 
     from regard.serve.languages import LanguagePair
@@ -118,7 +119,7 @@ def serve(
     from regard.errors import MissingExtra
 
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401
 
         from regard.serve.app import create_app
         from regard.serve.keys import Keys
@@ -136,18 +137,7 @@ def serve(
         translators = [(its, _opened(paths, engine, precision, beam)) for paths, its in named]
         limits = ServerLimits(characters, items, timeout, queue, rate)
         app = create_app(translators, limits=limits, keys=allowed, origins=cors or ())
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,  # the log would show the query string, which may hold a user's text
-            server_header=False,
-            # With httptools, the body of a request that offers another protocol (`Upgrade`) would
-            # be read as the next request.
-            http="h11",
-            ws="none",
-            timeout_graceful_shutdown=int(timeout) + 1,
-        )
-        _run(uvicorn.Server(config), listening, quiet)
+        _run(_server(app, timeout), listening, quiet)
 
 
 def _refuse_paths(origins: Sequence[str]) -> None:
@@ -188,6 +178,23 @@ def _opened(
         translator.recipe = translator.recipe.but(beam=beam)
     translator.refuse_other_search()
     return translator
+
+
+def _server(app: "ASGIApp", timeout: float) -> "Server":
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,  # the log would show the query string, which may hold a user's text
+        server_header=False,
+        # With httptools, the body of a request that offers another protocol (`Upgrade`) would be
+        # read as the next request.
+        http="h11",
+        ws="none",
+        timeout_graceful_shutdown=int(timeout) + 1,
+    )
+    return uvicorn.Server(config)
 
 
 def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
