@@ -67,17 +67,33 @@ def losses_and_moments(
     return torch.tensor([loss.per_token() for loss in each]), optimizer.state()["exp_avg"].cpu()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gpus_way_gives_the_losses_and_gradients_of_the_cpus(
-    data: Path, dtype: torch.dtype
-) -> None:
+def test_the_gpus_way_gives_the_losses_and_gradients_of_the_cpus(data: Path) -> None:
     batches = training_batches(data, STEP).take(3)
-    on_a_cpu = for_training(STEP.training, CPU, dtype, threads=1).whole
-    plain = losses_and_moments(batches, STEP, dtype, on_a_cpu)
-    other = losses_and_moments(batches, STEP, dtype, of_a_gpu())
-    exact = dtype == torch.float32
-    torch.testing.assert_close(other[0], plain[0], rtol=1e-5 if exact else 2e-2, atol=0)
-    assert (other[1] - plain[1]).norm() < (1e-5 if exact else 2e-2) * plain[1].norm()
+    on_a_cpu = for_training(STEP.training, CPU, torch.float32, threads=1).whole
+    plain = losses_and_moments(batches, STEP, torch.float32, on_a_cpu)
+    other = losses_and_moments(batches, STEP, torch.float32, of_a_gpu())
+    torch.testing.assert_close(other[0], plain[0], rtol=1e-5, atol=0)
+    assert (other[1] - plain[1]).norm() < 1e-5 * plain[1].norm()
+
+
+def test_in_bf16_the_gpus_way_is_as_near_to_fp32_as_the_cpus(data: Path) -> None:
+    """The mean distance over six orders of the text: that of one order is 1 to 2.5 %."""
+    distances = []
+    for seed in range(1, 7):
+        batches = training_batches(data, STEP.but(seed=seed)).take(3)
+        on_a_cpu = [
+            for_training(STEP.training, CPU, dtype, threads=1).whole
+            for dtype in (torch.float32, torch.bfloat16)
+        ]
+        exact = losses_and_moments(batches, STEP, torch.float32, on_a_cpu[0])
+        both = [
+            losses_and_moments(batches, STEP, torch.bfloat16, way)
+            for way in (on_a_cpu[1], of_a_gpu())
+        ]
+        torch.testing.assert_close(both[1][0], both[0][0], rtol=2e-2, atol=0)
+        distances.append([float((one[1] - exact[1]).norm() / exact[1].norm()) for one in both])
+    of_the_cpu, of_the_gpu = torch.tensor(distances).mean(0).tolist()
+    assert of_the_gpu < min(0.02, 1.2 * of_the_cpu)
 
 
 def elsewhere(work: Callable[..., None], *arguments: Any) -> None:

@@ -44,7 +44,7 @@ def unknown(
     """
     from difflib import get_close_matches
 
-    name = name if len(str(name)) < 100 else f"{str(name)[:100]}..."
+    name = name if len(str(name)) < 80 else f"{str(name)[:80]}..."
     parts = {part(known): known for known in names}
     near = [parts[one] for one in get_close_matches(part(str(name)), parts, n=1)]
     listed = ", ".join(names[:20])

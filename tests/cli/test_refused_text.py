@@ -112,8 +112,10 @@ def test_a_corpus_that_leaves_nothing(world: World, text: str, command: str) -> 
 
 
 def test_all_pairs_too_long_in_pieces_alone(world: World) -> None:
-    source = world.write("bad.source", "qz vx jk wq zv xj kq wz qx vj\n" * 41)
-    target = world.write("bad.target", "qz vx jk wq zv xj kq wz qx vj\n" * 41)
+    words = "qz vx jk wq zv xj kq wz qx vj".split()
+    lines = "".join(f"{' '.join(words[i:] + words[:i])} {i}\n" for i in range(len(words)))
+    source = world.write("bad.source", lines + lines.upper())
+    target = world.write("bad.target", lines + lines.upper())
     with unchanged(world.folder):
         said = refused(
             *("prepare", "--source", source, "--target", target, *world.out),
