@@ -112,7 +112,7 @@ def test_a_corpus_that_leaves_nothing(world: World, text: str, command: str) -> 
 
 
 def test_all_pairs_too_long_in_pieces_alone(world: World) -> None:
-    words = "qz vx jk wq zv xj kq wz qx vj".split()
+    words = ["qz", "vx", "jk", "wq", "zv", "xj", "kq", "wz", "qx", "vj"]
     lines = "".join(f"{' '.join(words[i:] + words[:i])} {i}\n" for i in range(len(words)))
     source = world.write("bad.source", lines + lines.upper())
     target = world.write("bad.target", lines + lines.upper())

@@ -148,8 +148,9 @@ def _named(device: str, rank: int) -> str:
 def paths(directory: Path) -> list[Path]:
     """The checkpoints in a folder, damaged or not, in the order of their steps.
 
-    A folder that does not exist, or is a file, has none. Raises Unreadable if the folder cannot be read, or is a
-    link to a place that is not there, for example on another file system that is not mounted.
+    A folder that does not exist, or is a file, has none. Raises Unreadable if the folder cannot be
+    read, or is a link to a place that is not there, for example on another file system that is not
+    mounted.
     """
     try:
         names = [path.name for path in directory.iterdir()]
