@@ -36,16 +36,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _spared_collector() -> None:
-    """Spare the garbage collector what earlier test files have left, which stays.
-
-    Where memory is short, and for each trial of a plan, regard has it look through everything.
-    """
-    gc.collect()
-    gc.freeze()
-
-
 shapes.check_shapes()
 
 # Threads that wait for each other would otherwise keep cores busy that other tests could have.

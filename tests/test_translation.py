@@ -14,14 +14,15 @@ import torch
 import regard.decoding
 import regard.machine.copies
 from regard.arithmetic.choose import can_use_loops
-from regard.data.rows import Rows
+from regard.data.rows import Rows, one_per_row
 from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic
 from regard.errors import ModelError, RecipeError, RegardError
 from regard.run.model_directory import write_model
-from regard.text.tokenizer import EOS
+from regard.text.tokenizer import BOS, EOS
 from regard.transformer import Transformer
 from regard.translation import Translation, Translator, load
+from regard.view.recording import record_attention
 from run.copying import RECIPE
 from untrained import BRIEF, LINES, TOKENIZER, Heard, translator
 
@@ -252,6 +253,9 @@ def test_a_model_directory_is_loaded_as_it_was_written(tmp_path: Path) -> None:
     half = load(str(tmp_path / "model"), precision="bf16")
     assert next(half.model.parameters()).dtype == torch.bfloat16
     assert len(half.translate(LINES[:3])) == 3
+    with record_attention(half.model) as recording:  # gradients are enabled here
+        half.model(one_per_row([[5, 6, EOS]]), one_per_row([[BOS, 7]]))
+    assert recording.cross[0].shape[-2:] == (2, 3)
     [rounded], [exact] = (some.stream([LINES[0]]) for some in (load_int8(tmp_path), loaded))
     assert rounded[0].score == pytest.approx(exact[0].score, rel=0.1)
     assert rounded[0].score != exact[0].score

@@ -160,8 +160,8 @@ class ModelRecipe(Section):
 
 
 _OF_ALL_FAMILIES = {
-    *("family", "layers", "decoder_layers", "d_model", "dropout", "attention_dropout", "kernel"),
-    "word_dropout",
+    *("family", "layers", "decoder_layers", "d_model", "kernel"),
+    *("dropout", "attention_dropout", "word_dropout"),
     *("positions", "max_positions", "embeddings", "embedding_scale", "output_bias"),
 }
 _WIDTHS = {

@@ -181,6 +181,10 @@ def _opened(
 
 
 def _server(app: "ASGIApp", timeout: float) -> "Server":
+    """A server that finishes accepted requests when a signal comes, for at most `timeout` seconds.
+
+    A second Ctrl-C ends the process at once.
+    """
     import uvicorn
 
     config = uvicorn.Config(
@@ -194,13 +198,16 @@ def _server(app: "ASGIApp", timeout: float) -> "Server":
         ws="none",
         timeout_graceful_shutdown=int(timeout) + 1,
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    setattr(server, "handle_exit", _leaving_at_once(server))  # noqa: B010
+    return server
 
 
 def _leaving_at_once(server: "Server") -> Callable[[int, FrameType | None], None]:
-    """The handler of signals of a server, by which a second Ctrl-C ends the process at once.
+    """A handler of signals: at the second Ctrl-C it ends the process, else it does as the server's.
 
-    Otherwise the interpreter would end while a thread still translates, and abort.
+    At the second Ctrl-C, the server's own handler would let the interpreter end while a thread
+    still translates, and abort.
     """
     handle = server.handle_exit
 
@@ -218,7 +225,6 @@ def _run(server: "Server", listening: socket.socket, quiet: bool) -> None:
     # This handler is used before uvicorn sets its own handler. After the last answer, uvicorn
     # restores this handler and raises the signal again, which then does not kill the process.
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
-    setattr(server, "handle_exit", _leaving_at_once(server))  # noqa: B010
     _log(quiet)
     gc.collect()
     gc.freeze()  # garbage collections need not look at the models, which stay until the end

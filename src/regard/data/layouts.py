@@ -143,10 +143,7 @@ def most_rows(recipe: DataRecipe) -> int:
 
 
 def refuse_more_parts(parts: int, recipe: DataRecipe) -> None:
-    """Raise TrainingError if no batch has enough rows to be divided into this many parts.
-
-    The same holds for fewer parts than one.
-    """
+    """Raise TrainingError if `parts` is below 1, or no batch has rows enough for so many parts."""
     if parts < 1:
         raise TrainingError(f"--micro-batches {parts}: give at least 1")
     if parts > (most := max(1, most_rows(recipe))):

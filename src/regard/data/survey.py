@@ -44,12 +44,12 @@ def survey(
 ) -> Survey:
     """Read a whole corpus; with `hold_out`, draw pairs for validation; find duplicates.
 
-    At most a tenth of the different clean pairs are drawn. Each of them has the same chance,
-    however often it occurs: no equal pair is trained on, and so the common ones would nearly all be
-    missing otherwise. The digests of all pairs are written to `digests`, for `mark_repeats`, if
-    they are needed. If the files are `mixed`, equal pairs of two files have different digests, so
-    that both are kept. Raises DataError for a bad line, misaligned files, an empty corpus, or, with
-    `hold_out`, fewer than ten different clean pairs.
+    At most a tenth of the different clean pairs are drawn, each with the same chance, however often
+    it occurs. If each occurrence had the same chance, nearly all common pairs would be drawn, and
+    none of their copies would be trained on. The digests of all pairs are written to `digests`, for
+    `mark_repeats`, if they are needed. If the files are `mixed`, equal pairs of two files have
+    different digests, so that both are kept. Raises DataError for a bad line, misaligned files, an
+    empty corpus, or, with `hold_out`, fewer than ten different clean pairs.
     """
     rules = recipe.data
     wanted = rules.held_out if hold_out else 0

@@ -13,7 +13,7 @@ from regard.files.whole import write_file
 from regard.measure.validation import validator
 from regard.run.averaging import average_weights
 from regard.run.checkpoints import Checkpoint, to_average
-from regard.run.journal import Record, read_journal
+from regard.run.journal import read_journal
 from regard.run.model_directory import build, write_model
 from regard.run.run import Run
 from regard.word_positions import know_words
@@ -34,10 +34,11 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
 
     At first, the model is the average of `training.average` checkpoints. Averages of fewer and
     fewer of these checkpoints are measured until the loss rises. Another average is tried only if
-    its measurement is expected to end within `seconds` of the call. The first checkpoint alone is
-    compared with them, too; its loss is in the journal, from the validation of its step. The losses
-    are written into the journal. If the journal already has losses of averages of this step, those
-    losses are used instead. Raises Interrupted if a signal comes before the losses are written.
+    its measurement is expected to end within `seconds` of the call. The checkpoint that all of them
+    contain is also compared alone; its loss is in the journal, from the validation of its step. The
+    losses are written into the journal. If the journal already has losses of averages of this step,
+    those losses are used instead. Raises Interrupted if a signal comes before the losses are
+    written.
     """
     manifest = read_manifest(run.directory.path)
     step, most = manifest["step"], len(manifest["averaged"])
@@ -49,16 +50,12 @@ def choose_average(run: Run, seconds: float = float("inf")) -> None:
     if earlier:
         tried = [Average(**one) for one in earlier[-1]["tried"]]
     else:
-        alone = [r["loss"] for r in records if _validates(r, found[0].step)]
-        tried = _try_averages(run, found, seconds, alone[-1] if alone else None)
+        known = {r["step"]: r["loss"] for r in records if r["event"] == "validation"}
+        tried = _try_averages(run, found, seconds, known.get(found[0].step))
         run.journal.write("averaged", step=step, tried=[one._asdict() for one in tried])
     best = min(tried, key=lambda one: one.loss)
     if best.checkpoints < most:
         _replace_model(run, manifest, found[: best.checkpoints])
-
-
-def _validates(record: Record, step: int) -> bool:
-    return bool(record["event"] == "validation" and record["step"] == step)
 
 
 def _try_averages(

@@ -94,11 +94,10 @@ def keep_beginning(directory: Path, recipe: Recipe, data: Path) -> None:
     manifest is removed first, which makes the model invalid.
     """
     path, before, content = directory / "recipe.toml", begun(directory), recipe.to_toml().encode()
-    if before and before != recipe and _differ_in_length(before, recipe):
-        if not replace_file(directory, path.name, content):
+    if before != recipe:
+        longer = before is not None and _differ_in_length(before, recipe)
+        if not (longer and replace_file(directory, path.name, content)):
             _replace(path, content)
-    elif before != recipe:
-        _replace(path, content)
     # tokenizer.json is written last: if it is there, the tokenizer's other files are there, too.
     for name in reversed(tokenizer_files(data)):
         path, content = directory / name, (data / name).read_bytes()

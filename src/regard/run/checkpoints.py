@@ -154,22 +154,16 @@ def paths(directory: Path) -> list[Path]:
     """
     try:
         names = [path.name for path in directory.iterdir()]
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if not directory.is_symlink():
-            return []
-        raise _cannot_list(directory, error) from None
     except OSError as error:
-        raise _cannot_list(directory, error) from None
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not directory.is_symlink():
+            return []
+        link = f", a link to {directory.readlink()}" if directory.is_symlink() else ""
+        raise Unreadable(
+            f"{directory}{link}: its checkpoints cannot be read: {reason(error)}: make them "
+            f"available again, or remove {directory} to begin anew"
+        ) from None
     found = [(int(match[1]), match[0]) for match in map(_NAME.fullmatch, names) if match]
     return [directory / name for _, name in sorted(found)]
-
-
-def _cannot_list(directory: Path, error: OSError) -> Unreadable:
-    link = f", a link to {directory.readlink()}" if directory.is_symlink() else ""
-    return Unreadable(
-        f"{directory}{link}: its checkpoints cannot be read: {reason(error)}: bring them back, or "
-        f"remove {directory} to begin again"
-    )
 
 
 def _by_distance(found: Sequence[Path], step: int) -> list[Path]:

@@ -16,8 +16,8 @@ _Result = TypeVar("_Result")
 
 MOST_FIELDS = 100
 CHARSETS = frozenset([b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1"])
-"""The charsets that a form may name. Starlette would decode by any codec of Python, also
-by punycode, whose time grows with the square of the length."""
+"""The charsets that a form may name. Starlette would decode a multipart form by any codec of
+Python, also by punycode, whose time grows with the square of the length."""
 _DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 
 
