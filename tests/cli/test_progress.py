@@ -30,7 +30,7 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
         assert place in shown.getvalue()
     assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
     assert said[-1].startswith(
-        "beam 6 and alpha 1.2 are the best of 1 settings tried on 1,014 sent"
+        "beam 6 and alpha 1.2 are chosen from 1 settings tried on 1,014 sent"
     )
 
 

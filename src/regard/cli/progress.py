@@ -171,7 +171,7 @@ class TrainingDisplay(_Display):
     def _tuned(self, record: "Record") -> None:
         best, count = record["tried"][0], len(record["tried"])
         note(
-            f"beam {best['beam']} and alpha {best['alpha']} are the best of {count} settings tried "
+            f"beam {best['beam']} and alpha {best['alpha']} are chosen from {count} settings tried "
             f"on {record['sentences']:,} sentences of the validation set: BLEU {best['bleu']:.2f}"
         )
 

@@ -17,6 +17,8 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
+    Of the settings whose BLEU is within one standard error of the highest, one with the smallest
+    beam is chosen, and of these the one whose alpha is nearest to the model's own.
     A finished run keeps them if `regard train` is called for it again.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.
@@ -27,7 +29,7 @@ def tune(
     from regard.machine.devices import set_threads
     from regard.measure.tuning import (
         Tried,
-        keep_best,
+        keep_chosen,
         refuse_unaligned,
         try_searches,
         write_tuned,
@@ -47,8 +49,8 @@ def tune(
     tokenizer, own = opened.recipe.training.bleu_tokenizer, opened.recipe.search
     tried = try_searches(load(model), sources, references, tokenizer, heard=show)
     if not dry_run:
-        keep_best(model, tried)
+        keep_chosen(model, tried)
         if journal.path.exists():  # it is a run
             write_tuned(journal, opened.manifest.get("step", 0), len(sources), own, tried)
     beam, alpha, _ = tried[0]
-    typer.echo(f"{model}: best: beam {beam}, alpha {alpha}" + ", not kept" * dry_run)
+    typer.echo(f"{model}: chosen: beam {beam}, alpha {alpha}" + ", not kept" * dry_run)

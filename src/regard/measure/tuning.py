@@ -4,7 +4,7 @@ A run that tunes also chooses on this set how many checkpoints are averaged (mod
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from regard.run.clock import TUNING
 from regard.run.journal import Journal, Record, read_journal
 from regard.run.model_directory import MODEL_FILES, open_model, write_model
 from regard.run.run import Run
-from regard.score.bleu import bleu
+from regard.score.bleu import bleu, bleu_errors
 from regard.translation import Translator, load
 
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
@@ -25,7 +25,7 @@ ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
 tried first, in ascending order, for as long as BLEU rises. If none of them is better than the
 recipe's, smaller ones are tried in descending order, for as long as BLEU rises."""
 BEAMS = (8, 6, 12)
-"""Beams that are tried with the best length penalty, if the recipe's max_extra allows them."""
+"""Beams that are tried with the chosen length penalty, if the recipe's max_extra allows them."""
 
 FEWEST, TRIED_FIRST, MANY_ENOUGH = 100, 30, 5
 """A run tunes only if it can use at least FEWEST sentences. The first TRIED_FIRST sentences are
@@ -55,14 +55,16 @@ def try_searches(
 ) -> list[Tried]:
     """Translate the development set with several beams and length penalties.
 
-    Returns the results, the best one first. The translator's own setting is tried first, so that it
-    is the best one if no other has a higher BLEU (sacreBLEU's, with `tokenizer`). Another setting
-    is tried only if its translations are expected to be done within `seconds` of the call, and if
-    `is_stopped` returns False. `heard` is called with each result. In the end, the translator has
-    its own setting again.
+    Returns the results; the chosen setting (see `_choose`) is the first. The translator's own one
+    is tried first. Another one is tried only if its translations are expected to be done within
+    `seconds` of the call, and if `is_stopped` returns False. `heard` is called with each result.
+    BLEU is sacreBLEU's, with `tokenizer`. In the end, the translator has its own setting again.
     """
     own, began = translator.recipe, time.monotonic()
-    tried: list[Tried] = []
+    tried: dict[Tried, list[str]] = {}
+
+    def choose() -> Tried:
+        return _choose(tried, references, tokenizer, own)
 
     def is_better(beam: int, alpha: float) -> bool:
         spent = time.monotonic() - began
@@ -73,30 +75,56 @@ def try_searches(
             return False
         translator.recipe = own.but(beam=beam, alpha=alpha)
         outputs = translator.translate(sources, split=True)
-        tried.append(Tried(beam, alpha, bleu(outputs, [list(references)], tokenizer)))
-        heard(tried[-1])
-        return _best(tried) is tried[-1]
+        result = Tried(beam, alpha, bleu(outputs, [list(references)], tokenizer))
+        tried[result] = outputs
+        heard(result)
+        return _highest(tried) == result
 
     try:
         is_better(own.beam, own.alpha)
         larger = [alpha for alpha in ALPHAS if alpha > own.alpha]
         smaller = [alpha for alpha in reversed(ALPHAS) if alpha < own.alpha]
         for side in (larger, smaller):
-            if _best(tried).alpha == own.alpha:
+            if _highest(tried).alpha == own.alpha:
                 all(is_better(own.beam, alpha) for alpha in side)  # stops at the first False
+        alpha = choose().alpha
         for beam in BEAMS:
-            is_better(beam, _best(tried).alpha)
+            is_better(beam, alpha)
+        chosen = choose()
     finally:
         translator.recipe = own
-    best = _best(tried)
-    return [best, *(one for one in tried if one != best)]
+    return [chosen, *(one for one in tried if one != chosen)]
 
 
-def _best(tried: Sequence[Tried]) -> Tried:
+def _highest(tried: Iterable[Tried]) -> Tried:
     return max(tried, key=lambda one: one.bleu)  # of equal results, `max` gives the first
 
 
-def keep_best(directory: Path, tried: Sequence[Tried]) -> None:
+def _choose(
+    tried: Mapping[Tried, Sequence[str]],
+    references: Sequence[str],
+    tokenizer: BleuTokenizer,
+    own: SearchRecipe,
+) -> Tried:
+    """The setting to keep, of those tried, which are given with their translations.
+
+    A setting counts as good as the one with the highest BLEU if its BLEU is lower by at most one
+    standard error of the difference (paired bootstrap). Of those that are as good, this function
+    returns one with the smallest beam and, among these, the one whose alpha is nearest to `own`'s.
+    On another text, a large alpha may give outputs that are too long, and then costs far more BLEU
+    than it gains here.
+    """
+    highest = _highest(tried)
+    others = [one for one in tried if one != highest]
+    outputs = [tried[one] for one in (highest, *others)]
+    errors = bleu_errors(outputs, [list(references)], tokenizer)[1:] if others else []
+    as_good = [
+        one for one, error in zip(others, errors, strict=True) if highest.bleu - one.bleu <= error
+    ]
+    return min([highest, *as_good], key=lambda one: (one.beam, abs(one.alpha - own.alpha)))
+
+
+def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:
     """Write the first of `tried` into the model's recipe, and all of them into its manifest.
 
     Raises ModelError if there is no model in the directory, RegardError if writing fails.
@@ -161,7 +189,7 @@ def tune_run(run: Run) -> None:
         is_stopped=lambda: run.clock.interrupt.signum is not None,
     )  # fmt: skip
     run.leave_if_asked()
-    keep_best(directory, tried)
+    keep_chosen(directory, tried)
     write_tuned(run.journal, step, len(sources), translator.recipe, tried)
 
 
@@ -184,7 +212,7 @@ def _keep_earlier(run: Run, records: Sequence[Record]) -> None:
     tried = [[Tried(**one) for one in record["tried"]] for record in records]
     if all((given.beam, given.alpha) != one[:2] for each in tried for one in each):
         return
-    keep_best(run.directory.path, tried[-1])
+    keep_chosen(run.directory.path, tried[-1])
     beam, alpha, _ = tried[-1][0]
     if (beam, alpha) != (given.beam, given.alpha):
         run.warn(

@@ -70,6 +70,8 @@ class Figure:
     p: float | None
     """The p-value by paired bootstrap: if this system and the first were equally good, a difference
     larger than the measured one would have this probability. None for the first system."""
+    error: float
+    """The standard error of the difference from the first system's score, by the same samples."""
 
 
 def compare_translations(
@@ -114,7 +116,10 @@ def compare_by(
     column = cast(list[Result], results[name])
     # The samples are of systems 1, 1, 2, 1, 3, ...: every other row, from the first, is a new one.
     drawn = np.array(sampled.scores).reshape(-1, _SAMPLES)[::2]
-    figures = [_figure(one, its, column[0]) for one, its in zip(column, drawn, strict=True)]
+    errors = (drawn - drawn[0]).std(1).tolist()
+    figures = [
+        _figure(one, column[0], *its) for one, *its in zip(column, drawn, errors, strict=True)
+    ]
     return figures, str(signature)
 
 
@@ -150,12 +155,24 @@ def _refuse_unusable_seed() -> None:
         )
 
 
-def _figure(found: Result, samples: NDArray[np.float64], first: Result) -> Figure:
+def _figure(found: Result, first: Result, samples: NDArray[np.float64], error: float) -> Figure:
     low, high = np.sort(samples)[[_SAMPLES // 40, -1 - _SAMPLES // 40]].tolist()
     p = found.p_value
     if p is not None and found.score == first.score:
         p = 1.0  # the scores do not differ, but sacreBLEU gives p = 0.001
-    return Figure(float(found.score), (low, high), p)
+    return Figure(float(found.score), (low, high), p, error)
+
+
+def bleu_errors(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    tokenizer: BleuTokenizer = "13a",
+) -> list[float]:
+    """The standard error of the difference between each system's BLEU and that of the first one.
+
+    Raises the errors of `compare_translations`.
+    """
+    return [figure.error for figure in compare_by(_bleu(tokenizer), systems, references)[0]]
 
 
 def bleu(
