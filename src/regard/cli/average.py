@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from regard.errors import RegardError
+
 
 def average(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
@@ -29,7 +31,6 @@ def average(
     - `regard average runs/x --best --last 8 --out models/best`
     """
     from regard.cli.console import note
-    from regard.errors import RegardError
     from regard.run.averaging import average_run
 
     named = [] if steps is None else steps.split(",")

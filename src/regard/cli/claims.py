@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.options import QuietOption
+from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.claims.tables import Outcome
@@ -71,7 +72,6 @@ def claims(
     from regard.claims.registry import claims_named
     from regard.claims.study import try_claims
     from regard.claims.tables import markdown, result_json
-    from regard.errors import RecipeError
     from regard.machine.workers import usable_cores
 
     if as_json and as_markdown:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.errors import RecipeError
+from regard.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from regard.corpus import Example
@@ -57,8 +57,6 @@ def _refuse_other_text(path: Path, first: str) -> None:
 
     A file that an interrupted demo left may be replaced; a file of the user may not.
     """
-    from regard.errors import DataError
-
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.errors import RecipeError
+
 if TYPE_CHECKING:
     from regard.translation import Translator
 
 
 def refuse_engine(models: Sequence[Path], precision: str, exact: bool | None) -> None:
     """Raise RecipeError for several models, and for options that an engine does not have."""
-    from regard.errors import RecipeError
-
     given = {
         "several models": len(models) > 1,
         f"--precision {precision}": precision != "fp32",  # regard export chooses the precision

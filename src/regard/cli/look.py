@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from regard.cli.options import ModelArgument, ThreadsOption
+from regard.errors import ModelError, RecipeError, unknown
 
 if TYPE_CHECKING:
     from regard.encoder_decoder import AttentionKind, EncoderDecoder
@@ -101,7 +102,6 @@ def look(
     - `regard look runs/demo "The cat is big." --text --search`
     - `regard look runs/demo --figure 1 --out model.pdf`
     """
-    from regard.errors import ModelError
     from regard.machine.devices import set_threads
     from regard.run.model_directory import open_model
     from regard.view.look import look_at
@@ -140,7 +140,6 @@ def _draw_model(model: "EncoderDecoder", number: int | None, path: Path | None) 
     Transformer.
     """
     from regard.cli.console import note
-    from regard.errors import ModelError
     from regard.files.whole import write_file
     from regard.transformer import Transformer
     from regard.view.architecture import architecture
@@ -171,8 +170,6 @@ class _View:
 
     def layer_of(self, kind: "AttentionKind") -> int:
         """The chosen layer, counted from 0; raises RecipeError if `kind` has fewer layers."""
-        from regard.errors import RecipeError
-
         layers = len(self.found.weights[kind])
         if self.layer is not None and self.layer > layers:
             raise RecipeError(f"--layer {self.layer}: this model has {layers}")
@@ -183,8 +180,6 @@ class _View:
 
         Raises RecipeError if a number is higher than the number of heads of `kind`.
         """
-        from regard.errors import RecipeError
-
         every = self.found.weights[kind].shape[1]
         for number in self.heads:
             if number > every:
@@ -286,7 +281,6 @@ def _refuse_unfit(
     kind: str | None, figure: int | None, out: Path | None, nothing_to_search: bool
 ) -> None:
     """Raise RecipeError for an unknown --kind, a bad --out, or --search with --target."""
-    from regard.errors import RecipeError
     from regard.view.drawing import FORMATS
     from regard.view.recording import KINDS
 
@@ -302,8 +296,6 @@ def _refuse_unfit(
 
 def _refuse_unfit_word(word: str | None, figure: int | None, page: bool) -> None:
     """Raise RecipeError if a figure needs --word, or if --word is given but no output shows it."""
-    from regard.errors import RecipeError
-
     if figure in (3, 4) and word is None:
         raise RecipeError(f"--figure {figure} shows one word: give it with --word")
     if word is not None and figure not in (3, 4) and not page:
@@ -316,8 +308,6 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
     Figures 1 and 2 need no sentence; everything else needs one. `others` are the values of the
     options that always need a sentence.
     """
-    from regard.errors import RecipeError
-
     more = any(option not in (None, False) for option in others)
     if sentence is None and (more or figure not in (1, 2)):
         raise RecipeError(
@@ -331,8 +321,6 @@ def _place(queries: Sequence[str], word: str) -> int:
     If there is no such query, `word` may be the number of a query, counted from 1. Raises
     RecipeError if `word` is not such a number either.
     """
-    from regard.errors import unknown
-
     if word in queries:
         return queries.index(word)
     if word.isdecimal() and 1 <= int(word) <= len(queries):

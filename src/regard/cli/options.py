@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from regard.errors import RecipeError
+
 if TYPE_CHECKING:
     from regard.inputs import TrainingFiles
 
@@ -139,7 +141,5 @@ def _numbers(text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):
-        from regard.errors import RecipeError
-
         raise RecipeError(f"--mix {text}: give whole numbers with commas between them: 3,1")
     return tuple(map(int, text.split(",")))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.options import SetOption
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.departures.case import Departure, Facts, Finding
@@ -53,8 +54,6 @@ def paper_diff(
     - `regard paper-diff runs/x --json`
     - `regard paper-diff runs/x --against fairseq`
     """
-    from regard.errors import RegardError
-
     recipe, facts, named = _subject(what, assignments or [])
     if against == "paper":
         _show_paper(what, recipe, facts, row or named, as_json)
@@ -71,7 +70,6 @@ def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | N
     a row. Raises RegardError if `assignments` are given for a directory.
     """
     from regard.departures.distance import NO_FACTS
-    from regard.errors import RegardError
     from regard.measure.facts import recipe_and_facts
     from regard.paper import PAPER_RECIPES
     from regard.presets import RECIPES, recipe_named

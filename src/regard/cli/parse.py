@@ -19,6 +19,7 @@ from regard.cli.options import (
     ThreadsOption,
     WindowOption,
 )
+from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.parsing import Parse, Parser
@@ -103,8 +104,6 @@ class _Form:
 
     def refuse_unfit(self) -> None:
         """Raise RecipeError for several forms of output, or a --write-silver that is not finite."""
-        from regard.errors import RecipeError
-
         threshold = self.silver_threshold
         if self.pretty + self.draw + self.as_json + (threshold is not None) > 1:
             raise RecipeError("--pretty, --draw, --json and --write-silver exclude one another")
@@ -134,8 +133,6 @@ class _Form:
 
 
 def _refuse_file(svg: Path | None) -> None:
-    from regard.errors import RecipeError
-
     if svg is not None and svg.exists() and not svg.is_dir():
         raise RecipeError(f"--svg {svg}: is a file: name a folder")
 

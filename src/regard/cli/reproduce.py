@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.options import QuietOption
+from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.reproduce.tables import Experiment, Study
@@ -115,8 +116,6 @@ def reproduce(
 
 def _refuse_misplaced(plan: bool, price: float | None, report: list[Path] | None) -> None:
     """Raise RecipeError for --price without --plan, and for --report with --plan."""
-    from regard.errors import RecipeError
-
     if price is not None and not plan:
         raise RecipeError(f"--price {price:g}: it is for --plan: leave it out, or add --plan")
     if report and plan:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from regard.errors import DataError, RecipeError
+
 if TYPE_CHECKING:
     from regard.score.bleu import Figure
 
@@ -127,8 +129,6 @@ def score(
     - `regard score out.txt --model runs/x --source in.txt`   (a line each: score, log P, pieces)
     - `regard score --trees gold.trees test.trees -e 1000 --json`
     """
-    from regard.errors import DataError
-
     if not trees:
         _refuse_evalb(test, (params, max_errors, cutoff, summary))
     other = any((trees, model, source))
@@ -152,8 +152,6 @@ def score(
 def _refuse_mixed(
     report: bool, compared: bool, about: str | None, other: bool, tokenizer: str
 ) -> None:
-    from regard.errors import DataError
-
     if tokenizer != "13a" and other:
         raise DataError(f"--tokenizer {tokenizer}: it is for BLEU, which needs a --reference")
     if (report or compared) and other:
@@ -164,8 +162,6 @@ def _refuse_mixed(
 
 def _refuse_evalb(test: Path | None, options: tuple[object, ...]) -> None:
     """Raise DataError for a second file or an option of EVALB; both are only for --trees."""
-    from regard.errors import DataError
-
     if test:
         raise DataError(
             f"a reference goes with --reference {test}; two files of trees with --trees"
@@ -179,7 +175,6 @@ def _score_text(
 ) -> None:
     from dataclasses import asdict
 
-    from regard.errors import RecipeError
     from regard.recipe import BleuTokenizer
     from regard.score.bleu import compare_translations, score_translations
 
@@ -208,7 +203,6 @@ def _report(
     as_json: bool,
 ) -> None:
     from regard.cli.bleu_report import chosen_language, chosen_steps, print_report
-    from regard.errors import RecipeError
 
     if tokenizer != "13a":
         raise RecipeError("--tokenizer is for one BLEU: --report has its own, leave it out")
@@ -268,7 +262,6 @@ def _score_by_model(
     as_json: bool,
 ) -> None:
     from regard.cli.console import note
-    from regard.errors import DataError
     from regard.loss import perplexity
     from regard.measure.likelihood import likelihoods
     from regard.translation import load
@@ -293,7 +286,6 @@ def _aligned(*paths: Path) -> list[list[str]]:
 
     Raises DataError for an empty file, and for files with different numbers of lines.
     """
-    from regard.errors import DataError
     from regard.files.lines import read_lines
 
     if sum(str(path) == "-" for path in paths) > 1:

@@ -15,6 +15,7 @@ import typer
 
 from regard.cli.engines import open_engine, refuse_engine
 from regard.cli.options import BeamOption, EngineOption, PrecisionOption
+from regard.errors import MissingExtra, RecipeError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -116,7 +117,6 @@ def serve(
     - `regard serve models/en-de=en-de models/de-en=de-en --host 0.0.0.0 --keys keys.txt`
     """
     from regard.decoding import settled
-    from regard.errors import MissingExtra
 
     try:
         import uvicorn  # noqa: F401
@@ -141,8 +141,6 @@ def serve(
 
 
 def _refuse_paths(origins: Sequence[str]) -> None:
-    from regard.errors import RecipeError
-
     for origin in origins:
         if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
             raise RecipeError(
@@ -240,7 +238,6 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
     Returns the directories of the models, and their language pair. Raises RecipeError if a model
     has no language pair, or if joined models have different pairs.
     """
-    from regard.errors import RecipeError
     from regard.serve.languages import LanguagePair
 
     first, _, rest = argument.partition("=")
@@ -261,8 +258,6 @@ def _named(argument: str, default: str | None) -> "tuple[list[Path], LanguagePai
 
 def _listen(host: str, port: int) -> socket.socket:
     """Listen at an address; raises RecipeError if this is not possible."""
-    from regard.errors import RecipeError
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

@@ -22,6 +22,7 @@ from regard.cli.options import (
     training_files,
     with_groups,
 )
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.machine.processes import Processes
@@ -172,8 +173,6 @@ def _minutes(duration: str | None) -> float | None:
 
 def _refuse_several(seeds: int | None, plan: bool, verify_resume: int | None) -> None:
     """Raise RegardError for what cannot be combined with --diversify."""
-    from regard.errors import RegardError
-
     if seeds or plan or verify_resume is not None:
         raise RegardError(
             "--diversify trains three different models: leave out --seeds, --plan and "
@@ -202,7 +201,6 @@ def _set_up(threads: int, deterministic: bool) -> None:
 
 def _verify(start: "Start", steps: int, quiet: bool) -> None:
     from regard.cli.console import note
-    from regard.errors import RegardError
     from regard.machine.processes import together
     from regard.measure.resumption import verify_resume
 

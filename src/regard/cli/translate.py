@@ -20,6 +20,7 @@ from regard.cli.options import (
     ThreadsOption,
     WindowOption,
 )
+from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.cli.translating import SentenceLines
@@ -161,8 +162,6 @@ def _refuse_unfit(
 
     Raises RecipeError, too, if several processes would write to standard output.
     """
-    from regard.errors import RecipeError
-
     if paragraphs is not None and not re.fullmatch("[a-z]{2,3}", paragraphs):
         raise RecipeError(f"--paragraphs {paragraphs}: give the code of a language: en, de, ko")
     if alignments and (paragraphs is not None or n_best > 1):
@@ -178,8 +177,6 @@ def _refuse_unfit(
 
 def _refuse_text(models: Sequence[Path]) -> None:
     """Raise RecipeError if a file of text is given in the place of a second model."""
-    from regard.errors import RecipeError
-
     for path in models[1:]:
         if path.is_file() and path.suffix not in (".json", ".safetensors", ".toml"):
             raise RecipeError(f"{path}: is a file: text goes with -i {path}, or < {path}")
@@ -209,7 +206,6 @@ def _set_search(
     translator: "Translator", beam: int | None, alpha: float | None, n_best: int, longer: bool
 ) -> None:
     from regard.cli.console import note
-    from regard.errors import RecipeError
 
     if longer:
         translator.accept_longer()

@@ -8,6 +8,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.errors import MissingExtra
+
 if TYPE_CHECKING:
     from regard.mending.mend import Mended
     from regard.serve.passages import Passage
@@ -154,8 +156,6 @@ class ParagraphLines(SentenceLines):
         return self._measured(*_numbered(map(self._passage, lines), first))
 
     def _passage(self, line: str) -> "Passage":
-        from regard.errors import MissingExtra
-
         try:
             from regard.serve.passages import read_passage
         except ModuleNotFoundError:
