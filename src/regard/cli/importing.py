@@ -188,7 +188,7 @@ def state_dict(
 def _make(out: Path, read: "Callable[[], Foreign]") -> None:
     """Call `read` to get a model, write this model to `out`, and print its certificate."""
     from regard.cli.console import note
-    from regard.cli.info import certificate_rows
+    from regard.cli.info import certificate_rows, print_rows
     from regard.exchange.certified import refuse_existing
     from regard.exchange.importing import write_imported
     from regard.files.whole import refuse_unwritable
@@ -199,5 +199,4 @@ def _make(out: Path, read: "Callable[[], Foreign]") -> None:
     note(f"{foreign.where}: read; both sides are run on the sentences of the certificate")
     certificate = write_imported(out, foreign)
     typer.echo(f"{out}: a model of regard")
-    for name, text in certificate_rows(certificate.model_dump()):
-        typer.echo(f"{name:<12} {text}")
+    print_rows(certificate_rows(certificate.model_dump()))

@@ -1,10 +1,12 @@
 """`regard info`: shows a model's sizes, origin and certificate."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
 from regard.cli.options import ModelArgument
+from regard.errors import printable
 
 _JsonOption = Annotated[bool, typer.Option("--json", help="Write everything, as one JSON object.")]
 
@@ -28,8 +30,16 @@ def info(model: ModelArgument, as_json: _JsonOption = False) -> None:
     if as_json:
         typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
         return
-    for name, text in _rows(found):
-        typer.echo(f"{name:<12} {text}")
+    print_rows(_rows(found))
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print a line for each name and its text.
+
+    Characters that could control the terminal are escaped: a stranger may have made the model.
+    """
+    for name, text in rows:
+        typer.echo(f"{name:<12} {printable(text)}")
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -94,18 +104,16 @@ def _search(search: dict[str, Any]) -> str:
 
 
 def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
+    """The line about the origin, in a list; a value is left out if regard never writes its type."""
     imported = provenance.get("imported")
     if isinstance(imported, dict):
         text = f"from {imported.get('from')} ({imported.get('format')})"
         return [("imported", f"{text}, by regard {imported.get('regard')}")]
-    rows = []
-    if "step" in provenance:
-        averaged = provenance.get("averaged") or []
-        text = f"{provenance['step']:,} steps"
-        rows.append(
-            ("trained", text + f", the mean of {len(averaged)} checkpoints" * bool(averaged))
-        )
-    return rows
+    step, averaged = provenance.get("step"), provenance.get("averaged")
+    if not isinstance(step, int):
+        return []
+    count = len(averaged) if isinstance(averaged, list) else 0
+    return [("trained", f"{step:,} steps" + f", the mean of {count} checkpoints" * bool(count))]
 
 
 def certificate_rows(certificate: dict[str, Any]) -> list[tuple[str, str]]:
@@ -114,7 +122,7 @@ def certificate_rows(certificate: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("converted", f"{certificate['conversion']}, {certificate['date']}; {versions}")]
     if certificate["not_run"]:
         return [*rows, ("proof", f"none: {certificate['not_run']}")]
-    share = certificate["difference"] / certificate["range"]
+    share = certificate["difference"] / (certificate["range"] or 1.0)
     return [
         *rows,
         (
