@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.engines import open_engine, refuse_engine
+from regard.cli.engines import refuse_engine
 from regard.cli.options import BeamOption, EngineOption, PrecisionOption
 from regard.errors import MissingExtra, RecipeError
 
@@ -168,7 +168,9 @@ def _opened(
 
     if engine is not None:
         refuse_engine(paths, precision, exact=None)
-        translator = open_engine(paths[0], engine)
+        from regard.engines.opening import load_exported
+
+        translator: Translator = load_exported(paths[0], engine)
     else:
         translator = load(*paths, precision=precision)
         translator.prepare_few_rows()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.bulk import after_the_first, translate_file
-from regard.cli.engines import open_engine, refuse_engine
+from regard.cli.engines import refuse_engine
 from regard.cli.options import (
     BeamOption,
     EngineOption,
@@ -190,8 +190,10 @@ def _opened(
 
     if engine is not None:
         refuse_engine(models, precision, exact)
+        from regard.engines.opening import load_exported
+
         set_threads(threads)
-        return open_engine(models[0], engine), precision
+        return load_exported(models[0], engine), precision
     from regard.decoding import settled
     from regard.translation import load
 
