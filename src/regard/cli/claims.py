@@ -11,7 +11,6 @@ from regard.errors import RecipeError
 
 if TYPE_CHECKING:
     from regard.claims.tables import Outcome
-    from regard.study.kept import Finished
 
 _NamesArgument = Annotated[
     list[str] | None,
@@ -72,6 +71,7 @@ def claims(
     from regard.claims.registry import claims_named
     from regard.claims.study import try_claims
     from regard.claims.tables import markdown, result_json
+    from regard.cli.console import note_finished
     from regard.machine.workers import usable_cores
 
     if as_json and as_markdown:
@@ -89,7 +89,7 @@ def claims(
         range(1, seeds + 1),
         size=size,
         jobs=jobs or usable_cores(),
-        heard=(lambda _: None) if quiet else _show_part,
+        heard=(lambda _: None) if quiet else note_finished,
     )
     if as_json:
         typer.echo(json.dumps(result_json(outcomes, range(1, seeds + 1), size)))
@@ -97,15 +97,6 @@ def claims(
         typer.echo(markdown(outcomes), nl=False)
     else:
         _show_table(outcomes)
-
-
-def _show_part(done: "Finished") -> None:
-    """Write a line of progress for a finished part."""
-    from regard.cli.console import note
-
-    figures = {"bleu": "BLEU", "perplexity": "perplexity"}
-    shown = [f"{label} {done.numbers[n]:.2f}" for n, label in figures.items() if n in done.numbers]
-    note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")
 
 
 def _show_table(outcomes: "list[Outcome]") -> None:

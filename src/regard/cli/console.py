@@ -3,8 +3,12 @@
 import sys
 from pathlib import Path
 from shutil import which
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from regard.study.kept import Finished
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -12,6 +16,13 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 def note(message: str) -> None:
     """Write one line to standard error."""
     console.print(message, markup=False, emoji=False)
+
+
+def note_finished(done: "Finished") -> None:
+    """Write a line of progress for a finished part of an experiment, with its scores."""
+    names = {"bleu": "BLEU", "f1": "F1", "perplexity": "perplexity"}
+    shown = [f"{label} {done.numbers[n]:.2f}" for n, label in names.items() if n in done.numbers]
+    note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")
 
 
 def called() -> str:

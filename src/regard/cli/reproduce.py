@@ -143,7 +143,7 @@ def _progress(
 
     If `quiet` is True, nothing is shown.
     """
-    from regard.cli.console import note
+    from regard.cli.console import note, note_finished
     from regard.reproduce.study import rows_in_training
 
     if quiet:
@@ -158,15 +158,6 @@ def _progress(
 
     Thread(target=tell, daemon=True).start()
     try:
-        yield _show_row
+        yield note_finished
     finally:
         ended.set()
-
-
-def _show_row(done: "Finished") -> None:
-    """Write a line of progress for a finished row."""
-    from regard.cli.console import note
-
-    names = {"bleu": "BLEU", "f1": "F1", "perplexity": "perplexity"}
-    shown = [f"{label} {done.numbers[n]:.2f}" for n, label in names.items() if n in done.numbers]
-    note(f"{done.number:>3} of {done.total}  {done.part}, seed {done.seed}  {', '.join(shown)}")
