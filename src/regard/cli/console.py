@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 from shutil import which
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,12 @@ def note_finished(done: "Finished") -> None:
 
 
 def called() -> str:
-    """The command by which a user can run regard, for examples that are printed.
+    """The command by which a shell can run regard, for examples that are printed.
 
     The command is `regard` if a shell finds that name. Otherwise it is the path of the running
     script `regard` or, without such a script, the path of Python followed by `-m regard`.
     """
     if which("regard"):
         return "regard"
-    return sys.argv[0] if Path(sys.argv[0]).name == "regard" else f"{sys.executable} -m regard"
+    named = Path(sys.argv[0]).name == "regard"
+    return quote(sys.argv[0]) if named else f"{quote(sys.executable)} -m regard"
