@@ -23,7 +23,7 @@ def average(
         str | None, typer.Option(metavar="STEPS", help="The checkpoints of these steps: 1000,2000.")
     ] = None,
 ) -> None:
-    """Average checkpoints of a run to a model (§6.1: the last 5 for base, the last 20 for big).
+    """Average checkpoints of a run into a model (§6.1: the last 5 for base, the last 20 for big).
 
     Examples:
 

@@ -55,7 +55,7 @@ def claims(
     a minute each; nothing is downloaded. All claims take less than an hour on two cores.
 
     A verdict is only about models of this size: the claim holds, it does not hold here, or it
-    cannot be decided, because the seeds differ too much (95 % interval of Student's t).
+    cannot be decided, because the seeds differ too much (one-sided 95 % bounds, Student's t).
 
     Finished parts are kept in --out: the same command continues after Ctrl-C or a kill, and with
     more --seeds it does only the new ones.

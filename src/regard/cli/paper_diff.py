@@ -79,7 +79,7 @@ def _subject(what: str, assignments: list[str]) -> "tuple[Recipe, Facts, str | N
         recipe = recipe_named(what).set(*assignments)
         return recipe, NO_FACTS, what if what in PAPER_RECIPES else None
     if assignments:
-        raise RegardError(f"{what}: is what it is: --set goes with a recipe")
+        raise RegardError(f"{what}: is a directory: --set goes with a recipe or its file")
     return *recipe_and_facts(directory), None
 
 

@@ -137,7 +137,7 @@ def score(
         from regard.cli.brackets import score_trees
 
         if test is None or any((reference, model, source)):
-            raise DataError("--trees takes two files, gold and test, and no --reference")
+            raise DataError("--trees takes two files, gold and test, and no --reference or --model")
         score_trees(hypothesis, test, params, max_errors, cutoff, as_json, rows=not summary)
     elif model or source:
         _score_by_model(model, source, hypothesis, reference, as_json)
