@@ -133,7 +133,7 @@ def test_a_word_by_its_place(world: World) -> None:
         (["--figure", "2", "--out", "x.gif"], "a figure ends in .svg, .png or .pdf"),
         (["dog", "--figure", "3"], "--figure 3 shows one word: give it with --word"),
         (
-            ["dog", "--figure", "3", "--word", "dg", "--by-words"],
+            ["dog", "--npz", "x.npz", "--figure", "3", "--word", "dg", "--by-words"],
             "unknown word dg: did you mean dog",
         ),
         (["dog", "--figure", "5", "--out", "x.gif"], "a figure ends in .svg, .png or .pdf"),

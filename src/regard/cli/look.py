@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from regard.view.figures import Number
     from regard.view.look import Look
 
-
 _SentenceArgument = Annotated[
     str | None, typer.Argument(help="The sentence to translate; Figures 1 and 2 need none.")
 ]
@@ -120,7 +119,7 @@ def look(
         raise ModelError(f"{model}: is a parser: look shows the attention of translators")
     found = look_at(opened, sentence, target, by_words=by_words, listen=search)
     view = _View(found, kind, layer, head or [], word)
-    view.refuse_what_is_not(text, html, figure)
+    view.refuse_unknown(text, html, figure)
     if html:
         view.write_page(html)
     if npz:
@@ -186,12 +185,28 @@ class _View:
                 raise RecipeError(f"--head {number}: this model has {every}")
         return [number - 1 for number in self.heads]
 
-    def refuse_what_is_not(self, text: bool, html: Path | None, figure: int | None) -> None:
-        """Raise RecipeError, before anything is written, for a layer or head that is too high.
+    def place(self) -> int | None:
+        """The index, from 0, of the first query that is equal to `word`; None if `word` is None.
+
+        If there is no such query, `word` may be the number of a query, counted from 1. Raises
+        RecipeError if `word` is not such a number either.
+        """
+        queries, word = self.found.queries(self.found.kind(self.kind)), self.word
+        if word is None:
+            return None
+        if word in queries:
+            return queries.index(word)
+        if word.isdecimal() and 1 <= int(word) <= len(queries):
+            return int(word) - 1
+        raise unknown("word", word, list(dict.fromkeys(queries)))
+
+    def refuse_unknown(self, text: bool, html: Path | None, figure: int | None) -> None:
+        """Raise RecipeError, before anything is written, for an unknown word, layer or head.
 
         A heat map (`text`) may show another kind of attention than a page or a figure.
         Raises ModelError for a kind that the model does not have.
         """
+        self.place()
         kinds = [self.found.kind(self.kind, "cross")] if text else []
         kinds += [self.found.kind(self.kind)] if html or (figure or 0) > 2 or not text else []
         for kind in kinds:
@@ -205,8 +220,8 @@ class _View:
         from regard.view.page import attention_page
 
         of = self.found.kind(self.kind)
-        held = None if self.word is None else _place(self.found.queries(of), self.word)
-        write_file(path, attention_page(self.found, of, self.layer_of(of), self.heads_of(of), held))
+        chosen = self.layer_of(of), self.heads_of(of), self.place()
+        write_file(path, attention_page(self.found, of, *chosen))
         note(f"{path}: open it in a browser")
 
     def write_npz(self, path: Path) -> None:
@@ -238,8 +253,7 @@ class _View:
             return
         path = path or Path(f"figure-{number}.svg")
         of = self.found.kind(self.kind)
-        word = None if number == 5 else self.word
-        place = None if word is None else _place(self.found.queries(of), word)
+        place = None if number == 5 else self.place()
         heads = self.heads_of(of)
         if not heads:
             every = self.found.weights[of].shape[1]
@@ -313,16 +327,3 @@ def _refuse_missing(sentence: str | None, figure: int | None, others: Sequence[o
         raise RecipeError(
             "no sentence: give one after the model; only --figure 1 and 2, with --out, need none"
         )
-
-
-def _place(queries: Sequence[str], word: str) -> int:
-    """The index, from 0, of the first query that is equal to `word`.
-
-    If there is no such query, `word` may be the number of a query, counted from 1. Raises
-    RecipeError if `word` is not such a number either.
-    """
-    if word in queries:
-        return queries.index(word)
-    if word.isdecimal() and 1 <= int(word) <= len(queries):
-        return int(word) - 1
-    raise unknown("word", word, list(dict.fromkeys(queries)))
