@@ -11,6 +11,9 @@ import pytest
 
 from cli.refusing import Result, refused, regard, unchanged
 from regard.cli.demo_corpus import write_text, write_trees
+from regard.measure.tuning import Tried, keep_best, write_tuned
+from regard.recipe import Recipe
+from regard.run.journal import Journal
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,11 +67,17 @@ def test_the_demo_ends_with_its_figures_and_ten_translations(demo: Demo) -> None
 
 @only("translate")
 def test_a_finished_demo_reports_again_without_training(demo: Demo) -> None:
+    """Its search may have been tuned since, and stays as it was chosen."""
+    own = Recipe.read(demo.out / "recipe.toml").search
+    tried = [Tried(1, 0.0, 2.0), Tried(own.beam, own.alpha, 1.0)]
+    keep_best(demo.out, tried)
+    write_tuned(Journal(demo.out / "journal.jsonl"), 2, 7, own, tried)
     model = (demo.out / "model.safetensors").read_bytes()
     (demo.out / "result.json").unlink()
     assert regard(*demo.argv).status == 0
     assert (demo.out / "model.safetensors").read_bytes() == model
     assert json.loads((demo.out / "result.json").read_text())["sentences"] == 13
+    assert Recipe.read(demo.out / "recipe.toml").search == own.but(beam=1, alpha=0.0)
 
 
 def test_another_demo_is_not_taken_for_this_one(demo: Demo) -> None:

@@ -78,7 +78,8 @@ def unseen() -> "list[Example]":
 def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     """Whether an earlier command began this demo in `out`.
 
-    Raises RecipeError if `out` holds a run with another recipe or number of pairs.
+    Raises RecipeError if `out` holds a run with another recipe or number of pairs. Its search may
+    differ: `regard tune` chooses another one.
     """
     from regard.data.pairs import prepared_manifest
     from regard.run.beginning import begun, differences
@@ -86,7 +87,8 @@ def was_begun(out: Path, recipe: "Recipe", pairs: int) -> bool:
     earlier = begun(out)
     if earlier is None:
         return False
-    if changes := differences(earlier, recipe):
+    changes = [one for one in differences(earlier, recipe) if not one.startswith("search.")]
+    if changes:
         more = "" if len(changes) == 1 else f" and {len(changes) - 1} more"
         raise RecipeError(f"{out}: holds another run ({changes[0]}{more}): choose another --out")
     original = prepared_manifest(out / "data")["counts"]["train"]["read"]
