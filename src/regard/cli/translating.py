@@ -43,9 +43,12 @@ class SentenceLines:
         """Yield the text to write for each line; the first line has the index `first`, from 0."""
         lines = iter(lines)
         while some := list(islice(lines, self.window)):
-            for number, its in enumerate(self._sentences(some, count(first + 1)), first):
-                yield self._shown(number, some[number - first], its)
+            yield from self._texts(some, first)
             first += len(some)
+
+    def _texts(self, some: list[str], first: int) -> Iterator[str]:
+        for number, its in enumerate(self._sentences(some, count(first + 1)), first):
+            yield self._shown(number, some[number - first], its)
 
     def _sentences(self, some: list[str], numbers: Iterable[int]) -> "Sequence[Mended]":
         """Translate sentences; errors and warnings name a sentence by its number in `numbers`."""
@@ -134,22 +137,15 @@ class SentenceLines:
 class ParagraphLines(SentenceLines):
     """Translates lines of any number of sentences; the text between sentences is kept."""
 
-    def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
-        """Yield the text to write for each line; the first line has the index `first`, from 0."""
-        lines = iter(lines)
-        while some := list(islice(lines, self.window)):
-            passages = [self._passage(line) for line in some]
-            found = iter(self._sentences(*_numbered(passages, first)))
-            for passage in passages:
-                its = [next(found) for _ in passage.sentences]
-                text = passage.joined([one.translations[0].text for one in its])
-                each = zip(passage.sentences, its, strict=True)
-                facts = {
-                    "text": text,
-                    "sentences": [{"source": s} | _facts(one) for s, one in each],
-                }
-                yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
-            first += len(some)
+    def _texts(self, some: list[str], first: int) -> Iterator[str]:
+        passages = [self._passage(line) for line in some]
+        found = iter(self._sentences(*_numbered(passages, first)))
+        for passage in passages:
+            its = [next(found) for _ in passage.sentences]
+            text = passage.joined([one.translations[0].text for one in its])
+            each = zip(passage.sentences, its, strict=True)
+            facts = {"text": text, "sentences": [{"source": s} | _facts(one) for s, one in each]}
+            yield json.dumps(facts, ensure_ascii=False) if self.as_json else text
 
     def measured(self, lines: list[str], first: int) -> int:
         """Count the lines' source tokens; raises DataError for a line that cannot be translated."""
