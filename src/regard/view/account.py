@@ -172,13 +172,7 @@ def _fate(
         return "dropped"
     if after is None:
         return "left"
-    length = len(path.tokens)
-    going = any(
-        other.tokens[:-1] == path.tokens
-        for others in after
-        for other in others
-        if len(other.tokens) == length + 1
-    )
+    going = any(other.tokens[:-1] == path.tokens for others in after for other in others)
     return "lives" if going else "dies"
 
 

@@ -36,15 +36,11 @@ def multihead(model: Transformer, form: str) -> bytes:
 
 def draw_multihead(drawing: Drawing, model: Transformer) -> None:
     """Draw Figure 2 on a sheet whose size is FIGURE_2."""
-    found = [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention)
-    ]
-    attention = found[0][1]
+    found = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    attention = found[0]
     _one_head(drawing, attention)
     _all_heads(drawing, attention)
-    counts = [own_parameters(module) for _, module in found]
+    counts = [own_parameters(module) for module in found]
     whole, same = f"{sum(counts):,} parameters", len(set(counts)) == 1
     times = f"together {len(found)} × {counts[0]:,} =" if same else f"{len(found)}, together"
     places = [
