@@ -67,6 +67,15 @@ def test_a_word_is_pinned_by_mouse(opened: Opened) -> None:
     assert opened.said() == ""
 
 
+def test_escape_releases_a_word_that_the_mouse_has_left(opened: Opened) -> None:
+    page = opened.page
+    page.click('[id="left 2"]')
+    page.mouse.move(0, 0)
+    page.keyboard.press("Escape")
+    assert page.get_attribute('[id="left 2"]', "aria-pressed") == "false"
+    assert opened.said() == ""
+
+
 def test_all_of_it_by_keyboard(opened: Opened) -> None:
     page = opened.page
     page.focus("[name=kind]:checked")

@@ -173,7 +173,7 @@ function key(event, { side, place }) {
   }[event.key];
   if (to) by(to)?.focus();
   else if (event.key === "Enter" || event.key === " ") pin({ side, place });
-  else if (event.key === "Escape") { state.pinned = null; point(null); drawStrokes(); drawMap(); }
+  else if (event.key === "Escape") { state.pointed = null; pin(null); }
   else return;
   event.preventDefault();
 }
