@@ -151,11 +151,11 @@ def test_languages_are_swapped_and_the_translation_with_them(
 
 
 def test_a_refusal_is_said_and_the_text_stays(site: Open, shouting: Shouting) -> None:
-    page = site(shouting, keys=["secret"])
+    page = site(shouting, keys=["비밀"])
     page.fill("#text", "one")
     playwright.expect(page.locator("#problem")).to_contain_text("API key")
     assert page.input_value("#text") == "one"
-    page.fill("#key", "secret")
+    page.fill("#key", "비밀")
     page.keyboard.press("Tab")
     result(page, "ONE")
     assert page.inner_text("#problem") == ""

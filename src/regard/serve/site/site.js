@@ -75,9 +75,11 @@ function later(milliseconds = PAUSE) {
   state.timer = setTimeout(ask, milliseconds);
 }
 
+// A header can hold bytes only: the server reads them as UTF-8.
+const bytes = (text) => String.fromCharCode(...new TextEncoder().encode(text));
 const headers = () => ({
   "Content-Type": "application/json",
-  ...(by("key").value && { Authorization: `Bearer ${by("key").value}` }),
+  ...(by("key").value && { Authorization: `Bearer ${bytes(by("key").value)}` }),
 });
 const question = (text) => ({ text, source: by("source").value, target: by("target").value });
 
