@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
@@ -14,6 +15,7 @@ from serve.conftest import Serve, Shouting, listening
 
 DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 ASKED = {"q": "The dog sleeps.", "source": "en", "target": "de"}
+FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.fixture
@@ -38,6 +40,16 @@ def test_a_text_comes_as_json_as_a_form_or_in_the_address(client: TestClient, ho
     answer = client.post("/translate", **{how: sent})
     assert (answer.status_code, answer.json()) == (200, {"translatedText": "THE DOG SLEEPS."})
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("how", ["data", "files", "params"])
+def test_of_a_field_that_occurs_twice_the_first_value_counts(client: TestClient, how: str) -> None:
+    pairs = [*ASKED.items(), ("q", "Another.")]
+    if how == "data":
+        sent: Any = {"content": urlencode(pairs), "headers": {"content-type": FORM}}
+    else:
+        sent = {how: [(k, (None, v)) for k, v in pairs] if how == "files" else pairs}
+    assert client.post("/translate", **sent).json() == {"translatedText": "THE DOG SLEEPS."}
 
 
 def test_null_is_as_good_as_no_value(serve: Serve) -> None:
@@ -90,7 +102,7 @@ def test_a_form_names_its_charset(
 def test_so_does_a_form_of_a_page(
     client: TestClient, charset: str, text: bytes, status: int
 ) -> None:
-    kind = {"content-type": f"application/x-www-form-urlencoded; charset={charset}"}
+    kind = {"content-type": f"{FORM}; charset={charset}"}
     body = b"source=en&target=de&q=" + text
     answer = client.post("/translate", content=body, headers=kind)
     told = {"error": DAMAGED} if status == 400 else {"translatedText": "Ä"}

@@ -2,7 +2,7 @@
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -24,6 +24,7 @@ _DAMAGED = "Invalid request: the form is damaged or not UTF-8"
 async def read_fields(request: Request) -> dict[str, Any]:
     """The fields of the body if it is JSON, otherwise the fields of the form and the query string.
 
+    If a field occurs twice in a form or a query string, its first value counts.
     Raises HTTPException: 415 for a compressed body, 400 for a malformed one.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
@@ -37,7 +38,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise HTTPException(400, "Invalid JSON format: not an object")
         return content
-    fields: dict[str, Any] = dict(request.query_params)
+    fields: dict[str, Any] = _first(request.query_params.multi_items())
     if kind == "multipart/form-data":
         fields |= await _multipart(request)
     else:
@@ -58,7 +59,7 @@ async def _multipart(request: Request) -> dict[str, Any]:
     _charset(request)  # which Starlette reads, too
     most = len(await request.body())  # no field is larger than the body, which the guard limits
     async with request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=most) as form:
-        return dict(form)
+        return _first(form.multi_items())
 
 
 def _form(body: bytes, charset: str) -> dict[str, str]:
@@ -69,7 +70,12 @@ def _form(body: bytes, charset: str) -> dict[str, str]:
         )  # fmt: skip
     except ValueError:
         raise HTTPException(400, _DAMAGED) from None
-    return dict(reversed(pairs))  # if a field occurs twice, its first value counts
+    return _first(pairs)
+
+
+def _first(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a dictionary, with the first value of each name."""
+    return dict(reversed(pairs))
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
