@@ -70,7 +70,7 @@ class Figure:
     p: float | None
     """The p-value by paired bootstrap: if this system and the first were equally good, a difference
     larger than the measured one would have this probability. None for the first system."""
-    error: float
+    standard_error: float
     """The standard error of the difference from the first system's score, by the same samples."""
 
 
@@ -172,7 +172,7 @@ def bleu_errors(
 
     Raises the errors of `compare_translations`.
     """
-    return [figure.error for figure in compare_by(_bleu(tokenizer), systems, references)[0]]
+    return [figure.standard_error for figure in compare_by(_bleu(tokenizer), systems, references)[0]]
 
 
 def bleu(
