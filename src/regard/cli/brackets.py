@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from regard.errors import DataError, printable
-from regard.files.lines import read_blocks
+from regard.files.lines import read_blocks, shown_name
 from regard.score.brackets import Message, Remark, TooManyErrors, compare
 from regard.score.evalb.parameters import COLLINS, EvalbParameters, read_parameters
 from regard.score.evalb.report import HEADER, BracketScores, Row
@@ -38,7 +38,7 @@ def score_trees(
     if str(gold) == str(test) == "-":
         raise DataError("can be read only once: save it in a file first", "standard input")
     parameters = _parameters(params, max_errors, cutoff)
-    names = {"gold": _shown(gold), "test": _shown(test)}
+    names = {"gold": shown_name(gold), "test": shown_name(test)}
     watched = [_Watched(name) for name in names.values()]
     expected, found = map(_Watched.lines, watched, _opened(gold, test))
     said = compare(expected, found, parameters)
@@ -98,7 +98,7 @@ def _opened(*paths: Path) -> list[Iterator[bytes]]:
     every = [_lines(path) for path in paths]
     first = [list(islice(lines, 1)) for lines in every]
     if any(first) and [] in first:
-        raise DataError("is empty: there is nothing to score", _shown(paths[first.index([])]))
+        raise DataError("is empty: there is nothing to score", shown_name(paths[first.index([])]))
     return list(map(chain, first, every))
 
 
@@ -146,7 +146,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         if (at := block.find(b"\0")) >= 0:
             raise DataError(
                 "has a NUL byte, so this is a binary file or UTF-16: give one tree a line, as text",
-                _shown(path),
+                shown_name(path),
                 number + block.count(b"\n", 0, at),
             )
         lines = block[:-1].split(b"\n")
@@ -157,7 +157,3 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _tell(text: str) -> None:
     """Write a line to standard error; bytes that are not UTF-8 are written unchanged."""
     typer.echo(text.encode("utf-8", "surrogateescape"), err=True)
-
-
-def _shown(path: Path) -> str:
-    return "standard input" if str(path) == "-" else str(path)

@@ -1,4 +1,4 @@
-"""What `regard translate` and `regard serve` refuse with `--engine`."""
+"""The options that `regard translate` and `regard serve` refuse with `--engine`."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -37,7 +37,9 @@ class SentenceLines:
 
     @property
     def _where(self) -> str:
-        return "standard input" if str(self.input) == "-" else str(self.input)
+        from regard.files.lines import shown_name
+
+        return shown_name(self.input)
 
     def translated(self, lines: Iterable[str], first: int = 0) -> Iterator[str]:
         """Yield the text to write for each line; the first line has the index `first`, from 0."""

@@ -57,7 +57,7 @@ def read_blocks(path: str | Path, read: Callable[[int], object] | None = None) -
     A compressed file is decompressed. `read` is called as `read_lines` calls it. Raises the errors
     of `read_lines`, except those of `decode_lines`.
     """
-    shown = _shown(path)
+    shown = shown_name(path)
     number, rest = 0, b""
     for block in _blocks(path, shown, read):
         rest += block
@@ -84,7 +84,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
     if (at := block.find(b"\0")) >= 0:
         raise DataError(
             "has a NUL byte, so this is a binary file or UTF-16: give UTF-8 text (iconv -t utf-8)",
-            _shown(path),
+            shown_name(path),
             before + block.count(b"\n", 0, at) + 1,
         )
     try:
@@ -94,7 +94,7 @@ def decode_lines(block: bytes, path: str | Path, before: int) -> list[str]:
         raise DataError(
             f"is not UTF-8 (byte 0x{block[error.start]:02X} at byte {error.start - at + 1} of the "
             "line): convert it with iconv -t utf-8, or mend the line",
-            _shown(path),
+            shown_name(path),
             before + block.count(b"\n", 0, error.start) + 1,
         ) from None
     if before == 0:
@@ -122,7 +122,7 @@ def text_checksum(path: str | Path) -> str:
 @contextmanager
 def refusing_read_errors(path: str | Path) -> Iterator[None]:
     """In a `with` block, turn errors from reading `path` into a DataError that says what to do."""
-    shown = _shown(path)
+    shown = shown_name(path)
     try:
         yield
     except IsADirectoryError:
@@ -137,7 +137,8 @@ def refusing_read_errors(path: str | Path) -> Iterator[None]:
         raise DataError(f"cannot be read: {error.strerror or error}", shown) from None
 
 
-def _shown(path: str | Path) -> str:
+def shown_name(path: str | Path) -> str:
+    """The name of an input in messages: "standard input" for "-", otherwise the path."""
     return "standard input" if str(path) == "-" else str(path)
 
 

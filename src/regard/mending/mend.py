@@ -36,7 +36,7 @@ def mended(
         Mended(best, _flaws(translator, sentence, best[0].text))
         for sentence, best in zip(sentences, found, strict=True)
     ]
-    lengths = _lengths(translator, sentences)
+    lengths = piece_counts(translator, sentences)
     wrong = [i for i, it in enumerate(results) if it.flaws and lengths[i] <= translator.longest]
     again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
     for i, others in zip(wrong, again, strict=True):
@@ -50,7 +50,7 @@ def mended(
 
 def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]:
     """The flaws of a translation; a blank line has none, as it is not translated."""
-    [source_pieces] = _lengths(translator, [source])
+    [source_pieces] = piece_counts(translator, [source])
     if source_pieces == 1 or not source.strip():
         return ()
     output_pieces = 1 + len(translator.tokenizer.encode_target([output])[0])
@@ -63,6 +63,6 @@ def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]
     )
 
 
-def _lengths(translator: Translator, sentences: Sequence[str]) -> list[int]:
+def piece_counts(translator: Translator, sentences: Sequence[str]) -> list[int]:
     """The number of pieces of each sentence, </s> included."""
     return [len(pieces) + 1 for pieces in translator.tokenizer.encode(sentences)]

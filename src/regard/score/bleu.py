@@ -172,7 +172,9 @@ def bleu_errors(
 
     Raises the errors of `compare_translations`.
     """
-    return [figure.standard_error for figure in compare_by(_bleu(tokenizer), systems, references)[0]]
+    return [
+        figure.standard_error for figure in compare_by(_bleu(tokenizer), systems, references)[0]
+    ]
 
 
 def bleu(

@@ -172,9 +172,11 @@ async def _guesses(
     service: Service, texts: list[str], target: str, is_html: bool
 ) -> list[Detected]:
     """The most probable language of each text; HTML is judged by the text between its tags."""
-    if is_html:
-        texts = await run_in_threadpool(lambda: list(map(readable, texts)))
-    return [service.detect(text, target) for text in texts]
+
+    def guess(text: str) -> Detected:
+        return service.detect(readable(text) if is_html else text, target)
+
+    return await run_in_threadpool(lambda: list(map(guess, texts)))
 
 
 async def _made(
