@@ -16,7 +16,6 @@ from regard.run.checkpoints import Checkpoint, to_average
 from regard.run.journal import read_journal
 from regard.run.model_directory import build, write_model
 from regard.run.run import Run
-from regard.word_positions import know_words
 
 FEWER = 2
 """Each average that is tried has this many checkpoints fewer than the one before."""
@@ -81,10 +80,8 @@ def _try_averages(
 
 
 def _model(run: Run, weights: dict[str, Tensor]) -> EncoderDecoder:
-    tokenizer, where = run.setup.tokenizer, run.directory.path
-    model = build(run.setup.recipe, tokenizer.size, weights, where, tokenizer.source_size)
-    know_words(model, tokenizer)
-    return model.to(run.setup.device)
+    setup = run.setup
+    return build(setup.recipe, setup.tokenizer, weights, run.directory.path).to(setup.device)
 
 
 def _replace_model(run: Run, manifest: dict[str, Any], chosen: Sequence[Checkpoint]) -> None:

@@ -120,8 +120,7 @@ def open_model(directory: str | Path, dtype: torch.dtype = torch.float32) -> Mod
     if misfit := matrices_misfit(recipe.model, tokenizer):
         raise ModelError(f"{directory}: {misfit}")
     weights = read_tensors(directory / "model.safetensors")
-    network = build(recipe, tokenizer.size, weights, directory, tokenizer.source_size)
-    know_words(network, tokenizer)
+    network = build(recipe, tokenizer, weights, directory)
     network.to(dtype).eval().compute_by(for_inference(torch.device("cpu"), dtype))
     return Model(recipe, tokenizer, network, manifest)
 
@@ -147,19 +146,14 @@ def matrices_misfit(recipe: ModelRecipe, tokenizer: AnyTokenizer) -> str | None:
 
 
 def build(
-    recipe: Recipe,
-    vocabulary: int,
-    weights: dict[str, Tensor],
-    where: Path,
-    source_vocabulary: int | None = None,
+    recipe: Recipe, tokenizer: AnyTokenizer, weights: dict[str, Tensor], where: Path
 ) -> EncoderDecoder:
     """An EncoderDecoder with these weights; raises ModelError if they do not fit the recipe.
 
-    The message begins with `where`. `vocabulary` is the size of the target's vocabulary, and
-    `source_vocabulary` the size of the source's, if it differs.
+    The message begins with `where`. The recipe must fit the tokenizer: `matrices_misfit` must have
+    returned None.
     """
-    sizes = vocabulary, source_vocabulary or vocabulary
-    _refuse_two_vocabularies(recipe, *sizes, where)
+    sizes = tokenizer.size, tokenizer.source_size
     asked, given = parameters(recipe.model, *sizes), sum(w.numel() for w in weights.values())
     # Sizes are compared before the model is built: a model far too large may not fit the memory.
     if asked > 2 * given:
@@ -181,12 +175,5 @@ def build(
             raise ModelError(f"{where}: the weights are not fp32: {name} is {weights[name].dtype}")
     network = new_model(recipe.model, *sizes)
     network.load_state_dict(weights)
+    know_words(network, tokenizer)
     return network
-
-
-def _refuse_two_vocabularies(recipe: Recipe, target: int, source: int, where: Path) -> None:
-    if source != target and recipe.model.embeddings in ("shared", "inputs"):
-        raise ModelError(
-            f"{where}: model.embeddings = {recipe.model.embeddings} is for one vocabulary, and the "
-            f"source has {source:,} pieces, the target {target:,}"
-        )
