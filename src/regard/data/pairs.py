@@ -248,19 +248,13 @@ def fields_of(directory: Path) -> list[str]:
     return [f"{section}.{key}={json.dumps(made[section][key])}" for section, key in fields]
 
 
-def _is_prepared(directory: Path) -> bool:
-    """Whether the directory holds prepared data of this version."""
+def is_replaceable(directory: Path) -> bool:
+    """Whether the directory holds prepared data of this version and nothing else."""
     try:
-        return bool(prepared_manifest(directory))
+        prepared_manifest(directory)
     except DataError:
         return False
-
-
-def is_replaceable(directory: Path) -> bool:
-    """Whether the directory holds prepared data and nothing else, so that it may be replaced."""
-    return _is_prepared(directory) and {path.name for path in directory.iterdir()} <= (
-        FILES | ORIGINALS
-    )
+    return {path.name for path in directory.iterdir()} <= FILES | ORIGINALS
 
 
 def _open_side(
