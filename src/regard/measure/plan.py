@@ -124,6 +124,7 @@ def plan(
     steps = recipe.training.steps
     if recipe.training.minutes:
         steps = min(steps, round(60 * recipe.training.minutes / median(seconds)))
+    done = map(checkpoints.step_of, checkpoints.paths(out / "checkpoints"))
     return Plan(
         **vars(outlined),
         device=str(setup.device),
@@ -138,16 +139,10 @@ def plan(
         timed=len(seconds),
         step_seconds=median(seconds),
         steps=steps,
-        steps_left=max(0, steps - _steps_done(out)),
+        steps_left=max(0, steps - max(done, default=0)),
         flop_per_step=an_epoch / epoch * recipe.training.accumulate,
         single_precision_flop_per_second=single_precision_speed(setup.device),
     )
-
-
-def _steps_done(out: Path) -> int:
-    """The step of the newest checkpoint of a run directory; 0 if it has none."""
-    found = checkpoints.paths(out / "checkpoints")
-    return int(found[-1].name.removeprefix("step-")) if found else 0
 
 
 class _Trial:
