@@ -116,7 +116,8 @@ def prepare_text(
         _refuse_nothing_left(train, valid, text, valid_text)
         report = Report.of(train, valid, vocabulary)
         inputs = _by_side("train", text) | _by_side("valid", valid_text)
-        complete(folder, recipe, report, inputs, mix=mix, sample=_sample(known, found))
+        sample = None if known else _share(found)
+        complete(folder, recipe, report, inputs, mix=mix, sample=sample)
     return report
 
 
@@ -144,11 +145,6 @@ def _share(found: Survey) -> float:
     """The share of the clean pairs that the tokenizer is learned from."""
     most = min(LEARNT_PAIRS, found.clean * LEARNT_CHARACTERS // max(1, found.characters))
     return most / max(most, found.clean, 1)
-
-
-def _sample(known: AnyTokenizer | None, found: Survey) -> float | None:
-    """The share of clean pairs that the tokenizer is learned from; None for a given tokenizer."""
-    return None if known else _share(found)
 
 
 @dataclass(frozen=True)
