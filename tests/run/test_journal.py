@@ -89,6 +89,8 @@ def test_lines_that_are_no_records_are_dropped(path: Path) -> None:
     journal = filled(path)
     with path.open("ab") as file:
         file.write(b'\0\0\0\xff\n[1]\n7\n{}\n{"event": 3, "step": 1}\n{"step": null}\n{"step"\n')
+        file.write(b"[" * 10**5 + b"\n")
+        file.write(b'{"event": "step", "step": 1%s}\n' % (b"0" * 400))
     assert steps(path) == list(range(8))
     damaged = path.read_bytes()
     journal.rewind(7)

@@ -78,7 +78,7 @@ def recipe_and_facts(directory: Path) -> tuple[Recipe, Facts]:
         )
     try:
         shown = _of_data(directory / "data") | _of_run(directory) | _of_model(about)
-    except (ValueError, KeyError, RecursionError):
+    except (ValueError, KeyError):
         raise ModelError(f"{directory}: its manifest or its journal is damaged") from None
     if (directory / "tokenizer.json").exists():
         shown["vocabulary"] = open_tokenizer(directory).size

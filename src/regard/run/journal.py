@@ -115,5 +115,5 @@ def _step_of(line: str) -> float:
     try:
         record = json.loads(line)
         return float(record.get("step", 0)) if isinstance(record["event"], str) else math.inf
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
         return math.inf  # not a record: after a power cut, a line may hold anything
