@@ -207,6 +207,13 @@ def test_the_manifest_says_what_was_done(corpus: Corpus) -> None:
     assert manifest["inputs"]["valid.source"] == []
 
 
+def test_a_file_name_need_not_be_utf_8(corpus: Corpus) -> None:
+    corpus.source = corpus.source.rename(corpus.source.with_name(os.fsdecode(b"caf\xe9.en")))
+    corpus.prepare()
+    manifest = json.loads((corpus.out / "manifest.json").read_text("utf-8"))
+    assert manifest["inputs"]["train.source"][0]["name"] == corpus.source.name
+
+
 def test_progress_goes_through_three_readings(corpus: Corpus) -> None:
     told: list[Progress] = []
     corpus.prepare(progress=told.append)

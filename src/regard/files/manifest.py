@@ -85,7 +85,8 @@ def seal(directory: Path, names: Iterable[str], about: dict[str, Any]) -> None:
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Write manifest.json into a directory that is not in use yet; raises OSError if this fails."""
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-    (directory / MANIFEST).write_text(text, encoding="utf-8")
+    # A name that is not UTF-8 is written with escapes, which json reads as the same name.
+    (directory / MANIFEST).write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def unseal(directory: Path) -> dict[str, Any]:
