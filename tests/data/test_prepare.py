@@ -495,6 +495,17 @@ def test_text_that_changes_while_it_is_read_is_refused(corpus: Corpus) -> None:
     assert not corpus.out.exists()
 
 
+@pytest.mark.parametrize("stage", ["survey", "learn", "encode"])
+def test_text_that_is_taken_away_while_it_is_read_is_named(corpus: Corpus, stage: str) -> None:
+    def take_away(progress: Progress) -> None:
+        if progress.stage == stage and progress.done == progress.total:
+            corpus.target.unlink()
+
+    with pytest.raises(DataError, match=f"^{corpus.target}: no such file$"):
+        corpus.prepare(progress=take_away)
+    assert not corpus.out.exists()
+
+
 # Outputs that are refused.
 
 

@@ -88,11 +88,9 @@ class AlignedText:
         for path in (*sources, *targets):
             refuse_unreadable(path)
         self.files = list(zip(sources, targets, strict=True))
-        self._listen = listen
-
-    def bytes(self) -> int:
+        self.bytes = sum(path.stat().st_size for paths in self.files for path in paths)
         """Bytes of all stored files."""
-        return sum(path.stat().st_size for paths in self.files for path in paths)
+        self._listen = listen
 
     def pairs(self) -> Iterator[TextPair]:
         """All pairs in order, decoded in this process; raises DataError as `each` does."""
@@ -106,7 +104,7 @@ class AlignedText:
 
         Raises DataError for a line that cannot be decoded or has no counterpart.
         """
-        total, done, pairs = self.bytes(), 0, 0
+        total, done, pairs = self.bytes, 0, 0
         self._listen(Progress(stage, done, total, pairs))
         ends: deque[tuple[int, int]] = deque()  # bytes and pairs up to the end of each block
 

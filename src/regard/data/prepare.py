@@ -93,7 +93,7 @@ def prepare_text(
     if not text.files:
         raise DataError("nothing to prepare: give at least one source and one target file")
     valid_text = AlignedText(valid_sources, valid_targets)
-    useful = min(workers or usable_cores(), text.bytes() // BYTES_PER_WORKER)
+    useful = min(workers or usable_cores(), text.bytes // BYTES_PER_WORKER)
     with (
         whole_or_nothing(out, is_replaceable) as folder,
         TemporaryDirectory(dir=folder) as scratch,
@@ -282,4 +282,5 @@ def complete(
 
 
 def _record(path: Path) -> dict[str, str | int]:
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": text_checksum(path)}
+    sha256 = text_checksum(path)  # which names a file that is no longer there
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from regard.files.lines import read_lines
@@ -39,6 +40,7 @@ class Treebank:
                 found = read_trees(every, str(path))
             yield from map(stripped, found)
 
+    @cached_property
     def bytes(self) -> int:
-        """Bytes of all stored files."""
+        """Bytes of all stored files when this was first asked."""
         return sum(path.stat().st_size for path in self.files)

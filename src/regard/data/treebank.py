@@ -225,7 +225,7 @@ class _Preparation:
         """Yield the trees that have words, and report progress."""
         if not bank.files:
             return
-        done, total = 0, bank.bytes()
+        done, total = 0, bank.bytes
 
         def count(more: int) -> None:
             nonlocal done
