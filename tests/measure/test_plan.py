@@ -68,6 +68,11 @@ def test_disk_is_what_a_run_leaves(data: Path, tmp_path: Path) -> None:
     assert after.free == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.1)
 
 
+def test_the_steps_that_a_time_would_not_allow_take_no_disk(tmp_path: Path) -> None:
+    disk = Disk.of(WIDER.but(minutes=30.0, steps=2**31 - 1), 10**6, tmp_path)
+    assert disk.needed == disk.checkpoints * disk.checkpoint + disk.model
+
+
 def size(path: Path) -> int:
     """Bytes of the files at and below a path."""
     files = [path, *path.rglob("*")] if path.is_dir() else [path]

@@ -68,6 +68,7 @@ class Disk(NamedTuple):
     """Number of checkpoints that exist already."""
     model: int
     journal: int
+    """0 if the time of the run is limited: its steps are not known, and its journal is small."""
     free: int
 
     @property
@@ -82,12 +83,13 @@ class Disk(NamedTuple):
         training = recipe.training
         kept = training.keep + (training.average if training.best != "last" else 0)
         place = next(p for p in (out, *out.absolute().parents) if p.is_dir())
+        lines = 0 if training.minutes else training.steps // training.log_every
         return cls(
             checkpoint=12 * parameters,  # weights and two moments, in fp32
             checkpoints=kept + 1 + (training.resume_minutes > 0),
             present=len(checkpoints.paths(out / "checkpoints")),
             model=4 * parameters,
-            journal=JOURNAL_LINE * (training.steps // training.log_every),
+            journal=JOURNAL_LINE * lines,
             free=shutil.disk_usage(place).free,
         )
 
