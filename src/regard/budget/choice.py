@@ -10,10 +10,10 @@ A model with P weights outside its embedding is expected to reach
 
     loss = base + size / P^a + data / E^b       nats per character of the target
 
-The largest model is chosen for which E / P is at least `tokens_per_weight`. Vocabulary and rows
-follow from the text, dropout and label smoothing from the passes over it, batch and warm-up from
-the number of steps.
-The constants are in rule.toml; experiments/budget says how they were found.
+The largest model is chosen for which E / P is at least `tokens_per_weight`, or else the smallest.
+Vocabulary and rows follow from the text, dropout and label smoothing from the passes over it, batch
+and warm-up from the number of steps. The constants are in rule.toml; experiments/budget says how
+some of them were found.
 """
 
 import math

@@ -1,6 +1,7 @@
 """A run directory: the files of one run, and the lock that keeps other processes out.
 
 RUN/recipe.toml, tokenizer.json      what the run was begun with (`beginning`)
+RUN/from.json                        the model that the run begins with, if any (`finetuning`)
 RUN/journal.jsonl                    what has happened (`journal`)
 RUN/checkpoints/step-N/              states that the run can continue from (`checkpoints`)
 RUN/model.safetensors, manifest.json the model, at the end (`model_directory`)

@@ -1,4 +1,4 @@
-"""journal.jsonl: one line for each start, logged step, validation and save of a run.
+"""journal.jsonl: one line for each event of a run, such as a start, a logged step or a save.
 
 Listeners are called with the same records; examples are the progress display and TensorBoard.
 """
