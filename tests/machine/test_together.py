@@ -73,6 +73,32 @@ def test_without_torchrun_they_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPa
         pass
 
 
+@pytest.mark.parametrize(
+    ("namespace", "said"),
+    [("pid:[7]", r"a process on another host \(no answer\) has ended"), (None, "rank 1 has ended")],
+)
+def test_a_process_of_another_container_is_not_taken_for_one_that_has_ended(
+    namespace: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers may have the same host name; an id means another process in each of them."""
+
+    def failing(_: torch.Tensor) -> None:
+        raise RuntimeError("no answer")
+
+    store = torch.distributed.HashStore()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: 2**31)  # which no process has
+        if namespace:
+            patch.setattr("os.readlink", lambda _: namespace)
+        Processes(1, 2, store).introduce()
+    first = Processes(0, 2, store)
+    first.introduce()
+    monkeypatch.setattr("regard.machine.processes.SECONDS_TO_DIE", 0.0)
+    monkeypatch.setattr("torch.distributed.all_reduce", failing)
+    with pytest.raises(TrainingError, match=said):
+        first.sum(1)
+
+
 def test_a_process_knows_whether_it_is_the_first() -> None:
     assert Processes(0, 2).first
     assert not Processes(1, 2).first

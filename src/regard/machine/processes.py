@@ -173,8 +173,8 @@ class Processes:
                     _end(self, _without(" and ".join(f"rank {rank}" for rank in gone)))
 
     def introduce(self) -> None:
-        """Store this process's host and id, so that the others can check whether it is alive."""
-        self.store.set(f"process/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
+        """Store this process's place and id, so that the others can check whether it is alive."""
+        self.store.set(f"process/{self.rank}", f"{_place()} {os.getpid()}")
 
     def _ended(self) -> list[int]:
         """The ranks of the processes that have ended.
@@ -190,10 +190,10 @@ class Processes:
         return ended
 
     def _lives(self, rank: int) -> bool:
-        """Whether a process is running; True if it is on another host, which cannot be checked."""
+        """Whether a process is running; True if it is elsewhere, where this cannot be checked."""
         with suppress(OSError, RuntimeError):
-            host, process = self.store.get(f"process/{rank}").decode().split()
-            if host == socket.gethostname():
+            place, process = self.store.get(f"process/{rank}").decode().split()
+            if place == _place():
                 stat = Path(f"/proc/{process}/stat")
                 return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
         return True
@@ -204,6 +204,15 @@ class Processes:
             return int(self.store.add("ending", 1)) == 1
         except RuntimeError:  # the store cannot be reached: its host has ended
             return True
+
+
+def _place() -> str:
+    """The host and, of several containers on it, this one; both may have the same host name."""
+    host = socket.gethostname()
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        host = f"{host}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    return host
 
 
 def _without(names: str) -> TrainingError:
