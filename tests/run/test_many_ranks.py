@@ -26,7 +26,6 @@ from run.copying import RECIPE, prepared
 
 WIDE = RECIPE.but(layout="packed", row_length=16, source_tokens=1024, target_tokens=1024)
 VOCABULARY = 269
-HOST = "cpu"
 RANKS = [(0, 8), (7, 8), (0, 64), (63, 64)]
 
 
