@@ -6,10 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from regard.amounts import BYTES, amount
-from regard.arithmetic.choose import choose_dtype
 from regard.data.layouts import refuse_more_parts
-from regard.data.pairs import prepared_manifest, vocabularies
-from regard.machine.devices import choose_device
 from regard.machine.interrupt import Interrupt, Interrupted
 from regard.machine.processes import ALONE, Processes
 from regard.measure.outline import Disk, Outline, outline
@@ -62,7 +59,7 @@ def train_prepared(
     try:
         if processes.first:
             begin_from_model(run)
-            found = _outline(recipe, data, out, processes.count if shard else 1)
+            found = _outline(run)
             announce(found)
             if problem := too_little_disk(out, found.disk):
                 warn(problem)
@@ -79,10 +76,10 @@ def _tune(run: Run) -> None:
         tune_run(run)
 
 
-def _outline(recipe: Recipe, data: Path, out: Path, shards: int) -> Outline:
-    source, target = vocabularies(prepared_manifest(data))
-    dtype = choose_dtype(recipe.training.precision, choose_device())
-    return outline(recipe, target, dtype, out, shards, source)
+def _outline(run: Run) -> Outline:
+    its, tokenizer = run.setup, run.setup.tokenizer
+    shards, out = its.shards, run.directory.path
+    return outline(its.recipe, tokenizer.size, its.dtype, out, shards, tokenizer.source_size)
 
 
 def too_little_disk(out: Path, disk: Disk) -> str | None:

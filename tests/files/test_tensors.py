@@ -39,6 +39,12 @@ def test_who_may_read_tensors_follows_from_the_umask(tmp_path: Path, umask: int)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
+def test_a_path_need_not_be_utf_8(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    write_tensors(path, {"a": torch.arange(3.0)})
+    assert read_tensors(path)["a"].tolist() == [0, 1, 2]
+
+
 @given(st.binary(max_size=37))
 def test_what_is_no_safetensors_is_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

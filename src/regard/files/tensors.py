@@ -1,5 +1,6 @@
 """Named tensors in a safetensors file: a format that holds numbers and never code."""
 
+import os
 from pathlib import Path
 
 import safetensors
@@ -41,8 +42,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with open_regular(path) as file:
             if int.from_bytes(file.read(8), "little") > LONGEST_HEADER:
                 raise ValueError(f"its header has more than {LONGEST_HEADER // 2**20} MiB")
-        return safetensors.torch.load_file(path)
+        if _is_utf8(path):
+            return safetensors.torch.load_file(path)
+        return safetensors.torch.load(path.read_bytes())  # safetensors cannot open such a path
     except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
         raise ModelError(
             f"{path}: damaged or not safetensors: {reason(error)}: {COPY_AGAIN}"
         ) from None
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
