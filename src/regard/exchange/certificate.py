@@ -51,14 +51,11 @@ class Side(Protocol):
     def logits(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
         """[target, vocabulary] The logits after each token of `target`, which begins with <s>."""
 
-    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
-        """The greedy output for each source, of at most `most` tokens when </s> is counted."""
-
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
-        """The best output of a beam search for each source.
+        """The best output of a beam search for each source; with beam 1, of greedy search.
 
         An output has at most `most` tokens when </s> is counted. `alpha` is the exponent of the
-        length penalty.
+        length penalty, which has no effect with beam 1.
         """
 
 
@@ -166,7 +163,7 @@ def certify(
     encoded = _share(given, theirs.encode(sources))
     ids = [[*one[:-1][: longest - 1], EOS] for one in given]
     most = min(WRITTEN, longest)
-    greedy = ours.greedy(ids, most)
+    greedy = ours.beam(ids, most, 1, 1.0)
     difference, spread = _compared(ours, theirs, ids, greedy, conversion, tolerance)
     searches = [side.beam(ids, most, beam, alpha) for side in (ours, theirs)]
     return Certificate(
@@ -178,7 +175,7 @@ def certify(
         encoded=encoded,
         difference=difference,
         range=spread,
-        greedy=_share(greedy, theirs.greedy(ids, most)),
+        greedy=_share(greedy, theirs.beam(ids, most, 1, 1.0)),
         searched=_share(*searches),
         beam=beam,
         alpha=alpha,

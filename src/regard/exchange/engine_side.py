@@ -41,10 +41,6 @@ class EngineSide:
             found.append(logits[0].numpy())
         return np.stack(found)
 
-    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
-        """The greedy output for each source."""
-        return self.beam(sources, most, 1, 0.0)
-
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The best output of the translator's beam search for each source."""
         rules = self._translator.recipe.but(beam=beam, alpha=alpha)

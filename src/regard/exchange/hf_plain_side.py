@@ -62,10 +62,6 @@ class PretrainedSide:
             found[:, self._vocabulary.theirs[self._vocabulary.never]] = -np.inf
         return found
 
-    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
-        """The greedy output for each source."""
-        return self.beam(sources, most, 1, 1.0)
-
     @torch.inference_mode()
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The output of `generate` for each source, one source at a time."""

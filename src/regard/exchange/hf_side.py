@@ -78,10 +78,6 @@ class HuggingFaceSide:
         ours = logits[:, torch.tensor(ids).clamp(min=0)].masked_fill(never, -torch.inf)
         return ours.numpy()
 
-    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
-        """The greedy output for each source."""
-        return self.beam(sources, most, 1, 1.0)
-
     @torch.inference_mode()
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The output of `generate` for each source, one source at a time."""

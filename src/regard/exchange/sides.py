@@ -36,10 +36,6 @@ class OurSide:
         logits = self._model.network(one_per_row([source]), one_per_row([target]))
         return logits[0].float().numpy()
 
-    def greedy(self, sources: Sequences, most: int) -> list[list[int]]:
-        """The greedy output for each source."""
-        return self.beam(sources, most, 1, 0.0)
-
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The best output of beam search for each source."""
         limits = torch.full((len(sources),), most)
