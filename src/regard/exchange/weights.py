@@ -113,17 +113,12 @@ def layers(weights: ForeignWeights, model: ModelRecipe, part: PartName) -> dict[
         for i in range(count):
             for number, kind in enumerate(kinds, start=1):
                 module = f"{stack}.{i}.{_MODULES[kind]}"
-                norm = (
-                    f"{module}.norm"
-                    if model.norm == "pre"
-                    else (f"{stack}.{i}.add_norm_{number}.norm")
-                )
-                named = _sublayer_norm(weights, part(stack, i, f"{kind}.norm"), norm, model.d_model)
-                linears = _linears(kind, sizes)
-                for ours, (theirs, outputs, inputs) in linears.items():
+                norm = module if model.norm == "pre" else f"{stack}.{i}.add_norm_{number}"
+                pair = weights.norm(part(stack, i, f"{kind}.norm"), model.d_model)
+                found |= _pair(f"{norm}.norm", pair)
+                for ours, (theirs, outputs, inputs) in _linears(kind, sizes).items():
                     pair = weights.linear(part(stack, i, theirs), outputs, inputs)
-                    named |= _pair(f"{module}.{ours}", pair)
-                found |= named
+                    found |= _pair(f"{module}.{ours}", pair)
     return found
 
 
@@ -138,12 +133,6 @@ def _linears(kind: str, sizes: ModelRecipe) -> dict[str, tuple[str, int, int]]:
         "W_v": (f"{kind}.v", values, d),
         "W_o": (f"{kind}.o", d, values),
     }
-
-
-def _sublayer_norm(
-    weights: ForeignWeights, theirs: str, ours: str, width: int
-) -> dict[str, Tensor]:
-    return _pair(ours, weights.norm(theirs, width))
 
 
 def last_norms(
