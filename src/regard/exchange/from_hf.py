@@ -15,9 +15,9 @@ from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_object, read_pickled_tensors, read_safetensors
 from regard.exchange.weights import ForeignWeights, layers
 from regard.files.regular import checksum
-from regard.layers import sinusoids
 from regard.recipe import Recipe
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
+from regard.variants import sinusoids_in_halves
 
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 _NORM_EPSILON = 1e-5
@@ -184,9 +184,7 @@ def _converted(
         source_order=tokenizer.source_order,
         never=generation.forbidden if generation.excluded else frozenset(),
     )
-    found = layers(weights, model, marian_part) | matrices.weights() | positions
-    if "target_embedding.tokens.weight" in found and positions:
-        found["target_embedding.positions"] = positions["embedding.positions"].clone()
+    found = layers(weights, model, marian_part) | matrices.weights(positions)
     weights.finish()
     return found, recipe.but(**fields, **matrices.fields)
 
@@ -221,34 +219,30 @@ def _tables(
     return apart
 
 
-def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The stored positional encodings as learned positions, and the recipe's fields for them.
+def _positions(weights: ForeignWeights, recipe: Recipe) -> tuple[Tensor | None, dict[str, Any]]:
+    """The stored table of positional encodings, and the recipe's fields for learned positions.
 
-    Both dicts are empty if no encodings are stored, or if the stored ones are the sinusoids of §3.5
-    with all sines before all cosines.
+    Returns None and no fields if no table is stored, or if the stored tables hold the
+    sinusoids of §3.5 with all sines before all cosines, because regard computes such sinusoids.
     """
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     d_model = recipe.model.d_model
     tables = [weights.take(name, -1, d_model) for name in names if name in weights]
-    usual = [torch.equal(_close(table, d_model), table) for table in tables]
-    if all(usual):
-        return {}, {}
+    if all(map(_are_usual, tables)):
+        return None, {}
     if len(tables) != 2 or not torch.equal(*tables):
         raise ModelError(
             f"{names[0]}: positions of encoder and decoder differ, and are no sinusoids of §3.5: "
             "no model here has two tables"
         )
     longest = min(recipe.data.max_length, len(tables[0]))
-    return (
-        {"embedding.positions": tables[0]},
-        {"positions": "learned", "max_positions": len(tables[0]), "max_length": longest},
-    )
+    fields = {"positions": "learned", "max_positions": len(tables[0]), "max_length": longest}
+    return tables[0], fields
 
 
-def _close(table: Tensor, d_model: int) -> Tensor:
-    """Return `table` if it nearly equals the sinusoids of §3.5, all sines first; else these."""
-    usual = sinusoids(len(table), d_model).unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
-    return table if torch.allclose(table, usual, rtol=0, atol=1e-4) else usual
+def _are_usual(table: Tensor) -> bool:
+    """Whether a table nearly equals the sinusoids of §3.5, all sines before all cosines."""
+    return torch.allclose(table, sinusoids_in_halves(*table.shape), rtol=0, atol=1e-4)
 
 
 def _checksums(directory: Path, weights: Path) -> dict[str, str]:

@@ -182,14 +182,12 @@ def _converted(
         order=tokenizer.order,
         source_order=tokenizer.source_order,
     )
-    found = layers(weights, model, _part(pre=model.norm == "pre")) | matrices.weights()
+    positions = tensor2tensor_sinusoids(_ROWS, width)
+    found = layers(weights, model, _part(pre=model.norm == "pre")) | matrices.weights(positions)
     if model.norm == "pre":
         tops = {stack: f"{stack}_top_ln" for stack in ("encoder", "decoder")}
         found |= last_norms(weights, tops, model)
     weights.finish()
-    for name in ("embedding", "target_embedding"):
-        if f"{name}.tokens.weight" in found:
-            found[f"{name}.positions"] = tensor2tensor_sinusoids(_ROWS, width)
     return found, matrices.fields
 
 

@@ -19,6 +19,7 @@ from regard.exchange.weights import ForeignWeights, last_norms, layers
 from regard.layers import sinusoids
 from regard.recipe import Recipe
 from regard.text.foreign.base import ForeignTokenizer
+from regard.variants import sinusoids_in_halves
 
 _NORM_EPSILON = 1e-5
 SOURCE = "src", "source", "enc"
@@ -277,15 +278,11 @@ def _converted(
         own = _NORMS[stack][kind] if what == "norm" else _PARTS[part]
         return f"{prefix}{stack}.layers.{i}.{own}"
 
-    found = layers(weights, model, part) | matrices.weights()
+    found = layers(weights, model, part) | matrices.weights(positions)
     if model.norm != "post":
         stacks = {stack: f"{prefix}{stack}.norm" for stack in ("encoder", "decoder")}
         found |= last_norms(weights, stacks, model)
     weights.finish()
-    if positions is not None:
-        for name in ("embedding", "target_embedding"):
-            if f"{name}.tokens.weight" in found:
-                found[f"{name}.positions"] = positions.clone()
     return found, fields | matrices.fields
 
 
@@ -302,10 +299,8 @@ def _positions(
     if not name:
         return None, {}
     table = weights.take_any(name).reshape(-1, width)
-    usual = sinusoids(len(table), width)
-    halves = usual.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
-    for kind, sines in (("sinusoidal", usual), ("halves", halves)):
-        if torch.allclose(table, sines, rtol=0, atol=2e-3):
+    for kind, sines in (("sinusoidal", sinusoids), ("halves", sinusoids_in_halves)):
+        if torch.allclose(table, sines(len(table), width), rtol=0, atol=2e-3):
             return None, {"positions": kind}
     longest = min(recipe.data.max_length, len(table))
     fields = {"positions": "learned", "max_positions": len(table), "max_length": longest}

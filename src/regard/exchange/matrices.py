@@ -82,16 +82,20 @@ class ForeignMatrices:
         ours = bias[ids.clamp(min=0)].masked_fill(ids < 0, NEVER)
         return ours if ours.any() else None
 
-    def weights(self) -> dict[str, Tensor]:
-        """The matrices and the bias under our names."""
+    def weights(self, positions: Tensor | None = None) -> dict[str, Tensor]:
+        """The matrices and the bias under our names.
+
+        A table of learned positions, [positions, d_model], becomes that of every embedding.
+        """
         kind = self.kind
         target = _ordered(self.target, self.order, self.start)
         source = _ordered(self.source, self.source_order or self.order, None)
-        if kind in ("shared", "inputs"):
-            source = target
-        found = {"embedding.tokens.weight": source}
+        sides = {"embedding": target if kind in ("shared", "inputs") else source}
         if kind in ("target", "apart"):
-            found["target_embedding.tokens.weight"] = target
+            sides["target_embedding"] = target
+        found = {f"{side}.tokens.weight": table for side, table in sides.items()}
+        if positions is not None:
+            found |= {f"{side}.positions": positions.clone() for side in sides}
         if kind in ("inputs", "apart"):
             found["output.tokens.weight"] = _ordered(self.output, self.order, None)
         if self.output_bias is not None:
