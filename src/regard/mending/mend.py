@@ -32,15 +32,15 @@ def mended(
     translations without flaws, they replace the first ones; otherwise the first ones are returned
     with their flaws. A sentence that the translator has split is not searched for again.
     """
+    pieces = [len(ids) + 1 for ids in translator.tokenizer.encode(sentences)]  # </s> counts
     results = [
-        Mended(best, _flaws(translator, sentence, best[0].text))
-        for sentence, best in zip(sentences, found, strict=True)
+        Mended(best, _flaws(translator, sentence, count, best[0].text))
+        for sentence, count, best in zip(sentences, pieces, found, strict=True)
     ]
-    lengths = piece_counts(translator, sentences)
-    wrong = [i for i, it in enumerate(results) if it.flaws and lengths[i] <= translator.longest]
+    wrong = [i for i, it in enumerate(results) if it.flaws and pieces[i] <= translator.longest]
     again = search_again(translator, [sentences[i] for i in wrong]) if wrong else []
     for i, others in zip(wrong, again, strict=True):
-        sound = [t for t in others if not _flaws(translator, sentences[i], t.text)]
+        sound = [t for t in others if not _flaws(translator, sentences[i], pieces[i], t.text)]
         if sound:
             results[i] = Mended(sound[: len(found[i])], retried=True)
         else:
@@ -48,9 +48,10 @@ def mended(
     return results
 
 
-def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]:
+def _flaws(
+    translator: Translator, source: str, source_pieces: int, output: str
+) -> tuple[Flaw, ...]:
     """The flaws of a translation; a blank line has none, as it is not translated."""
-    [source_pieces] = piece_counts(translator, [source])
     if source_pieces == 1 or not source.strip():
         return ()
     output_pieces = 1 + len(translator.tokenizer.encode_target([output])[0])
@@ -61,8 +62,3 @@ def _flaws(translator: Translator, source: str, output: str) -> tuple[Flaw, ...]
     return tuple(
         flaws(text, output, source_pieces=source_pieces, output_pieces=output_pieces, limit=limit)
     )
-
-
-def piece_counts(translator: Translator, sentences: Sequence[str]) -> list[int]:
-    """The number of pieces of each sentence, </s> included."""
-    return [len(pieces) + 1 for pieces in translator.tokenizer.encode(sentences)]

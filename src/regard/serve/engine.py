@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from regard.machine.memory import give_back_memory
 from regard.mending.flaws import Flaw
-from regard.mending.mend import mended, piece_counts
+from regard.mending.mend import mended
 from regard.serve.batching import Batcher
 from regard.serve.languages import LanguagePair, base
 from regard.serve.metrics import Metrics
@@ -87,7 +87,7 @@ class Engine:
         translator.may_be_copied = False
         self._batcher = Batcher(
             self._render,
-            lambda requests: piece_counts(translator, [request.sentence for request in requests]),
+            self._lengths,
             most=most_waiting,
             rest=give_back_memory,
         )
@@ -118,6 +118,11 @@ class Engine:
     def close(self) -> None:
         """Translate the sentences in the queue, and end the thread."""
         self._batcher.close()
+
+    def _lengths(self, requests: list[SentenceRequest]) -> list[int]:
+        """The number of pieces of each request's sentence, </s> included."""
+        sentences = [request.sentence for request in requests]
+        return [len(pieces) + 1 for pieces in self._translator.tokenizer.encode(sentences)]
 
     def _render(self, requests: list[SentenceRequest]) -> list[Rendering]:
         sentences = [request.sentence for request in requests]
