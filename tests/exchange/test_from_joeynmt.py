@@ -133,6 +133,12 @@ def change(folder: Path, keys: str, value: Any) -> None:
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
 
 
+MOSES_AND_SENTENCEPIECE = {
+    "level": "bpe", "tokenizer_type": "sentencepiece", "lang": "en",
+    "tokenizer_cfg": {"model_file": "x/source.model", "pretokenizer": "moses"},
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("keys", "value", "said"),
     [
@@ -148,6 +154,7 @@ def change(folder: Path, keys: str, value: Any) -> None:
         ("data.trg.level", "word", "cuts source and target by different rules"),
         ("data.src.tokenizer_cfg.separator", "||", "separator is '||'"),
         ("data.src.tokenizer_cfg.pretokenizer", "Moses", "pretokenizer is 'Moses'"),
+        ("data.src", MOSES_AND_SENTENCEPIECE, "must be none where SentencePiece divides the text"),
         ("data.special_symbols.lang_tags", ["<de>"], "lang_tags is ['<de>']"),
         ("data.special_symbols.bos_token", "</s>", "must be four different names"),
         ("data.special_symbols.pad_token", 3, "pad_token is 3: it must be a text"),

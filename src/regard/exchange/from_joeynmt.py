@@ -170,6 +170,8 @@ def _side(section: ForeignConfig) -> _Side:
     if section.get("level") == "word":
         return _Side("word", "", language)
     kind = section.get("tokenizer_type", section.get("bpe_type", "sentencepiece"))
+    if language and kind == "sentencepiece":
+        raise about.refusal("pretokenizer", "none where SentencePiece divides the text")
     name = about.get("model_file", about.get("codes", ""))
     return _Side(str(kind), name if isinstance(name, str) else "", language)
 
