@@ -211,6 +211,10 @@ def test_opennmt(tmp_path: Path, spm: list[str], shared: bool) -> None:
         torch.save(content, tmp_path / "other.pt")
         said = refused("import", "opennmt", tmp_path / "other.pt", *spm, "--out", tmp_path / "no")
         assert f"{key} is {value!r}" in said
+    for part in ("model", "generator"):
+        torch.save(content | {"opt": options, part: None}, tmp_path / "other.pt")
+        said = refused("import", "opennmt", tmp_path / "other.pt", *spm, "--out", tmp_path / "no")
+        assert "not a state dict: names and tensors are needed, not NoneType" in said
     content |= {"opt": options, "vocab": content["vocab"] | {"decoder_start_token": "</s>"}}
     torch.save(content, tmp_path / "other.pt")
     said = refused("import", "opennmt", tmp_path / "other.pt", *spm, "--out", tmp_path / "no")

@@ -57,10 +57,10 @@ def read_opennmt(path: Path, texts: Texts) -> Foreign:
     if not isinstance(content, dict) or not {"model", "generator", "opt", "vocab"} <= set(content):
         raise ModelError(f"{path}: has no model, generator, opt and vocab: not of OpenNMT-py")
     keys, known = _options(content["opt"], path), _vocabularies(content["vocab"], path)
-    generator = {f"generator.{name}": one for name, one in dict(content["generator"]).items()}
-    tensors = tensors_of(dict(content["model"]) | generator, path)
-    renamed = {name.replace("generator.0.", "generator."): one for name, one in tensors.items()}
-    weights = ForeignWeights(renamed, path, biases=False)
+    tensors = tensors_of(content["model"], path)
+    for name, tensor in tensors_of(content["generator"], path).items():
+        tensors[f"generator.{name.removeprefix('0.')}"] = tensor
+    weights = ForeignWeights(tensors, path, biases=False)
     sizes = len(known[0]), len(known[-1])
     tokenizer = tokenizer_of(texts, sizes, SpecialNames(_PAD, _BEGIN), given=known)
     recipe = _recipe(keys, sizes[1])
