@@ -126,3 +126,14 @@ def test_a_transformer_without_biases(state: dict[str, Tensor], read: Read) -> N
     same = read(state | zeros).weights
     assert found.keys() == same.keys()
     assert all(torch.equal(found[name], same[name]) for name in found)
+
+
+def test_a_table_of_positions_that_is_not_in_the_file_is_refused(
+    state: dict[str, Tensor], read: Read
+) -> None:
+    state |= {"generator.weight": normal(20, 12), "pos.pe": normal(1, 60, 12)}
+    assert read(state, positions="pos.pe").recipe.model.max_positions == 60
+    del state["pos.pe"]
+    assert read(state).recipe.model.positions == "sinusoidal"
+    with pytest.raises(RecipeError, match=r"has no other tensor pos\.pe: give --positions"):
+        read(state, positions="pos.pe")

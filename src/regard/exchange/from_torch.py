@@ -144,10 +144,11 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     """The names of the tensors outside nn.Transformer, as `program` gives them or as found here.
 
     The matrices that `program` does not name are found by the words that such names usually
-    contain, for example "generator"; raises RecipeError if no matrix or several could be meant. But
-    if there is only one embedding, it is taken for both sides. A generator that `program` names may
-    be an embedding, too, unless its name is one of an output layer. If exactly one other tensor has
-    the shape of a table of positions, it is this table; otherwise, the table's name is "".
+    contain, for example "generator"; raises RecipeError if no matrix or several could be meant, or
+    if the file lacks the named table of positions. But if there is only one embedding, it is taken
+    for both sides. A generator that `program` names may be an embedding, too, unless its name is
+    one of an output layer. If exactly one other tensor has the shape of a table of positions, it is
+    this table; otherwise, the table's name is "".
     """
     inside = f"{prefix}encoder.", f"{prefix}decoder."
     outside = [name for name in weights.names() if not name.startswith(inside)]
@@ -160,7 +161,12 @@ def _find(weights: ForeignWeights, prefix: str, program: Program, path: Path) ->
     source = program.source_embedding or _embedding(embeddings, SOURCE, "source", path)
     target = program.target_embedding or _embedding(embeddings, TARGET, "target", path)
     others = set(outside) - {source, target, f"{output}.weight", f"{output}.bias"}
-    asked = others & {program.positions} if program.positions else others
+    asked = {program.positions} if program.positions else others
+    if not asked <= others:
+        raise RecipeError(
+            f"{path}: has no other tensor {program.positions}: give --positions the name of a "
+            "table in the file, or leave it out"
+        )
     return _Names(source, target, output, _only_positions(weights, asked, width))
 
 
