@@ -202,6 +202,10 @@ HUGGING_FACE: dict[str, tuple[Spoil, str]] = {
     "samples": (generation(do_sample=True), "do_sample is True"),
     "stops early": (generation(early_stopping=True), "early_stopping is True"),
     "repetition": (generation(repetition_penalty=1.2), "repetition_penalty is 1.2"),
+    "older settings": (
+        lambda f: (config(min_new_tokens=5)(f), (f / "generation_config.json").unlink()),
+        "config.json: min_new_tokens is 5",
+    ),
     "negative penalty": (generation(length_penalty=-1.0), "length_penalty is -1.0"),
     "penalty is NaN": (text("generation_config.json", '{"length_penalty": NaN}'), "nan"),
     "weights end early": (cut("model.safetensors", 0.6), "damaged"),

@@ -30,6 +30,12 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "sequence_bias": (None,),
 }
 """Keys of a generation config that can change outputs, and the values that change nothing."""
+IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
+KEYS = (
+    *_ONLY, *IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens", "num_beams",
+    "renormalize_logits", "suppress_tokens",
+)  # fmt: skip
+"""All keys of a generation config that `generation_of` reads."""
 LONGEST_OUTPUT = 512
 """The `max_length` of outputs, in tokens, if the configuration does not give one."""
 
@@ -82,9 +88,7 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
                 f"{keys.where}: {key} is {keys.get(key)!r:.60}, and no search of regard does that: "
                 "remove it there to import the model with a plain beam search"
             )
-    end = _id(keys, "eos_token_id", vocabulary)
-    pad = _id(keys, "pad_token_id", vocabulary)
-    start = _id(keys, "decoder_start_token_id", vocabulary)
+    end, pad, start = (_id(keys, key, vocabulary) for key in IDS)
     forbidden = _forbidden(keys, vocabulary)
     if end in forbidden:
         raise keys.refusal("bad_words_ids", "without the end of sentence")
