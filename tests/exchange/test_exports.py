@@ -167,7 +167,7 @@ def argos_package(tmp_path: Path) -> tuple[Path, Certificate]:
     untrained(tmp_path / "model")
     text = tmp_path / "text"
     text.write_text("\n".join(strings(30, seed=6)) + "\n", encoding="utf-8")
-    out = tmp_path / "en_de.argosmodel"
+    out = tmp_path / "made" / "en_de.argosmodel"
     given = {"pair": "en-de", "text": [text, text]}
     return out, write_export("argos", tmp_path / "model", out, **given)  # type: ignore[arg-type]
 

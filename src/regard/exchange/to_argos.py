@@ -22,7 +22,7 @@ from regard.exchange.certificate import Certificate
 from regard.exchange.spm import Pieces, refuse_other_cuts, sentence_pieces
 from regard.exchange.to_ctranslate2 import write_ctranslate2
 from regard.exchange.vocabulary import entry_names
-from regard.files.whole import new_file, refusing_write_errors
+from regard.files.whole import new_file, parents_made, refusing_write_errors
 from regard.run.model_directory import Model
 from regard.text.foreign.sentence_pieces import SentencePieceTokenizer
 from regard.text.tokenizer import Tokenizer
@@ -67,6 +67,7 @@ def _pack(folder: Path, out: Path) -> None:
     """Write the zip file `out`, which contains the folder under its own name."""
     with (
         refusing_write_errors(out),
+        parents_made(out),
         new_file(out) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package,
     ):
