@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +113,13 @@ def _to_hf(model: Model, out: Path) -> Certificate:
 def _to_argos(
     model: Model, out: Path, precision: str, pair: str, text: Sequence[Path]
 ) -> Certificate:
-    from regard.engines.with_ctranslate2 import CTranslate2Model, CTranslate2Translator
     from regard.exchange.to_argos import write_argos
 
     tolerance, positions = _tolerance(precision), len(tables_of(model).target)
 
-    def prove(exported: Exported) -> Certificate:
-        exported = replace(exported, manifest={"positions": positions})
-        theirs = EngineSide(CTranslate2Translator(CTranslate2Model(exported, 1), exported))
-        return _certified(model, theirs, "argos", positions, tolerance)
+    def prove(folder: Path) -> Certificate:
+        exported = Exported(folder, model.recipe, model.tokenizer, {"positions": positions})
+        return _certified(model, _in_ctranslate2(exported), "argos", positions, tolerance)
 
     if len(text) < 2:
         raise RecipeError(
@@ -138,17 +135,18 @@ def _tolerance(precision: str) -> float | None:
 
 
 def _to_ctranslate2(model: Model, out: Path, precision: str) -> Certificate:
-    from regard.engines.with_ctranslate2 import CTranslate2Model, CTranslate2Translator
     from regard.exchange.to_ctranslate2 import write_ctranslate2
-
-    def opened(exported: Exported) -> EngineSide:
-        translator = CTranslate2Translator(CTranslate2Model(exported, 1), exported)
-        return EngineSide(translator)
 
     return _write(
         model, out, "ctranslate2", lambda folder: write_ctranslate2(model, folder, precision),
-        opened, _tolerance(precision), {"precision": precision},
+        _in_ctranslate2, _tolerance(precision), {"precision": precision},
     )  # fmt: skip
+
+
+def _in_ctranslate2(exported: Exported) -> EngineSide:
+    from regard.engines.with_ctranslate2 import CTranslate2Model, CTranslate2Translator
+
+    return EngineSide(CTranslate2Translator(CTranslate2Model(exported, 1), exported))
 
 
 def _to_onnx(model: Model, out: Path) -> Certificate:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from regard import __version__
-from regard.engines.exported import Exported
 from regard.errors import ModelError, RecipeError
 from regard.exchange.cards import argos_card
 from regard.exchange.certificate import Certificate
@@ -36,14 +35,15 @@ def write_argos(
     pair: str,
     lines: Sequence[str],
     precision: str,
-    prove: Callable[[Exported], Certificate],
+    prove: Callable[[Path], Certificate],
 ) -> Certificate:
-    """Write the package `out`, and return its certificate, which `prove` makes.
+    """Write the package `out`, and return its certificate.
 
-    `lines` are text of both languages, on which the SentencePiece model is tested. Raises
-    RecipeError if `pair` is not of the form en-de, or if the name of `out` does not end in ENDING.
-    Raises ModelError if SentencePiece cannot cut text as the model's tokenizer does, or if
-    CTranslate2 cannot compute the model.
+    `lines` are text of both languages, on which the SentencePiece model is tested. `prove` makes
+    the certificate from the directory in CTranslate2's format. Raises RecipeError if `pair` is not
+    of the form en-de, or if the name of `out` does not end in ENDING. Raises
+    ModelError if SentencePiece cannot cut text as the model's tokenizer does, or if CTranslate2
+    cannot compute the model.
     """
     source, target = _languages(pair)
     if out.suffix != ENDING:
@@ -54,7 +54,7 @@ def write_argos(
         folder = Path(temporary) / f"translate-{source}_{target}-1_0"
         (folder / "model").mkdir(parents=True)
         write_ctranslate2(model, folder / "model", precision, pieces.names)
-        certificate = prove(Exported(folder / "model", model.recipe, model.tokenizer, {}))
+        certificate = prove(folder / "model")
         certificate.write(folder)
         (folder / "sentencepiece.model").write_bytes(pieces.model)
         (folder / "metadata.json").write_text(_metadata(source, target), encoding="utf-8")
