@@ -26,7 +26,7 @@ class PretrainedSide:
 
         transformers.utils.logging.disable_progress_bar()
         self._version: str = transformers.__version__
-        self._ids, self._vocabulary = vocabulary.ids, vocabulary
+        self._vocabulary = vocabulary
         self._model: Any = transformers.MarianMTModel.from_pretrained(directory).eval().float()
         self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(directory)
         self._their_ids = np.zeros(int(vocabulary.theirs.max()) + 1, np.int64)
@@ -50,7 +50,8 @@ class PretrainedSide:
 
         A logit is -inf if MarianMTModel lacks the entry, or leaves it out of the softmax.
         """
-        begun = [self._start if i == BOS else int(self._their_ids[i]) for i in target]
+        start = self._vocabulary.ids["decoder_start_token_id"]
+        begun = [start if i == BOS else int(self._their_ids[i]) for i in target]
         logits = (
             self._model(input_ids=self._source(source), decoder_input_ids=torch.tensor([begun]))
             .logits[0]
@@ -66,7 +67,7 @@ class PretrainedSide:
     def beam(self, sources: Sequences, most: int, beam: int, alpha: float) -> list[list[int]]:
         """The output of `generate` for each source, one source at a time."""
         found = []
-        end = self._ids["eos_token_id"]
+        end = self._vocabulary.ids["eos_token_id"]
         for source in sources:
             tokens = self._model.generate(
                 input_ids=self._source(source), num_beams=beam, length_penalty=alpha,
@@ -75,10 +76,6 @@ class PretrainedSide:
             length = tokens.index(end) if end in tokens else len(tokens)
             found.append([int(self._vocabulary.theirs[i]) for i in tokens[:length]])
         return found
-
-    @property
-    def _start(self) -> int:
-        return self._ids["decoder_start_token_id"]
 
     def _source(self, source: Sequence[int]) -> torch.Tensor:
         return torch.tensor([[int(self._their_sources[i]) for i in source]])
