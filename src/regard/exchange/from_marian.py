@@ -49,12 +49,10 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "transformer-train-position-embeddings": (False,),
     "transformer-train-positions": (False,),
     "transformer-decoder-dim-ffn": (0,),
-    "transformer-depth-scaling": (False, True),
     "factors-combine": ("sum",),
     "lemma-dim-emb": (0,),
     "ulr": (False,),
     "right-left": (False,),
-    "bert-train-type-embeddings": (False, True),
 }
 """Keys that change the model, with the values that can be imported; other values are refused."""
 _ATTENTION = {"self": "self", "cross": "context"}
