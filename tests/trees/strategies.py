@@ -73,13 +73,12 @@ anything = st.sampled_from(ODD) | st.text(max_size=5)
 def trees(
     labels: st.SearchStrategy[str] = anything,
     words: st.SearchStrategy[str] = anything,
-    leaves: int = 20,
 ) -> st.SearchStrategy[Tree]:
-    """Trees with up to this many leaves; without arguments, labels and words are any text."""
+    """Trees with up to 20 leaves; without arguments, labels and words are any text."""
     return st.recursive(
         st.builds(lambda tag, word: Tree(tag, word=word), labels, words),
         lambda inside: st.builds(Tree, labels, st.lists(inside, min_size=1, max_size=4).map(tuple)),
-        max_leaves=leaves,
+        max_leaves=20,
     )
 
 
@@ -91,11 +90,11 @@ def penn_trees() -> st.SearchStrategy[Tree]:
     return tree.filter(lambda t: all(leaf.label or " " not in leaf.word for leaf in t.leaves()))
 
 
-def random_tree(dice: random.Random, words: int = 40) -> Tree:
-    """One tree of up to this many words: wide, deep or full of unary chains, in turn."""
+def random_tree(dice: random.Random) -> Tree:
+    """One tree of up to 40 words: wide, deep or full of unary chains, in turn."""
     forest = [
         Tree(dice.choice(["NN", "DT", "-LRB-", ","]), word=dice.choice(PLAIN_WORDS))
-        for _ in range(dice.randint(1, words))
+        for _ in range(dice.randint(1, 40))
     ]
     while len(forest) > 1 or dice.random() < 0.4:
         start = dice.randrange(len(forest))
