@@ -62,11 +62,6 @@ def test_stripped(given: str, expected: str) -> None:
     assert str(stripped(tree(given))) == expected
 
 
-def test_the_outer_bracket_is_kept_on_demand() -> None:
-    assert str(stripped(tree("( (S-1 (NN a)))"), "keep")) == "( (S (NN a)))"
-    assert str(stripped(tree("(TOP (S-1 (NN a)))"), "keep")) == "(TOP (S (NN a)))"
-
-
 def test_nothing_is_left_of_a_tree_of_traces() -> None:
     assert stripped(tree("( (S (NP (-NONE- *)) (VP (-NONE- *?*))))")) is None
     assert without_traces(tree("(-NONE- *)")) is None

@@ -4,7 +4,6 @@ The whole field trains parsers on trees of the Penn treebank that are stripped l
 """
 
 import re
-from typing import Literal
 
 from regard.trees.tree import Tree
 
@@ -13,21 +12,13 @@ TRACE = "-NONE-"
 OUTER = ("", "TOP", "ROOT", "S1", "VROOT")
 """Labels of a bracket around the whole tree, which says nothing about the sentence."""
 
-Outer = Literal["drop", "keep"]
-
 _FUNCTION = re.compile(r"[-=]")
 
 
-def stripped(tree: Tree, outer: Outer = "drop") -> Tree | None:
-    """The tree without traces, without function tags and, by default, without its outer bracket.
-
-    None when the tree holds nothing but traces.
-    """
+def stripped(tree: Tree) -> Tree | None:
+    """The tree without traces, function tags and outer brackets; None if it has only traces."""
     spoken = without_traces(tree)
-    if spoken is None:
-        return None
-    plain = without_functions(spoken)
-    return plain if outer == "keep" else without_outer(plain)
+    return None if spoken is None else without_outer(without_functions(spoken))
 
 
 def without_traces(tree: Tree) -> Tree | None:
