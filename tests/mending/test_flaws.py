@@ -22,6 +22,7 @@ def found(
         "the big old red the big old red the big old red",
         "안녕하안녕하안녕하",
         "lalalalala",
+        "개\u3000개\u3000개",
     ],
 )
 def test_the_same_words_three_times_in_a_row_are_a_repetition(output: str) -> None:

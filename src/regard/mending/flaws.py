@@ -43,21 +43,16 @@ def _divided(text: str) -> list[str]:
     return _UNSPACED.sub(r" \g<0> ", text).split()
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text, or its characters if it has no spaces."""
-    words = text.split()
-    return words if len(words) > 1 else list("".join(words))
-
-
 def _is_word(word: str) -> bool:
     return any(c.isalpha() for c in word)
 
 
 def _repeats(text: str) -> bool:
     """Whether some words, or characters of a text without spaces, come COPIES times in a row."""
-    words = _words(text.casefold())
-    # A single letter may occur three times in a row, so a group of letters has at least two.
-    shortest = 1 if " " in text.strip() else 2
+    words, shortest = text.casefold().split(), 1
+    if len(words) < 2:
+        # A single letter may occur three times in a row, so a group of letters has at least two.
+        words, shortest = list("".join(words)), 2
     for period in range(shortest, _LONGEST_PERIOD + 1):
         same = 0  # number of words in a row that equal the word `period` places before
         for earlier, word in zip(words, words[period:], strict=False):
