@@ -68,7 +68,7 @@ def argos_card(model: Model, source: str, target: str) -> str:
 
 def _about(model: Model, program: str, usage: str) -> str:
     recipe = model.recipe.model
-    parameters = sum(weights.numel() for weights in model.network.parameters())
+    parameters = model.network.parameter_count
     return _ABOUT.format(
         size=f"{recipe.depth} layers, d_model {recipe.d_model}, {parameters:,} parameters",
         program=program,

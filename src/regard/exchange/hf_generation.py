@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.errors import ModelError
 from regard.exchange.foreign import ForeignConfig, most_extra
-from regard.recipe import MOST_STEPPED
+from regard.recipe import MOST_STEPPED, WIDEST_BEAM
 
 _ONLY: dict[str, tuple[Any, ...]] = {
     "begin_suppress_tokens": ([], None),
@@ -101,7 +101,7 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
         )
     limit = keys.whole("max_length", LONGEST_OUTPUT, least=1) - 1
     return Generation(
-        beam=keys.whole("num_beams", 1, least=1, most=1001),
+        beam=keys.whole("num_beams", 1, least=1, most=WIDEST_BEAM + 1),
         alpha=keys.real("length_penalty", 1.0),
         limit=min(keys.whole("max_new_tokens", max(1, limit), least=1), MOST_STEPPED),
         start=start,
