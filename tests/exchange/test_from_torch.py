@@ -137,3 +137,11 @@ def test_a_table_of_positions_that_is_not_in_the_file_is_refused(
     assert read(state).recipe.model.positions == "sinusoidal"
     with pytest.raises(RecipeError, match=r"has no other tensor pos\.pe: give --positions"):
         read(state, positions="pos.pe")
+
+
+def test_the_piece_that_begins_targets_is_named_if_the_vocabulary_lacks_it(
+    state: dict[str, Tensor], read: Read
+) -> None:
+    state["generator.weight"] = normal(20, 12)
+    with pytest.raises(RecipeError, match=r"model\.pt: its vocabulary has no <bos>, with which"):
+        read(state, begin="<bos>")

@@ -88,7 +88,7 @@ def read_torch(path: Path, program: Program, texts: Texts) -> Foreign:
     begin = names.start(tokenizer.order)
     if begin < 0:
         raise RecipeError(
-            "its vocabulary does not have the piece with which targets begin: --begin"
+            f"{path}: its vocabulary has no {program.begin}, with which targets begin: give --begin"
         )
     converted, fields = _converted(weights, prefix, found, recipe, tokenizer, begin)
     files, side = texts.checksums(path), not_run("a state dict has no program that could be run")
