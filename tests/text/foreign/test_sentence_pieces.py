@@ -353,6 +353,16 @@ DAMAGE: dict[str, tuple[str, Any, str]] = {
         lambda p: p.write_text('{"eos_token": 3}'),
         "eos_token is 3",
     ),
+    "tokens that are no list": (
+        "tokenizer_config.json",
+        lambda p: p.write_text('{"additional_special_tokens": -1}'),
+        "additional_special_tokens is -1: take the file",
+    ),
+    "tokens that are no object": (
+        "tokenizer_config.json",
+        lambda p: p.write_text('{"added_tokens_decoder": ["x"]}'),
+        "added_tokens_decoder is \\['x'\\]: take the file",
+    ),
     "drawn pieces": (
         "tokenizer_config.json",
         lambda p: p.write_text('{"sp_model_kwargs": {"enable_sampling": true}}'),

@@ -292,7 +292,15 @@ def _named_tokens(config: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _more_specials(config: dict[str, Any], path: Path) -> list[str]:
-    """The names of further special tokens; raises ModelError if an added token is not special."""
+    """The names of further special tokens.
+
+    Raises ModelError if a value is of another type, or if an added token is not special.
+    """
+    for key, kind in (("additional_special_tokens", list), ("added_tokens_decoder", dict)):
+        if not isinstance(config.get(key) or kind(), kind):
+            raise ModelError(
+                f"{path}: {key} is {config[key]!r:.80}: take the file of the model's tokenizer"
+            )
     added = [*(config.get("added_tokens_decoder") or {}).values()]
     names = []
     for token in [*(config.get("additional_special_tokens") or []), *added]:
