@@ -213,6 +213,7 @@ def test_damaged_files_beside_the_tokenizer_are_refused(made: Made, tmp_path: Pa
     name = next(iter(made.tokenizer.files))
     for change, problem in (
         ({"kind": "magic"}, "this version of regard reads sentencepiece, moses, library"),
+        ({"kind": ["moses"]}, "this version of regard reads sentencepiece, moses, library"),
         ({"files": {"../" + name: "0"}}, "lists other files than a tokenizer of this kind has"),
         ({"files": {}}, "lists other files"),
         ({"order": {"size": -1, "specials": [0, 1, 2]}}, "order.size: Input should be greater"),

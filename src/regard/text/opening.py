@@ -85,7 +85,7 @@ def _description(path: Path) -> Description | None:
         return None  # no error here: `Tokenizer.load` will say what is wrong
     if not isinstance(content, dict) or "kind" not in content:
         return None
-    if content["kind"] not in _KINDS:
+    if content["kind"] not in list(_KINDS):  # the value may be of any type, such as a list
         raise ModelError(
             f"{path}: a tokenizer of kind {reprlib.repr(content['kind'])}, and this version of "
             f"regard reads {', '.join(_KINDS)}: use the version that wrote it"
