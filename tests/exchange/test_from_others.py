@@ -23,7 +23,7 @@ from exchange.references import (
     normal,
     renamed,
 )
-from regard.errors import RecipeError
+from regard.errors import ModelError, RecipeError
 from regard.exchange.texts import SpecialNames, Texts, read_vocabulary_of, tokenizer_of
 
 
@@ -334,3 +334,9 @@ def test_a_damaged_yaml_vocabulary_is_refused(tmp_path: Path, spm: list[str], te
         "--out", tmp_path / "o",
     )  # fmt: skip
     assert "v.yml" in said
+
+
+def test_a_piece_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "v.json").write_text('{"</s>": 0, "<unk>": 1, "\\ud800": 2}')
+    with pytest.raises(ModelError, match=r"vocab\.json: a piece has a lone surrogate"):
+        tokenizer_of(Texts([tmp_path / "v.json"]), (3, 3), SpecialNames(None, None))

@@ -69,9 +69,13 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def vocabulary_file(given: str | Path | Mapping[str, int], name: str) -> Original:
     """A vocabulary as a file, from a file or a map from pieces to ids; raises ModelError."""
-    if isinstance(given, Mapping):
+    if not isinstance(given, Mapping):
+        return read_original(given)
+    try:
         return Original(Path(name), json.dumps(dict(given), ensure_ascii=False).encode())
-    return read_original(given)
+    except UnicodeEncodeError:
+        problem = "a piece has a lone surrogate, which is not a character: repair the vocabulary"
+        raise ModelError(f"{name}: {problem}") from None
 
 
 def read_vocabulary(file: Original) -> dict[str, int]:
