@@ -119,7 +119,7 @@ class Engine:
         """Translate the sentences in the queue, and end the thread."""
         self._batcher.close()
 
-    def _lengths(self, requests: list[SentenceRequest]) -> list[int]:
+    def _lengths(self, requests: Sequence[SentenceRequest]) -> list[int]:
         """The number of pieces of each request's sentence, </s> included."""
         sentences = [request.sentence for request in requests]
         return [len(pieces) + 1 for pieces in self._translator.tokenizer.encode(sentences)]
