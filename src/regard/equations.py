@@ -307,3 +307,7 @@ class Computing(nn.Module):
     """A module whose attribute `by` is the arithmetic that computes the module's equations."""
 
     by: Arithmetic
+
+    def dropped(self, x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
+        """Dropout(x) in training; x otherwise."""
+        return self.by.drop(x, dropout) if self.training and dropout else x

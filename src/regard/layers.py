@@ -25,8 +25,7 @@ class FeedForward(Computing):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Equation (2); in training, with `relu_dropout` on max(0, x W_1 + b_1)."""
         inner = self.by.linear(x, self.W_1, relu=True)
-        if self.training and self.relu_dropout:
-            inner = self.by.drop(inner, self.relu_dropout)
+        inner = self.dropped(inner, self.relu_dropout)
         return self.by.linear(inner, self.W_2)
 
 
@@ -96,7 +95,7 @@ class Embedding(Computing):
             ) from None
         x = self.vectors(ids)
         x = x + found.to(x.dtype)
-        return self.by.drop(x, self.dropout) if self.training and self.dropout else x
+        return self.dropped(x, self.dropout)
 
     def vectors(self, ids: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length d_model"]:
         """Token embeddings x sqrt(d_model); in training, with `word_dropout` on whole vectors."""

@@ -108,8 +108,7 @@ class SmoothFeedForward(FeedForward):
     def forward(self, x: Tensor) -> Tensor:
         """Equation (2) with the smooth function, and dropout after it."""
         inner = self.activation(self.by.linear(x, self.W_1))
-        if self.training and self.relu_dropout:
-            inner = self.by.drop(inner, self.relu_dropout)
+        inner = self.dropped(inner, self.relu_dropout)
         return self.by.linear(inner, self.W_2)
 
 
@@ -138,8 +137,7 @@ class Add(Computing):
 
     def forward(self, x: Tensor, sublayer: Tensor) -> Tensor:
         """The sum x + Dropout(sublayer): x is the sub-layer's input, and `sublayer` its output."""
-        if self.training and self.dropout:
-            sublayer = self.by.drop(sublayer, self.dropout)
+        sublayer = self.dropped(sublayer, self.dropout)
         return x + sublayer if self.residual else sublayer
 
 

@@ -46,10 +46,6 @@ class GatedLayer(Computing):
         # The factor is 4, because a gate leaves a quarter of the variance.
         draw_variance(self.convolution.W, 4 * (1 - recipe.dropout))
 
-    def dropped(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Dropout(x) in training; x otherwise."""
-        return self.by.drop(x, self.dropout) if self.training and self.dropout else x
-
 
 class EncoderConvolution(GatedLayer):
     """A layer of the encoder: a gated convolution over positions on both sides, a residual sum."""
@@ -58,7 +54,7 @@ class EncoderConvolution(GatedLayer):
         self, x: Float[Tensor, "rows source d"], real: Float[Tensor, "rows source 1"]
     ) -> Float[Tensor, "rows source d"]:
         """The layer's output; `real` is 1 in a sentence and 0 in padding."""
-        return (x + F.glu(self.convolution(self.dropped(x) * real))) * HALF
+        return (x + F.glu(self.convolution(self.dropped(x, self.dropout) * real))) * HALF
 
 
 class DecoderConvolution(GatedLayer):
@@ -86,7 +82,7 @@ class DecoderConvolution(GatedLayer):
         `embedded` holds the embeddings of the target. `memory` holds the keys and values of the
         source, and `mask` tells which of them a row may attend to; `looked_up` explains `scale`.
         """
-        h = F.glu(self.convolution(self.dropped(y)))
+        h = F.glu(self.convolution(self.dropped(y, self.dropout)))
         return self.looked_up(y, h, embedded, memory, mask, scale)
 
     def looked_up(

@@ -70,7 +70,7 @@ class DilatedBlock(Computing):
     ) -> Float[Tensor, "*batch d"]:
         """The residual sum of x and the convolution's outputs, widened to the width of x."""
         y = self.by.linear(F.relu(self.norms[2](convolved)), self.W_2)
-        return x + (self.by.drop(y, self.dropout) if self.training and self.dropout else y)
+        return x + self.dropped(y, self.dropout)
 
     def step(
         self,

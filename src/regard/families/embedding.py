@@ -17,5 +17,4 @@ class TokenEmbedding(Embedding):
 
     def forward(self, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
         """Embed tokens; their positions are not used."""
-        x = self.vectors(ids)
-        return self.by.drop(x, self.dropout) if self.training and self.dropout else x
+        return self.dropped(self.vectors(ids), self.dropout)

@@ -42,11 +42,7 @@ class Lstm(Computing):
 
     def forward(self, x: Float[Tensor, "rows length inputs"]) -> Float[Tensor, "rows length width"]:
         """The outputs at all positions of each row."""
-        return self.by.lstm(self.dropped(x), self.W_x, self.W_h)
-
-    def dropped(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch inputs"]:
-        """Dropout(x) in training; x otherwise."""
-        return self.by.drop(x, self.dropout) if self.training and self.dropout else x
+        return self.by.lstm(self.dropped(x, self.dropout), self.W_x, self.W_h)
 
     def step(
         self,
