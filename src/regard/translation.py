@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from regard.data.rows import Rows
@@ -327,8 +326,7 @@ class _PartialReporter:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PARTIAL_SECONDS
-        both = Hypotheses(*(torch.cat(of, dim=1) for of in zip(finished, live, strict=True)))
-        best = zip(sentences.tolist(), both.best(1).read(EOS), strict=True)
+        best = zip(sentences.tolist(), finished.beside(live).best(1).read(EOS), strict=True)
         written = {s: found[0].tokens for s, found in best if found and s in self._listeners}
         for s, text in zip(written, self._tokenizer.decode(list(written.values())), strict=True):
             self._listeners[s](text)
