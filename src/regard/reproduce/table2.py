@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -213,17 +214,13 @@ def _values(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> dict[
     return {
         "scale": study.scale.name,
         "seeds": list(study.seeds),
-        "paper": {name: _as_dict(row) for name, row in TABLE_2.items()},
+        "paper": {name: asdict(row) for name, row in TABLE_2.items()},
         "rows": {row: of(row) for row in recipes},
         ENSEMBLE: {
             "seeds": _members(study),
             "unseen": numbers.get((f"unseen-{_ensemble(study)}", 1)),
         },
     }
-
-
-def _as_dict(row: Table2Row) -> dict[str, float | None]:
-    return {name: getattr(row, name) for name in ("en_de", "en_fr", "en_de_flops", "en_fr_flops")}
 
 
 def _drawing(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> str:
