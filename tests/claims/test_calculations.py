@@ -9,8 +9,8 @@ import torch
 
 from regard.claims import calculations, exact
 from regard.claims.calculations import rotation
-from regard.claims.parts import Evidence, Size
-from regard.claims.registry import CLAIMS, PARTS
+from regard.claims.parts import Evidence, Part, Size
+from regard.claims.registry import CLAIMS
 from regard.layers import sinusoids
 from regard.study.kept import Measured
 from regard.study.verdicts import Judgement
@@ -19,15 +19,13 @@ SEEDS = (1, 2)
 
 
 @cache
-def computed(name: str, seed: int) -> Measured:
-    return PARTS[name].run(seed, Path(), Size())
+def computed(part: Part, seed: int) -> Measured:
+    return part.run(seed, Path(), Size())
 
 
 def findings(name: str) -> dict[str, Judgement]:
     claim = CLAIMS[name]
-    numbers = {
-        (part.name, seed): computed(part.name, seed) for part in claim.parts for seed in SEEDS
-    }
+    numbers = {(part.name, seed): computed(part, seed) for part in claim.parts for seed in SEEDS}
     return {f.name: f.verdict for f in claim.judge(Evidence(numbers, SEEDS))}
 
 
@@ -52,7 +50,7 @@ def test_one_matrix_moves_every_position() -> None:
 
 
 def test_no_linear_map_moves_a_random_table() -> None:
-    assert computed("positions", 1)["random_error"] > 1 > exact.ROUNDING_FP32
+    assert computed(CLAIMS["positions"].parts[0], 1)["random_error"] > 1 > exact.ROUNDING_FP32
 
 
 def test_variances_are_those_of_d_k(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +73,7 @@ def test_gradients_of_the_softmax_are_those_of_autograd() -> None:
 
 def test_heads_are_counted_by_hand() -> None:
     """Four projections of 64 x 512 x 512 and two products of 64 x 64 x 512 multiply-adds."""
-    counted = computed("head-costs", 1)["counted_8"]
+    counted = computed(CLAIMS["head-costs"].parts[0], 1)["counted_8"]
     assert counted == 2 * (4 * 64 * 512 * 512 + 2 * 64 * 64 * 512)
 
 

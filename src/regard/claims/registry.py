@@ -1,21 +1,17 @@
-"""All claims, and their parts, by name."""
+"""All claims by name."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from regard.claims.ablations import ABLATIONS
 from regard.claims.exact import EXACT
-from regard.claims.parts import Claim, Part
+from regard.claims.parts import Claim
 from regard.claims.scores import SCORING
 from regard.errors import unknown
 
 CLAIMS: Mapping[str, Claim] = MappingProxyType(
     {claim.name: claim for claim in (*EXACT, *SCORING, *ABLATIONS)}
 )
-PARTS: Mapping[str, Part] = MappingProxyType(
-    {part.name: part for claim in CLAIMS.values() for part in claim.parts}
-)
-"""The parts of all claims, by name; several claims may need the same part."""
 
 
 def claims_named(names: Iterable[str]) -> list[Claim]:
