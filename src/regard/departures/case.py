@@ -136,6 +136,11 @@ def unstated(*fields: str) -> Judge:
     return judge
 
 
+def unstated_for_parsers(*fields: str) -> Judge:
+    """A judge like `unstated` if the row is a parser of §6.3, otherwise like `as_row`."""
+    return lambda case: (unstated if is_parser(case) else as_row)(*fields)(case)
+
+
 def never(case: Compared) -> Finding | None:
     """A judge that finds nothing: no recipe departs."""
     return None

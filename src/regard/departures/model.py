@@ -1,6 +1,16 @@
 """§3: departures from the paper in the model."""
 
-from regard.departures.case import Compared, Departure, Finding, as_row, never, unstated, values
+from regard.departures.case import (
+    Compared,
+    Departure,
+    Finding,
+    as_row,
+    is_parser,
+    never,
+    unstated,
+    unstated_for_parsers,
+    values,
+)
 
 _PARTS = ("model.layers", "model.decoder_layers")
 _WIDTHS = (
@@ -11,20 +21,9 @@ _EXTRA_DROPOUT = ("model.attention_dropout", "model.relu_dropout")
 _POSITIONS = ("model.positions", "model.max_positions")
 
 
-def _dropout(case: Compared) -> Finding | None:
-    """Judge the dropout; a parser with the dropout of its row is "unstated".
-
-    The paper prints no dropout for parsers.
-    """
-    changed = as_row("model.dropout")(case)
-    if changed or case.printed.task.output == "text":
-        return changed
-    return Finding("unstated", here=values(case.recipe, ("model.dropout",)))
-
-
 def _extra_dropout(case: Compared) -> Finding | None:
     changed = as_row(*_EXTRA_DROPOUT)(case)
-    if changed or case.printed.task.output == "text":
+    if changed or not is_parser(case):
         return changed
     return Finding("unstated", here=values(case.recipe, ("model.attention_dropout",)))
 
@@ -187,7 +186,7 @@ MODEL = (
         "rounded to a multiple of 1/65,536",
         why="the paper tuned the parsers' dropout and does not print it",
         tests=("tests/arithmetic/test_equations.py", "tests/test_paper.py"),
-        judge=_dropout,
+        judge=unstated_for_parsers("model.dropout"),
         fields=("model.dropout",),
     ),
     Departure(

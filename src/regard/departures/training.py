@@ -9,6 +9,7 @@ from regard.departures.case import (
     is_parser,
     never,
     unstated,
+    unstated_for_parsers,
     values,
 )
 from regard.paper import BASE_TIME, BIG_TIME, TABLE_3
@@ -47,13 +48,6 @@ def _precision(case: Compared) -> Finding | None:
     return Finding("departs", 'training.precision = "fp32"', here + how)
 
 
-def _rate(case: Compared) -> Finding | None:
-    changed = as_row(*_RATE)(case)
-    if changed or not is_parser(case):
-        return changed
-    return Finding("unstated", here=values(case.recipe, _RATE))
-
-
 def _optimizer(case: Compared) -> Finding | None:
     """Judge the optimizer and, if it is Muon, its weight decay."""
     by_muon = case.recipe.training.optimizer == "muon"
@@ -90,7 +84,7 @@ def _spacing(case: Compared) -> Finding | None:
     this time.
     """
     if is_parser(case):
-        return as_row(*_SAVES)(case) or Finding("unstated", here=values(case.recipe, _SAVES))
+        return unstated(*_SAVES)(case)
     time = BIG_TIME if case.row.startswith("big") else BASE_TIME
     wanted = round(_CHECKPOINTS_APART / time.seconds_per_step)
     paper = f"every ten minutes, which were about {wanted:,} steps"
@@ -159,7 +153,7 @@ TRAINING = (
         "steps (`wsj`) and 4,000 steps (`wsj-semi`)",
         why="the paper tuned the parsers' rate and does not print it",
         tests=("tests/test_schedule.py", "tests/test_paper.py"),
-        judge=_rate,
+        judge=unstated_for_parsers(*_RATE),
         fields=_RATE,
     ),
     Departure(
