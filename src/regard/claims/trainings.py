@@ -126,12 +126,10 @@ def _translated(model: Model, tested: int) -> Measured:
     Long sentences are translated whole, not in parts.
     """
     unseen = list(islice(examples(_TEST), tested))
-    longest = model.network.longest
-    translator = Translator(model.network, model.tokenizer, model.recipe.search, longest)
-    outputs = translator.translate([one.source for one in unseen])
-    sides = [[one.source for one in unseen], [one.target for one in unseen]]
-    source, target = sides
-    tokenizer = model.tokenizer
+    source, target = [one.source for one in unseen], [one.target for one in unseen]
+    network, tokenizer = model.network, model.tokenizer
+    translator = Translator(network, tokenizer, model.recipe.search, network.longest)
+    outputs = translator.translate(source)
     encoded = zip(tokenizer.encode(source), tokenizer.encode_target(target), strict=True)
     lengths = [1 + max(map(len, pair)) for pair in encoded]
     chosen = {
@@ -140,7 +138,7 @@ def _translated(model: Model, tested: int) -> Measured:
         "long": [i for i in range(tested) if lengths[i] > SHORT_PIECES],
     }
     return {
-        name: bleu([outputs[i] for i in places], [[unseen[i].target for i in places]])
+        name: bleu([outputs[i] for i in places], [[target[i] for i in places]])
         for name, places in chosen.items()
     }
 
