@@ -22,7 +22,8 @@ def amount(value: float, units: Mapping[str, float]) -> str:
     fitting = [(unit, size) for unit, size in units.items() if value >= 0.9995 * size]
     unit, size = fitting[0] if fitting else list(units.items())[-1]
     scaled = value / size
-    return f"{scaled:,.0f} {unit}".rstrip() if scaled >= 1000 else f"{scaled:.3g} {unit}".rstrip()
+    number = f"{scaled:,.0f}" if scaled >= 999.5 else f"{scaled:.3g}"
+    return f"{number} {unit}".rstrip()
 
 
 def seconds_in(duration: str) -> float:
