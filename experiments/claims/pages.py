@@ -10,8 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from regard.claims.tables import ENGLISH, KOREAN, filled
+from regard.claims.tables import filled
 from regard.files.whole import write_file
+from regard.study.verdicts import ENGLISH, KOREAN
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"

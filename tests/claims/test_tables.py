@@ -1,4 +1,4 @@
-"""The outcome of claims as Markdown, JSON, and table_rows of the documentation."""
+"""The outcome of claims as Markdown, as JSON, and in the rows of the documentation."""
 
 import json
 from collections import defaultdict
@@ -8,8 +8,8 @@ import pytest
 
 from regard.claims.parts import Evidence, Size
 from regard.claims.registry import CLAIMS
-from regard.claims.tables import ENGLISH, KOREAN, Outcome, filled, markdown, marked, result_json
-from regard.study.verdicts import Judgement
+from regard.claims.tables import Outcome, filled, markdown, marked, result_json
+from regard.study.verdicts import ENGLISH, KOREAN, Judgement
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = Path(__file__).parents[2] / "experiments" / "claims" / "result.json"

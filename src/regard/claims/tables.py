@@ -13,12 +13,6 @@ from regard.study.verdicts import Judgement, Statement, overall
 _HEAD = ("claim", "the paper says", "statement", "what came out", "verdict")
 _MARKED = re.compile(r"^(.*<!-- ([\w-]+)/([\w.-]+) -->).*$", re.MULTILINE)
 """Matches a table row with a mark `<!-- claim/finding -->`; `filled` replaces the text after it."""
-ENGLISH = {verdict: str(verdict) for verdict in Judgement}
-KOREAN = {
-    Judgement.HOLDS: "성립",
-    Judgement.FAILS: "여기서는 성립하지 않음",
-    Judgement.UNDECIDED: "이 크기로는 판정할 수 없음",
-}
 
 
 @dataclass(frozen=True)

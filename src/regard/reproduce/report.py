@@ -17,7 +17,7 @@ from regard.reproduce.sentences import (
     judged_effect,
 )
 from regard.reproduce.tables import NONE, GrowingTable
-from regard.study.verdicts import Judgement
+from regard.study.verdicts import ENGLISH, KOREAN, Judgement
 
 
 class _Words(NamedTuple):
@@ -46,7 +46,7 @@ _ENGLISH = _Words(
     "An effect is the first figure less the second, seed by seed, with its 95 % bounds (Student's "
     "t, each side); one seed has no bounds and decides nothing.",
     ("the paper says", "statement", "in the paper", "here", "sign", "verdict"),
-    {verdict: str(verdict) for verdict in Judgement},
+    ENGLISH,
     "not measured yet",
     "The tables",
 )
@@ -59,11 +59,7 @@ _KOREAN = _Words(
     "효과는 시드마다 첫째 값에서 둘째 값을 뺀 차이이며, 95 % 한계(스튜던트 t, 한쪽씩)를 함께 "
     "적는다. 시드가 하나이면 한계가 없고 아무것도 판정할 수 없다.",
     ("논문의 문장", "진술", "논문에서", "여기서", "부호", "판정"),
-    {
-        Judgement.HOLDS: "성립",
-        Judgement.FAILS: "여기서는 성립하지 않음",
-        Judgement.UNDECIDED: "이 크기로는 판정할 수 없음",
-    },
+    KOREAN,
     "아직 측정하지 않음",
     "표",
 )

@@ -24,6 +24,14 @@ class Judgement(StrEnum):
     UNDECIDED = "cannot be decided at this size"
 
 
+ENGLISH = {verdict: str(verdict) for verdict in Judgement}
+KOREAN = {
+    Judgement.HOLDS: "성립",
+    Judgement.FAILS: "여기서는 성립하지 않음",
+    Judgement.UNDECIDED: "이 크기로는 판정할 수 없음",
+}
+
+
 @dataclass(frozen=True)
 class Quantity:
     """A measured quantity: one value for each seed."""
