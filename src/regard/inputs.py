@@ -128,7 +128,7 @@ class TrainingFiles:
             raise RegardError(f"{run}: was begun {how}: {advice}")
 
     def _by_option(self) -> list[tuple[str, str, Sequence[Path]]]:
-        """For each field with files: its option, the name of the field in a manifest, the files."""
+        """For each kind of file: its option, the name of the kind in a manifest, and the files."""
         return [
             ("--source", "train.source", self.source),
             ("--target", "train.target", self.target),

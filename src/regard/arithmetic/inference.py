@@ -51,9 +51,8 @@ class Inference(Cpu):
 class ExactInference(Inference):
     """Inference in which a sentence decodes to the same bits in any batch.
 
-    This holds on processors on which `batches_agree` returns True.
-
-    `sizes` has the sizes of the model's attentions, each as (heads, d_k, d_v).
+    This holds on processors on which `batches_agree` returns True. `sizes` has the sizes of the
+    model's attentions, each as (heads, d_k, d_v).
     """
 
     def __init__(
