@@ -42,10 +42,8 @@ class Plain(Arithmetic):
 
     def lstm(self, x: Tensor, of_input: nn.Linear, of_state: nn.Linear) -> Tensor:
         """The LSTM, one position after another, by `regard.recurrence.lstm_cell`."""
-        from_input, (h, cell) = (
-            self.linear(x, of_input),
-            first_state(x, len(x), of_state.in_features),
-        )
+        from_input = self.linear(x, of_input)
+        h, cell = first_state(x, len(x), of_state.in_features)
         outputs = []
         for position in range(x.shape[1]):
             h, cell = lstm_cell(from_input[:, position] + self.linear(h, of_state), cell)
