@@ -100,7 +100,6 @@ def _prepare(out: Path, size: Size) -> None:
                 valid_target=corpus / "valid.de",
                 tokenizer=None if longest == ROOM else out / f"data-{ROOM}/tokenizer.json",
                 recipe=recipe,
-                workers=0,
             )
 
 

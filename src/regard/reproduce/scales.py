@@ -60,9 +60,7 @@ def data_in(out: Path) -> Path:
     return out / "data"
 
 
-def prepare_folder(
-    out: Path, folder: Path, recipe: Recipe, valid: str = "valid", workers: int | None = None
-) -> None:
+def prepare_folder(out: Path, folder: Path, recipe: Recipe, valid: str = "valid") -> None:
     """Prepare the data of `out` from train.en, train.de, `valid`.en and `valid`.de in a folder."""
     prepare(
         out=data_in(out),
@@ -71,7 +69,6 @@ def prepare_folder(
         valid_source=folder / f"{valid}.en",
         valid_target=folder / f"{valid}.de",
         recipe=recipe,
-        workers=workers,
     )
 
 
@@ -120,7 +117,7 @@ class Mini:
         folder = out / "corpus"
         write_corpus(folder / "train", _TRAIN, self.pairs)
         write_corpus(folder / "valid", _VALID, self.validated)
-        prepare_folder(out, folder, self.recipe, workers=0)
+        prepare_folder(out, folder, self.recipe)
 
     def base(self, out: Path) -> Recipe:
         """The recipe in the place of the paper's base model."""
