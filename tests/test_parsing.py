@@ -186,3 +186,8 @@ def test_a_text_is_no_list_of_words(given: Any) -> None:
 def test_windows_without_sentences_are_refused() -> None:
     with pytest.raises(ValueError, match="window = 0 is below 1"):
         next(parser().stream([["a"]], window=0))
+
+
+def test_half_a_character_is_named_by_its_sentence() -> None:
+    with pytest.raises(DataError, match="line 3 has a lone surrogate"):
+        list(parser().stream([["a"], ["b"], ["c", "\ud83d"]], window=2))

@@ -17,7 +17,7 @@ from regard.arithmetic.choose import can_use_loops
 from regard.data.rows import Rows, one_per_row
 from regard.decoder_state import DecoderState
 from regard.equations import Arithmetic
-from regard.errors import ModelError, RecipeError, RegardError
+from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.run.model_directory import write_model
 from regard.text.tokenizer import BOS, EOS
 from regard.transformer import Transformer
@@ -281,3 +281,8 @@ def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
 def test_windows_without_sentences_are_refused() -> None:
     with pytest.raises(ValueError, match="window = 0 is below 1"):
         next(translator().stream(LINES, window=0))
+
+
+def test_half_a_character_is_named_by_its_sentence() -> None:
+    with pytest.raises(DataError, match="line 3 has a lone surrogate"):
+        list(translator().stream(["1", "2", "3 \ud83d"], window=2))

@@ -27,6 +27,7 @@ from regard.recipe import Recipe
 from regard.search import search
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.words import refuse_surrogates
 from regard.trees.linearise import NORMALISED, delinearise
 from regard.trees.penn import bracketed
 from regard.trees.punctuation import MARKS
@@ -86,7 +87,8 @@ class Parser(Decoding):
     def parse(self, sentences: Iterable[Sequence[str]]) -> list[Tree]:
         """Parse sentences, each a list of words; return the best tree of each.
 
-        Raises DataError for a sentence without words, and TypeError if a sentence is a str.
+        Raises DataError for a sentence without words or with a lone surrogate, and TypeError if a
+        sentence is a str.
         """
         trees = []
         for number, best in enumerate(self.stream(sentences), 1):
@@ -106,16 +108,18 @@ class Parser(Decoding):
 
         `window` sentences are decoded together. A sentence without words has no trees. A sentence
         of more than `longest` pieces, </s> included, is parsed in parts, whose trees become
-        children of one phrase. Raises TypeError if a sentence is a str, ValueError for a `window`
-        below 1.
+        children of one phrase. Raises TypeError if a sentence is a str, DataError for a lone
+        surrogate, which is no character, ValueError for a `window` below 1.
         """
         if window < 1:
             raise ValueError(f"window = {window} is below 1")
-        every = iter(sentences)
+        every = enumerate(sentences, 1)
         while some := list(itertools.islice(every, window)):
-            if any(isinstance(words, str) for words in some):
-                raise TypeError("expected a list of words, not a str: give text.split()")
-            cuts = [self._parts(words) for words in some]
+            for number, words in some:
+                if isinstance(words, str):
+                    raise TypeError("expected a list of words, not a str: give text.split()")
+                refuse_surrogates([" ".join(words)], number)
+            cuts = [self._parts(words) for _, words in some]
             found = self._parsed([part for cut in cuts for part in cut], n_best)
             for cut in cuts:
                 best = itertools.islice(found, len(cut))

@@ -26,6 +26,7 @@ from regard.run.model_directory import Model
 from regard.search import search
 from regard.text.protocol import AnyTokenizer
 from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.words import refuse_surrogates
 
 CLAUSE_ENDS = re.compile(
     r"(?<=[.!?;:,])\s+|(?<=[。！？；：，、])(?![。！？；：，、」』”’）】》])|(?<=[。！？][」』”’）】》])"
@@ -141,8 +142,8 @@ class Translator(Decoding):
     def translate(self, sentences: Iterable[str], *, split: bool = False) -> list[str]:
         """The best translation of each sentence; an empty sentence stays empty.
 
-        Raises DataError for a sentence of more than `longest` pieces; with `split`, such a sentence
-        is translated in parts.
+        Raises DataError for a sentence with a lone surrogate, which is no character, and for one of
+        more than `longest` pieces; with `split`, a sentence that long is translated in parts.
         """
         return [best[0].text for best in self.stream(sentences, split=split)]
 
@@ -210,11 +211,12 @@ class Translator(Decoding):
 
         A sentence has one part, several parts if it was split, or no part if it is blank or the
         tokenizer keeps nothing of it. Raises TypeError if a sentence is not a str, and DataError if
-        it is too long and `split` is False.
+        it has a lone surrogate, or is too long and `split` is False.
         """
         for number, line in numbered:
             if not isinstance(line, str):
                 raise TypeError(f"{where}:{number}: expected a str, not {type(line).__name__}")
+            refuse_surrogates([line], number)
         sources: list[list[list[int]]] = []
         encoded = self.tokenizer.encode([line for _, line in numbered])
         for (number, line), pieces in zip(numbered, encoded, strict=True):
