@@ -3,6 +3,7 @@
 Each row is tested with every combination of what can be given for which it is the first that fits.
 """
 
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -298,6 +299,16 @@ def test_a_time_ends_a_run_by_any_recipe_and_chooses_one_where_none_is_given(
         assert chosen.training.minutes == 7.0
         assert chosen.training.average == (8 if start.assignments else 9)
         assert said[0].startswith("the run takes 7 min")
+
+
+@pytest.mark.parametrize("minutes", [-1.0, math.nan, math.inf])
+def test_what_is_no_time_is_refused_before_the_machine_is_measured(
+    minutes: float, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regard.start, "choose", None)
+    files = TrainingFiles(**paths(made)["text"])  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match=r"training\.minutes: input should be"):
+        decide(Start(tmp_path / "run", files, minutes=minutes))
 
 
 def test_the_task_and_the_settings_change_the_recipe(made: Path, tmp_path: Path) -> None:

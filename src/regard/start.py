@@ -275,6 +275,7 @@ def _for_the_time(
     """The recipe expected to be best in the run's time; it keeps `made`, settings of the data."""
     its = (one for one in start.assignments if assigned_field(one) == "training.minutes")
     minutes = Recipe().set(*its).training.minutes or start.minutes or MINUTES
+    Recipe().but(minutes=minutes)  # refuses NaN or -1 before the machine is measured
     choice = choose(text, minutes, asked=(*made, *start.assignments))
     chose(choice)
     return choice.recipe
