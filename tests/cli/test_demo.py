@@ -11,7 +11,7 @@ import pytest
 
 from cli.refusing import Result, refused, regard, unchanged
 from regard.cli.demo_corpus import write_text, write_trees
-from regard.measure.tuning import Tried, keep_best, write_tuned
+from regard.measure.tuning import Tried, keep_chosen, write_tuned
 from regard.recipe import Recipe
 from regard.run.journal import Journal
 
@@ -70,7 +70,7 @@ def test_a_finished_demo_reports_again_without_training(demo: Demo) -> None:
     """Its search may have been tuned since, and stays as it was chosen."""
     own = Recipe.read(demo.out / "recipe.toml").search
     tried = [Tried(1, 0.0, 2.0), Tried(own.beam, own.alpha, 1.0)]
-    keep_best(demo.out, tried)
+    keep_chosen(demo.out, tried)
     write_tuned(Journal(demo.out / "journal.jsonl"), 2, 7, own, tried)
     model = (demo.out / "model.safetensors").read_bytes()
     (demo.out / "result.json").unlink()
