@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.errors import ModelError
 from regard.exchange.foreign import Foreign, ForeignConfig, foreign_recipe
 from regard.exchange.from_own_hf import is_own, marian_part, read_own_hf
-from regard.exchange.hf_generation import IDS, KEYS, Generation, generation_of
+from regard.exchange.hf_generation import GENERATION_KEYS, SPECIAL_IDS, Generation, generation_of
 from regard.exchange.hf_side import HuggingFaceSide
 from regard.exchange.matrices import ForeignMatrices
 from regard.exchange.reading import read_object, read_pickled_tensors, read_safetensors
@@ -83,10 +83,10 @@ def _generation_keys(directory: Path, config: ForeignConfig) -> ForeignConfig:
     is a newer one: then only the ids of special tokens are read from config.json.
     """
     path = directory / "generation_config.json"
-    older = {key: config.get(key) for key in KEYS if key in config}
+    older = {key: config.get(key) for key in GENERATION_KEYS if key in config}
     newer = read_object(path) if path.exists() or path.is_symlink() else {}
     if newer and not newer.get("_from_model_config"):
-        older = {key: older[key] for key in IDS if key in older}
+        older = {key: older[key] for key in SPECIAL_IDS if key in older}
     return ForeignConfig(older | newer, path if newer else config.where)
 
 

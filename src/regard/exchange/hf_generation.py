@@ -30,9 +30,9 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "sequence_bias": (None,),
 }
 """Keys of a generation config that can change outputs, and the values that change nothing."""
-IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
-KEYS = (
-    *_ONLY, *IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens", "num_beams",
+SPECIAL_IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
+GENERATION_KEYS = (
+    *_ONLY, *SPECIAL_IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens", "num_beams",
     "renormalize_logits", "suppress_tokens",
 )  # fmt: skip
 """All keys of a generation config that `generation_of` reads."""
@@ -88,7 +88,7 @@ def generation_of(keys: ForeignConfig, vocabulary: int) -> Generation:
                 f"{keys.where}: {key} is {keys.get(key)!r:.60}, and no search of regard does that: "
                 "remove it there to import the model with a plain beam search"
             )
-    end, pad, start = (_id(keys, key, vocabulary) for key in IDS)
+    end, pad, start = (_id(keys, key, vocabulary) for key in SPECIAL_IDS)
     forbidden = _forbidden(keys, vocabulary)
     if end in forbidden:
         raise keys.refusal("bad_words_ids", "without the end of sentence")
