@@ -32,8 +32,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 """Keys of a generation config that can change outputs, and the values that change nothing."""
 SPECIAL_IDS = "eos_token_id", "pad_token_id", "decoder_start_token_id"
 GENERATION_KEYS = (
-    *_ONLY, *SPECIAL_IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens", "num_beams",
-    "renormalize_logits", "suppress_tokens",
+    *_ONLY, *SPECIAL_IDS, "bad_words_ids", "length_penalty", "max_length", "max_new_tokens",
+    "num_beams", "renormalize_logits", "suppress_tokens",
 )  # fmt: skip
 """All keys of a generation config that `generation_of` reads."""
 LONGEST_OUTPUT = 512
