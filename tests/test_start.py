@@ -219,6 +219,7 @@ REFUSED: list[tuple[str, dict[str, str | float], type[RegardError], str]] = [
     ("e", EN_DE | {"start_from": "trees/model"}, RegardError, "is a parser: a translator"),
     ("f", FROM | {"tokenizer": "trees/model/tokenizer.json"}, RegardError, "leave out --tokenizer"),
     ("f", FROM | {SET: "tokenizer.vocabulary=500"}, RegardError, "leave out --set tokenizer.*"),
+    ("f", FROM | {SET: " tokenizer.vocabulary=500"}, RegardError, "leave out --set tokenizer.*"),
     ("g", FROM | {"recipe": "small"}, ModelError, "of another shape (model.layers: 1 -> 3"),
     ("h", FROM | {"out": "text/model"}, RegardError, "is the model that --from names"),
     ("h", FROM | {"out": "text/BFalse"}, RegardError, "was begun without --from"),
@@ -370,8 +371,8 @@ def test_a_run_keeps_to_its_mixture(made: Path, tmp_path: Path) -> None:
         begin(replace(start, files=replace(files, mix=[1])))
 
 
-@pytest.mark.parametrize("mix", [[1, 1], [0]])
-def test_a_mixture_of_other_files_is_refused(made: Path, tmp_path: Path, mix: list[int]) -> None:
+@pytest.mark.parametrize("mix", [[1, 1], [0], [1.5]])
+def test_a_mixture_of_other_files_is_refused(made: Path, tmp_path: Path, mix: list[Any]) -> None:
     files = TrainingFiles(**paths(made)["text"], mix=mix)  # type: ignore[arg-type]
     with pytest.raises(RegardError, match=r"^--mix .*: give one whole number from 1 for each"):
         begin(Start(tmp_path / "run", files, recipe=TEXT))

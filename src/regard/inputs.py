@@ -81,7 +81,8 @@ class TrainingFiles:
                 )
 
     def _refuse_unfit_mix(self) -> None:
-        if self.mix and (len(self.mix) != len(self.source) or min(self.mix) < 1):
+        whole = all(isinstance(share, int) and share >= 1 for share in self.mix)
+        if self.mix and (len(self.mix) != len(self.source) or not whole):
             raise RegardError(
                 f"--mix {','.join(map(str, self.mix))}: give one whole number from 1 for each "
                 f"--source, of which there are {len(self.source)}"

@@ -284,7 +284,8 @@ def _for_the_time(
 def _refuse_other_model(start: Start, model: Model, recipe: Recipe) -> None:
     """Raise RegardError if the recipe has another tokenizer or shape than the model."""
     assert start.start_from is not None
-    sets_tokenizer = any(field.startswith("tokenizer.") for field in start.assignments)
+    fields = map(assigned_field, start.assignments)
+    sets_tokenizer = any(field.startswith("tokenizer.") for field in fields)
     if sets_tokenizer and recipe.tokenizer != model.recipe.tokenizer:
         raise RegardError(f"{start.start_from}: has its own tokenizer: leave out --set tokenizer.*")
     refuse_other_shape(start.start_from, model, recipe)

@@ -29,6 +29,8 @@ def test_training_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
                 display(record)
         assert place in shown.getvalue()
     assert said[-2].startswith("7 checkpoints are averaged, the best of 2 numbers")
+    display(averaged | {"tried": [{"checkpoints": 1, "loss": 1.0}]})
+    assert said.pop().startswith("one checkpoint is taken, the best of 1 numbers")
     assert said[-1].startswith(
         "beam 6 and alpha 1.2 are chosen from 1 settings tried on 1,014 sent"
     )

@@ -163,9 +163,10 @@ class TrainingDisplay(_Display):
     def _averaged(self, record: "Record") -> None:
         tried = sorted(record["tried"], key=lambda one: one["loss"])
         best, count = tried[0]["checkpoints"], len(tried)
+        chosen = "one checkpoint is taken" if best == 1 else f"{best} checkpoints are averaged"
         note(
-            f"{best} checkpoints are averaged, the best of {count} numbers tried on the validation "
-            f"set: perplexity {math.exp(tried[0]['loss']):.3f}"
+            f"{chosen}, the best of {count} numbers tried on the validation set: perplexity "
+            f"{math.exp(tried[0]['loss']):.3f}"
         )
 
     def _tuned(self, record: "Record") -> None:
