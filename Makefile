@@ -16,9 +16,7 @@ demo: $(SET_UP)  ## learn to translate from the built-in corpus, on this machine
 
 test: $(SET_UP)  ## run every test
 	@# If PYTHONDONTWRITEBYTECODE is empty, the many processes of the tests share compiled modules.
-	@# Three workers on two cores: a fifth of the time, a worker waits for a process that it started.
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n $$(($$(nproc) * 3 / 2)) \
-		--maxprocesses 8 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 check: $(SET_UP)  ## formatting, lint, types and the direction of imports
 	$(BIN)/ruff format --check
