@@ -17,8 +17,8 @@ def tune(
 ) -> None:
     """Choose beam and length penalty by BLEU on a development set (§6.1), and save them.
 
-    Of the settings whose BLEU is within one standard error of the highest, one with the smallest
-    beam is chosen, and of these the one whose alpha is nearest to the model's own.
+    The BLEU of each alpha is averaged with that of its neighbours, which count half, and the
+    highest mean decides; then the beam with the highest BLEU is chosen.
     A finished run keeps them if `regard train` is called for it again.
 
     Never give a test set here: its BLEU would then no longer be measured on unseen text.

@@ -4,7 +4,7 @@ A run that tunes also chooses on this set how many checkpoints are averaged (mod
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from regard.run.clock import TUNING
 from regard.run.journal import Journal, Record, read_journal
 from regard.run.model_directory import MODEL_FILES, open_model, write_model
 from regard.run.run import Run
-from regard.score.bleu import bleu, bleu_errors
+from regard.score.bleu import bleu
 from regard.translation import Translator, load
 
 ALPHAS = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0)
@@ -55,16 +55,14 @@ def try_searches(
 ) -> list[Tried]:
     """Translate the development set with several beams and length penalties.
 
-    Returns the results; the chosen setting (see `_choose`) is the first. The translator's own one
-    is tried first. Another one is tried only if its translations are expected to be done within
-    `seconds` of the call, and if `is_stopped` returns False. `heard` is called with each result.
-    BLEU is sacreBLEU's, with `tokenizer`. In the end, the translator has its own setting again.
+    Returns the results; the chosen setting is the first: the beam with the highest BLEU, of those
+    tried with the alpha that `_alpha` chooses. The translator's own setting is tried first. Another
+    one is tried only if its translations are expected to be done within `seconds` of the call, and
+    if `is_stopped` returns False. `heard` is called with each result. BLEU is sacreBLEU's, with
+    `tokenizer`. In the end, the translator has its own setting again.
     """
     own, began = translator.recipe, time.monotonic()
-    tried: dict[Tried, list[str]] = {}
-
-    def choose() -> Tried:
-        return _choose(tried, references, tokenizer, own)
+    tried: list[Tried] = []
 
     def is_better(beam: int, alpha: float) -> bool:
         spent = time.monotonic() - began
@@ -75,10 +73,9 @@ def try_searches(
             return False
         translator.recipe = own.but(beam=beam, alpha=alpha)
         outputs = translator.translate(sources, split=True)
-        result = Tried(beam, alpha, bleu(outputs, [list(references)], tokenizer))
-        tried[result] = outputs
-        heard(result)
-        return _highest(tried) == result
+        tried.append(Tried(beam, alpha, bleu(outputs, [list(references)], tokenizer)))
+        heard(tried[-1])
+        return _highest(tried) is tried[-1]
 
     try:
         is_better(own.beam, own.alpha)
@@ -87,41 +84,36 @@ def try_searches(
         for side in (larger, smaller):
             if _highest(tried).alpha == own.alpha:
                 all(is_better(own.beam, alpha) for alpha in side)  # stops at the first False
-        alpha = choose().alpha
+        alpha = _alpha(tried, own.alpha)
         for beam in BEAMS:
             is_better(beam, alpha)
-        chosen = choose()
     finally:
         translator.recipe = own
-    return [chosen, *(one for one in tried if one != chosen)]
+    chosen = _highest(filter(lambda one: one.alpha == alpha, tried))
+    return sorted(tried, key=lambda one: one != chosen)  # the others stay in the order of trial
 
 
 def _highest(tried: Iterable[Tried]) -> Tried:
     return max(tried, key=lambda one: one.bleu)  # of equal results, `max` gives the first
 
 
-def _choose(
-    tried: Mapping[Tried, Sequence[str]],
-    references: Sequence[str],
-    tokenizer: BleuTokenizer,
-    own: SearchRecipe,
-) -> Tried:
-    """The setting to keep, of those tried, which are given with their translations.
+def _alpha(tried: Sequence[Tried], own: float) -> float:
+    """The length penalty, of those tried with one beam, whose BLEU is highest after smoothing.
 
-    A setting counts as good as the one with the highest BLEU if its BLEU is lower by at most one
-    standard error of the difference (paired bootstrap). Of those that are as good, this function
-    returns one with the smallest beam and, among these, the one whose alpha is nearest to `own`'s.
-    On another text, a large alpha may give outputs that are too long, and then costs far more BLEU
-    than it gains here.
+    The BLEU of each alpha is averaged with that of the next smaller and the next larger one, which
+    count half as much. A high BLEU beside a very low one is thus not chosen: on another text, BLEU
+    may fall a little earlier. Of equal means, that of the alpha nearest to `own` is taken.
     """
-    highest = _highest(tried)
-    others = [one for one in tried if one != highest]
-    outputs = [tried[one] for one in (highest, *others)]
-    errors = bleu_errors(outputs, [list(references)], tokenizer)[1:] if others else []
-    as_good = [
-        one for one, error in zip(others, errors, strict=True) if highest.bleu - one.bleu <= error
-    ]
-    return min([highest, *as_good], key=lambda one: (one.beam, abs(one.alpha - own.alpha)))
+    ordered = sorted(tried, key=lambda one: one.alpha)
+
+    def smoothed(place: int) -> float:
+        beside = [*ordered[max(0, place - 1) : place], *ordered[place + 1 : place + 2]]
+        total = 2 * ordered[place].bleu + sum(one.bleu for one in beside)
+        return total / (2 + len(beside))
+
+    places = range(len(ordered))
+    best = max(places, key=lambda i: (smoothed(i), -abs(ordered[i].alpha - own)))
+    return ordered[best].alpha
 
 
 def keep_chosen(directory: Path, tried: Sequence[Tried]) -> None:

@@ -163,20 +163,6 @@ def _figure(found: Result, first: Result, samples: NDArray[np.float64], error: f
     return Figure(float(found.score), (low, high), p, error)
 
 
-def bleu_errors(
-    systems: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
-    tokenizer: BleuTokenizer = "13a",
-) -> list[float]:
-    """The standard error of the difference between each system's BLEU and that of the first one.
-
-    Raises the errors of `compare_translations`.
-    """
-    return [
-        figure.standard_error for figure in compare_by(_bleu(tokenizer), systems, references)[0]
-    ]
-
-
 def bleu(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
