@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from regard.paper import TABLE_2, Table2Row, parameters
 from regard.recipe import Recipe
 from regard.reproduce.chart import Axis, Series, chart
 from regard.reproduce.prepared import prepare_text_once
+from regard.reproduce.rates import TriedRow, best_run, tried_row
 from regard.reproduce.rows import row_task, run_of, scaled, state_of
 from regard.reproduce.scales import Scale, data_in
 from regard.reproduce.tables import (
@@ -66,8 +67,13 @@ def family_recipes(base: Recipe) -> dict[str, Recipe]:
     }
 
 
+def _rows(study: Study) -> dict[str, TriedRow]:
+    recipes = family_recipes(study.scale.base(study.out))
+    return {name: tried_row(name, recipe) for name, recipe in recipes.items()}
+
+
 def _recipes(study: Study) -> dict[str, Recipe]:
-    return family_recipes(study.scale.base(study.out))
+    return {run: one for row in _rows(study).values() for run, one in row.tried.items()}
 
 
 def _members(study: Study) -> tuple[int, ...]:
@@ -81,56 +87,71 @@ def _ensemble(study: Study) -> str:
 
 
 def _tasks(study: Study) -> list[Task]:
-    recipes = _recipes(study)
+    rows, recipes, members = _rows(study), _recipes(study), _members(study)
     trained = [
-        row_task(study.out, row, seed, recipe, data_in(study.out))
+        row_task(study.out, run, seed, recipe, data_in(study.out))
         for seed in study.seeds
-        for row, recipe in recipes.items()
+        for run, recipe in recipes.items()
     ]
     more = [
         row_task(study.out, "base", seed, recipes["base"], data_in(study.out))
-        for seed in _members(study)
+        for seed in members
         if seed not in study.seeds
     ]
-    tested = [_tested(study, row, seed, (seed,)) for seed in study.seeds for row in recipes]
-    return [*trained, *more, *tested, _tested(study, _ensemble(study), 1, _members(study))]
+    tested = [
+        _tested(study, row.test, seed, tuple(row.tried), (seed,))
+        for seed in study.seeds
+        for row in rows.values()
+    ]
+    together = _tested(study, f"unseen-{_ensemble(study)}", 1, ("base",), members)
+    return [*trained, *more, *tested, together]
 
 
-def _tested(study: Study, row: str, seed: int, members: tuple[int, ...]) -> Task:
-    work = partial(translate_unseen, study.scale, study.out, row, members)
-    return Task(f"unseen-{row}", seed, f"{study.scale} {members}", work)
+def _tested(
+    study: Study, part: str, seed: int, tried: tuple[str, ...], members: tuple[int, ...]
+) -> Task:
+    work = partial(translate_unseen, study.scale, study.out, tried, members)
+    runs = f" {tried}" if len(tried) > 1 else ""
+    return Task(part, seed, f"{study.scale} {members}{runs}", work)
 
 
-def translate_unseen(scale: Scale, out: Path, row: str, members: Sequence[int]) -> Measured | None:
+def translate_unseen(
+    scale: Scale, out: Path, tried: Sequence[str], members: Sequence[int]
+) -> Measured | None:
     """Translate unseen sentences with the average of a row's last checkpoints (§6.1).
 
-    `members` are the seeds of the models that translate together: base models for an ensemble, one
-    model for any other row. Returns BLEU by sacreBLEU (13a) and by the paper's script, both 0 if a
-    training diverged; None if a model is not trained yet.
+    `tried` names the runs of the row, one for each learning rate; the run with the highest BLEU of
+    the development set translates. `members` are the seeds of the models that translate together:
+    base models for an ensemble, one model for any other row. Returns BLEU by sacreBLEU (13a) and by
+    the paper's script, both 0 if a training diverged; None if a model is not trained yet.
     """
-    name = "base" if row.startswith(ENSEMBLE) else row
-    trained = [numbers_of(out, name, seed) for seed in members]
-    if None in trained:
-        return None
-    if any("diverged" in one for one in trained if one):
-        return {"bleu_13a": 0.0, "bleu_paper": 0.0}
+    runs = []
+    for seed in members:
+        found = {run: numbers_of(out, run, seed) for run in tried}
+        best = best_run(found)
+        if best is None:
+            return None
+        if "diverged" in (found[best] or {}):
+            return {"bleu_13a": 0.0, "bleu_paper": 0.0}
+        runs.append(run_of(out, best, seed))
     sources, references = scale.unseen(out)
-    first, *others = (run_of(out, name, seed) for seed in members)
-    found = load(first, *others).translate(sources)
+    first, *others = runs
+    translated = load(first, *others).translate(sources)
     return {
-        "bleu_13a": bleu(found, [references]),
-        "bleu_paper": float(MultiBleu(LANGUAGE).corpus_score(found, [references]).score),
+        "bleu_13a": bleu(translated, [references]),
+        "bleu_paper": float(MultiBleu(LANGUAGE).corpus_score(translated, [references]).score),
     }
 
 
 def _table(study: Study, numbers: Figures) -> GrowingTable:
-    recipes = _recipes(study)
-    rows = [
-        (name, *_printed(row), *_ours(study, SYSTEMS[name], recipes, numbers))
-        for name, row in TABLE_2.items()
-    ]
+    ours = _rows(study)
+    rows = []
+    for name, row in TABLE_2.items():
+        its = SYSTEMS[name]
+        cells = _ours(study, ours[its], numbers) if its else (NONE,) * (7 + len(study.seeds))
+        rows.append((name, *_printed(row), *cells))
     together = f"Transformer (base), {len(_members(study))} models together"
-    rows.append((together, *[NONE] * 4, *_ours(study, _ensemble(study), recipes, numbers)))
+    rows.append((together, *[NONE] * 4, *_ensemble_cells(study, numbers)))
     return GrowingTable(
         f"Table 2: translation quality and training cost, scale {study.scale.name}",
         (
@@ -139,9 +160,9 @@ def _table(study: Study, numbers: Figures) -> GrowingTable:
             "operations", "the paper's estimate", "seconds", "parameters", "state",
         ),
         tuple(rows),
-        _notes(study, recipes),
-        _values(study, recipes, numbers),
-        _drawing(study, recipes, numbers),
+        _notes(study, ours, numbers),
+        _values(study, ours, numbers),
+        _drawing(study, ours, numbers),
     )  # fmt: skip
 
 
@@ -151,36 +172,48 @@ def _printed(row: Table2Row) -> tuple[str, ...]:
     return (*scores, *(NONE if cost is None else f"{cost:.1e}" for cost in costs))
 
 
-def _ours(
-    study: Study, row: str | None, recipes: dict[str, Recipe], numbers: Figures
-) -> tuple[str, ...]:
-    if row is None:
-        return (NONE,) * (7 + len(study.seeds))
-    unseen = [numbers.get((f"unseen-{row}", seed)) for seed in study.seeds]
-    scores = [cell(one["bleu_13a"] if one else None, 2) for one in unseen]
-    paper = figure_of([one["bleu_paper"] for one in unseen if one], 2)
-    if row.startswith(ENSEMBLE):
-        state = "done" if unseen[0] else "waiting"
-        return (row, *scores, paper, *[NONE] * 4, state)
-    recipe, found = recipes[row], {seed: numbers.get((row, seed)) for seed in study.seeds}
-    costs = [
-        _mean(found, "counted_flop", ".2e"),
-        _mean(found, "estimated_flop", ".2e"),
-        _mean(found, "seconds", ",.0f"),
-    ]
-    count = parameters(recipe.model, recipe.tokenizer.vocabulary)
-    state = state_of(study.out, row, found, recipe.training.steps)
-    if state == "done" and not all(unseen):
-        state = "translating"
-    return (row, *scores, paper, *costs, f"{count:,}", state)
+def _ours(study: Study, row: TriedRow, numbers: Figures) -> tuple[str, ...]:
+    trained = [row.trained(numbers, seed) for seed in study.seeds]
+    model, vocabulary = row.recipe.model, row.recipe.tokenizer.vocabulary
+    return (
+        row.name,
+        *_scores([numbers.get((row.test, seed)) for seed in study.seeds]),
+        _mean(trained, "counted_flop", ".2e"),
+        _mean(trained, "estimated_flop", ".2e"),
+        _mean(trained, "seconds", ",.0f"),
+        f"{parameters(model, vocabulary):,}",
+        _state(study, row, numbers),
+    )
 
 
-def _mean(found: dict[int, Measured | None], number: str, form: str) -> str:
-    values = [one[number] for one in found.values() if one and number in one]
+def _ensemble_cells(study: Study, numbers: Figures) -> tuple[str, ...]:
+    name = _ensemble(study)
+    found = [numbers.get((f"unseen-{name}", seed)) for seed in study.seeds]
+    return (name, *_scores(found), *[NONE] * 4, "done" if found[0] else "waiting")
+
+
+def _scores(unseen: Sequence[Measured | None]) -> tuple[str, ...]:
+    scores = (cell(one["bleu_13a"] if one else None, 2) for one in unseen)
+    return (*scores, figure_of([one["bleu_paper"] for one in unseen if one], 2))
+
+
+def _mean(trained: Sequence[Measured | None], number: str, form: str) -> str:
+    values = [one[number] for one in trained if one and number in one]
     return f"{fmean(values):{form}}" if values else NONE
 
 
-def _notes(study: Study, recipes: dict[str, Recipe]) -> tuple[str, ...]:
+def _state(study: Study, row: TriedRow, numbers: Figures) -> str:
+    for run, recipe in row.tried.items():
+        found = {seed: numbers.get((run, seed)) for seed in study.seeds}
+        state = state_of(study.out, run, found, recipe.training.steps)
+        if state != "done":
+            return state if len(row.tried) == 1 else f"rate {recipe.training.rate:.3g}, {state}"
+    tested = all((row.test, seed) in numbers for seed in study.seeds)
+    return "done" if tested else "translating"
+
+
+def _notes(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> tuple[str, ...]:
+    recipes = {name: row.recipe for name, row in rows.items()}
     sizes = "; ".join(
         f"{row}: {recipe.model.depth} layers, d_model {recipe.model.d_model}"
         for row, recipe in recipes.items()
@@ -188,25 +221,30 @@ def _notes(study: Study, recipes: dict[str, Recipe]) -> tuple[str, ...]:
     average, of_big = (recipes[row].training.average for row in ("base", "big"))
     checkpoints = f"{average} checkpoints" + f" (big: {of_big})" * (of_big != average)
     smaller = "" if study.scale.name == "paper" else ", and smaller"
+    several = [row.told(numbers, study.seeds) for row in rows.values() if len(row.tried) > 1]
     return (
         f"Learned from {study.scale.text}; tested on unseen sentences, with the average of the "
         f"last {checkpoints}, beam {recipes['base'].search.beam} and alpha "
         f"{recipes['base'].search.alpha}. All have the same data, vocabulary, batches, steps "
-        f"(big: three times as many), rate and search. {sizes}.",
+        f"(big: three times as many) and search. {sizes}.",
+        "For each family and seed, that learning rate is taken which has the highest BLEU on the "
+        f"development set: {'; '.join(several)}. The rate of base and big is "
+        f"{recipes['base'].training.rate:.3g}. Time and operations are those of one training.",
         "A row here is of the kind of the published system beside it, not that system: no "
-        f"reinforcement learning{smaller}. The rate was not chosen for each family. BLEU is "
+        f"reinforcement learning{smaller}. BLEU is "
         "sacreBLEU's (13a, cased), then that of the paper's script (Moses' words, compounds "
         "split). Operations are those of matrix products, counted; the paper's estimate is time x "
         "devices x speed in single precision, so the two are not to be mixed.",
     )
 
 
-def _values(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> dict[str, Any]:
-    def of(row: str) -> dict[str, Any]:
+def _values(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> dict[str, Any]:
+    def of(row: TriedRow) -> dict[str, Any]:
         return {
             str(seed): {
-                "trained": numbers.get((row, seed)),
-                "unseen": numbers.get((f"unseen-{row}", seed)),
+                "tried": row.figures(numbers, seed),
+                "trained": row.trained(numbers, seed),
+                "unseen": numbers.get((row.test, seed)),
             }
             for seed in study.seeds
         }
@@ -215,7 +253,10 @@ def _values(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> dict[
         "scale": study.scale.name,
         "seeds": list(study.seeds),
         "paper": {name: asdict(row) for name, row in TABLE_2.items()},
-        "rows": {row: of(row) for row in recipes},
+        "rates": {
+            run: one.training.rate for row in rows.values() for run, one in row.tried.items()
+        },
+        "rows": {name: of(row) for name, row in rows.items()},
         ENSEMBLE: {
             "seeds": _members(study),
             "unseen": numbers.get((f"unseen-{_ensemble(study)}", 1)),
@@ -223,13 +264,13 @@ def _values(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> dict[
     }
 
 
-def _drawing(study: Study, recipes: dict[str, Recipe], numbers: Figures) -> str:
+def _drawing(study: Study, rows: Mapping[str, TriedRow], numbers: Figures) -> str:
     points = []
-    for row in recipes:
+    for name, row in rows.items():
         for seed in study.seeds:
-            trained, unseen = numbers.get((row, seed)), numbers.get((f"unseen-{row}", seed))
+            trained, unseen = row.trained(numbers, seed), numbers.get((row.test, seed))
             if trained and unseen and "counted_flop" in trained:
-                points.append((trained["counted_flop"], unseen["bleu_13a"], row))
+                points.append((trained["counted_flop"], unseen["bleu_13a"], name))
     x, y = Axis("operations of training, counted", log=True), Axis("BLEU of unseen sentences")
     title = "Table 2: BLEU against the cost of training"
     return chart(title, x, y, [Series("models", tuple(points))])
